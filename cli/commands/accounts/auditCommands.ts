@@ -11,7 +11,7 @@ import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
-import { findNamedStore } from "../stores/findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 
 const LIST_HELP = `
 An action is a command's name with a dot, such as key.issue, or a group such as key.

@@ -3,18 +3,22 @@ import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId } from "../../arguments.ts";
-import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
+import {
+  awaitCachedKeys,
+  KEY_COLUMNS,
+  presentKey,
+  keySettingsOf,
+  withKeySettings,
+} from "../../apiKeys.ts";
 import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf, openChange, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
 import { printJson, printList, printRecord, printRows } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { openAccount, withAccount } from "./accountOptions.ts";
-import type { AccountOptions } from "./accountOptions.ts";
-import { keySettingsOf, withKeySettings } from "./keyOptions.ts";
-import type { NewKeyOptions } from "./keyOptions.ts";
+import { openAccount, withAccount } from "../../accountOptions.ts";
+import type { AccountOptions } from "../../accountOptions.ts";
+import type { NewKeyOptions } from "../../apiKeys.ts";
 
 const ISSUE_HELP = `
 A read-only key can list, search and show; plant, rescue, donate, refund and all other

@@ -18,7 +18,7 @@ import { withAudit } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { CreateOptions } from "./createOrg.ts";
 import { createOrg } from "./createOrg.ts";
-import { addLimitOptions } from "./limitOptions.ts";
+import { addLimitOptions } from "../../limitOptions.ts";
 import { listOrgs } from "./listOrgs.ts";
 import { addProfileOptions } from "./profileOptions.ts";
 import { showOrg } from "./showOrg.ts";

@@ -18,10 +18,10 @@ import {
   presentDonationSummaries,
   readDonationSummaries,
 } from "../../output/donationSummary.ts";
-import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
+import { KEY_COLUMNS, presentKey } from "../../apiKeys.ts";
 import { printJson, printRecord, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { LIMIT_HEADINGS, limitRows, presentLimits } from "./limitOptions.ts";
+import { LIMIT_HEADINGS, limitRows, presentLimits } from "../../limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { presentProfile, profileRecord } from "./profileOptions.ts";
 

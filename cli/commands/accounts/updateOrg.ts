@@ -4,15 +4,15 @@ import { findProfile } from "../../../db/dashboard/profiles.ts";
 import type { SubscriptionPolicy, CharityProviderName } from "../../../domain/accounts/accounts.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { nullIfNone } from "../../arguments.ts";
-import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
+import { awaitCachedKeys } from "../../apiKeys.ts";
 import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
-import type { LimitOptions } from "./limitOptions.ts";
-import { LIMIT_HEADINGS, limitRows, newLimitsOf, presentLimits } from "./limitOptions.ts";
+import type { LimitOptions } from "../../limitOptions.ts";
+import { LIMIT_HEADINGS, limitRows, newLimitsOf, presentLimits } from "../../limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import {
   presentProfile,
@@ -21,7 +21,7 @@ import {
   reportColorAdjustments,
 } from "./profileOptions.ts";
 import type { ProfileOptions } from "./profileOptions.ts";
-import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
+import { warnAboutCharityProvider } from "../../charitySettings.ts";
 
 export type UpdateOptions = LimitOptions &
   ProfileOptions &

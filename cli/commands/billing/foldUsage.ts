@@ -9,7 +9,7 @@ import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRows } from "../../output/print.ts";
-import { readAccountFilter } from "../accounts/accountOptions.ts";
+import { readAccountFilter } from "../../accountOptions.ts";
 
 export type FoldOptions = ChangeOptions & {
   readonly before: Date;

@@ -9,7 +9,7 @@ import type { CliContext } from "../../context.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
-import { readAccountFilter } from "../accounts/accountOptions.ts";
+import { readAccountFilter } from "../../accountOptions.ts";
 import { sayIfHeld } from "./sayIfHeld.ts";
 import { sayUnnamedRejections } from "./unnamedRejections.ts";
 import { METER_EVENT_HEADINGS, meterEventRow, presentMeterEvent } from "./presentMeterEvent.ts";

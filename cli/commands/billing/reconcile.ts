@@ -20,7 +20,7 @@ import { formatTime } from "../../output/formatTable.ts";
 import type { TimeRange } from "../../timeRange.ts";
 import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
-import { readAccountFilter } from "../accounts/accountOptions.ts";
+import { readAccountFilter } from "../../accountOptions.ts";
 import { readDatabaseTime } from "../../../services/billing/readDatabaseTime.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
 import {

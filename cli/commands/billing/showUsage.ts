@@ -18,7 +18,7 @@ import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printRows } from "../../output/print.ts";
 import type { Columns, JsonOption } from "../../output/print.ts";
-import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
+import type { RecordOwnerOptions } from "../../accountOptions.ts";
 import { presentMeterEvent } from "./presentMeterEvent.ts";
 import {
   refundWorkflowId,

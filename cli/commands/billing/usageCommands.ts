@@ -20,7 +20,7 @@ import type { CliContext } from "../../context.ts";
 import { operatorOption, reasonOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../../operator.ts";
 import { sinceOption, untilOption } from "../../timeRange.ts";
-import { recordOwnerOption } from "../accounts/accountOptions.ts";
+import { recordOwnerOption } from "../../accountOptions.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { acknowledge } from "./acknowledgeDrift.ts";
 import type { CorrectOptions } from "./repair/correctFailover.ts";

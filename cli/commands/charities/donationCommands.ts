@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { parseId, parseRecordId, parseLimit, parseMode } from "../../arguments.ts";
 import type { CliContext } from "../../context.ts";
-import { recordOwnerOption } from "../accounts/accountOptions.ts";
+import { recordOwnerOption } from "../../accountOptions.ts";
 import type { ListOptions } from "./listOrgDonations.ts";
 import { listOrgDonations } from "./listOrgDonations.ts";
 import type { ShowOptions } from "./showDonation.ts";

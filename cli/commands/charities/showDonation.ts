@@ -5,7 +5,7 @@ import { getRecordId } from "../../../services/getRecordId.ts";
 import type { CliContext } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
+import type { RecordOwnerOptions } from "../../accountOptions.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
 
 export type ShowOptions = RecordOwnerOptions & JsonOption;

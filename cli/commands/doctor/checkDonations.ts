@@ -3,7 +3,7 @@ import { listStores } from "../../../db/stores/stores.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { CliContext } from "../../context.ts";
 import { findIgnoredPrice } from "../../../program/settings/readStripeOptions.ts";
-import { missingCharitySettings } from "../../missingCharitySettings.ts";
+import { missingCharitySettings } from "../../charitySettings.ts";
 import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 

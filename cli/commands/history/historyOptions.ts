@@ -4,8 +4,8 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type { LineKind } from "../../../domain/history/importedRecords.ts";
 import { parseMode, parseSource } from "../../arguments.ts";
-import { withAccount } from "../accounts/accountOptions.ts";
-import type { AccountOptions } from "../accounts/accountOptions.ts";
+import { withAccount } from "../../accountOptions.ts";
+import type { AccountOptions } from "../../accountOptions.ts";
 
 export type HistoryOptions = AccountOptions & {
   readonly mode: Mode;

@@ -5,10 +5,10 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
-import { openAccount } from "../accounts/accountOptions.ts";
-import type { AccountOptions } from "../accounts/accountOptions.ts";
-import { keySettingsOf } from "../accounts/keyOptions.ts";
-import type { NewKeyOptions } from "../accounts/keyOptions.ts";
+import { openAccount } from "../../accountOptions.ts";
+import type { AccountOptions } from "../../accountOptions.ts";
+import { keySettingsOf } from "../../apiKeys.ts";
+import type { NewKeyOptions } from "../../apiKeys.ts";
 
 export type ImportKeyOptions = ChangeOptions &
   AccountOptions &

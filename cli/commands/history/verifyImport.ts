@@ -12,7 +12,7 @@ import { yieldingNote } from "../../output/yieldingNote.ts";
 import { printable } from "../../output/printable.ts";
 import { printJson, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { openAccount } from "../accounts/accountOptions.ts";
+import { openAccount } from "../../accountOptions.ts";
 import { withHistory } from "./historyOptions.ts";
 import type { HistoryOptions } from "./historyOptions.ts";
 import { openHistory } from "./openHistory.ts";

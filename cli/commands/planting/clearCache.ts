@@ -8,7 +8,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
-import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
+import type { RecordOwnerOptions } from "../../accountOptions.ts";
 
 export type ClearOptions = ChangeOptions &
   RecordOwnerOptions & {

@@ -5,7 +5,7 @@ import { parseCount, parseId, parseLimit, parseReason, parseRecordId } from "../
 import type { CliContext } from "../../context.ts";
 import { operatorOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { recordOwnerOption } from "../accounts/accountOptions.ts";
+import { recordOwnerOption } from "../../accountOptions.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { ClearOptions } from "./clearCache.ts";
 import { clearCache } from "./clearCache.ts";

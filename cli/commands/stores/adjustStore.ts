@@ -4,7 +4,7 @@ import type { CliContext } from "../../context.ts";
 import { openChange } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 
 export type AdjustOptions = ReasonedOptions & {
   readonly amount: number;

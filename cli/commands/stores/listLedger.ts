@@ -4,7 +4,7 @@ import { formatCents } from "../../../domain/money.ts";
 import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 
 export type LedgerOptions = {
   readonly limit: number;

@@ -2,7 +2,7 @@ import { reinstallStore as reinstall } from "../../../services/stores/reinstallS
 import type { CliContext } from "../../context.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 import { printStore } from "./presentStore.ts";
 
 export const reinstallStore = async (

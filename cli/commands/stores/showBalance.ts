@@ -3,7 +3,7 @@ import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { CliContext } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 
 export const showBalance = async (
   { io, connections }: CliContext,

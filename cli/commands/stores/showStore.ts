@@ -3,9 +3,9 @@ import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import type { CliContext } from "../../context.ts";
 import { printJson, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
-import { LIMIT_HEADINGS, limitRows, presentLimits } from "../accounts/limitOptions.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { KEY_COLUMNS, presentKey } from "../../apiKeys.ts";
+import { LIMIT_HEADINGS, limitRows, presentLimits } from "../../limitOptions.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 import { presentStore, printStore } from "./presentStore.ts";
 
 export const showStore = async (

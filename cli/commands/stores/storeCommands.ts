@@ -19,7 +19,7 @@ import {
 import type { CliContext } from "../../context.ts";
 import { operatorOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { addLimitOptions } from "../accounts/limitOptions.ts";
+import { addLimitOptions } from "../../limitOptions.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";

@@ -5,7 +5,7 @@ import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 
 export type TopUpOptions = ChangeOptions & {
   readonly amount: number;

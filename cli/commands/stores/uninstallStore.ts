@@ -1,10 +1,10 @@
 import { uninstallStore as uninstall } from "../../../services/stores/uninstallStore.ts";
-import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
+import { awaitCachedKeys } from "../../apiKeys.ts";
 import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 import { printStore } from "./presentStore.ts";
 
 export const uninstallStore = async (

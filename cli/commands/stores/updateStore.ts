@@ -1,15 +1,15 @@
 import type { CharityProviderName, Kind } from "../../../domain/accounts/accounts.ts";
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { nullIfNone } from "../../arguments.ts";
-import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
+import { awaitCachedKeys } from "../../apiKeys.ts";
 import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import type { LimitOptions } from "../accounts/limitOptions.ts";
-import { newLimitsOf } from "../accounts/limitOptions.ts";
-import { warnAboutCharityProvider } from "../accounts/warnAboutCharityProvider.ts";
-import { findNamedStore } from "./findNamedStore.ts";
+import type { LimitOptions } from "../../limitOptions.ts";
+import { newLimitsOf } from "../../limitOptions.ts";
+import { warnAboutCharityProvider } from "../../charitySettings.ts";
+import { findNamedStore } from "../../accountOptions.ts";
 import { printStore } from "./presentStore.ts";
 
 export type UpdateOptions = ChangeOptions &

@@ -19,8 +19,8 @@ import { writeNewFile } from "../../output/writeNewFile.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
-import { openAccount, withAccount } from "../accounts/accountOptions.ts";
-import type { AccountOptions } from "../accounts/accountOptions.ts";
+import { openAccount, withAccount } from "../../accountOptions.ts";
+import type { AccountOptions } from "../../accountOptions.ts";
 import { LISTS, readOfOrganization, readOfStore } from "./readExport.ts";
 import type { List, Rows } from "./readExport.ts";
 

@@ -18,8 +18,8 @@ import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printList, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { openAccount } from "../accounts/accountOptions.ts";
-import type { AccountOptions } from "../accounts/accountOptions.ts";
+import { openAccount } from "../../accountOptions.ts";
+import type { AccountOptions } from "../../accountOptions.ts";
 import {
   ENDPOINT_COLUMNS,
   endpointRecord,

@@ -13,7 +13,7 @@ import { withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { sinceOption } from "../../timeRange.ts";
-import { withAccount } from "../accounts/accountOptions.ts";
+import { withAccount } from "../../accountOptions.ts";
 import { addListenCommand } from "./listen.ts";
 import {
   listEndpointDeliveries,

@@ -17,7 +17,7 @@ import { operatorName } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
 import { printJson, printRows } from "../../../output/print.ts";
-import { readAccountFilter } from "../../accounts/accountOptions.ts";
+import { readAccountFilter } from "../../../accountOptions.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 

@@ -12,7 +12,7 @@ import { say } from "../../../io.ts";
 import { openBillingChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
-import { readAccountFilter } from "../../accounts/accountOptions.ts";
+import { readAccountFilter } from "../../../accountOptions.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 import type { Result } from "./reportResults.ts";
 import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";

@@ -8,7 +8,7 @@ import { say } from "../../../io.ts";
 import { openChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
-import { findNamedStore } from "../findNamedStore.ts";
+import { findNamedStore } from "../../../accountOptions.ts";
 import { customerOf } from "./customerOptions.ts";
 import type { CustomerOptions } from "./customerOptions.ts";
 

@@ -1,6 +1,8 @@
 import type { Config } from "../config/config.ts";
 import type { CharityProviderName } from "../domain/accounts/accounts.ts";
 import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
+import type { CliContext } from "./context.ts";
+import { say } from "./io.ts";
 
 const SETTINGS = {
   everyorg: "EVERYORG_API_KEY",
@@ -16,3 +18,17 @@ export const missingCharitySettings = (
   provider === "catalogue" || readCharitySettings(config)[provider] !== null
     ? null
     : SETTINGS[provider];
+
+/** Warns an operator who selects a provider without its API key: every search and donation would fail. */
+export const warnAboutCharityProvider = (
+  { io, connections }: CliContext,
+  provider: CharityProviderName,
+): void => {
+  const missing = missingCharitySettings(connections.config(), provider);
+  if (missing !== null) {
+    say(
+      io,
+      `Warning: ${missing} is not set here. Unless the API and the workers have it, every charity search and donation of the account fails.`,
+    );
+  }
+};

@@ -1,11 +1,11 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { MODES } from "../../../domain/accounts/accounts.ts";
-import type { AccountLimits, LimitName, NewLimits } from "../../../domain/accounts/limits.ts";
-import { LIMITS } from "../../../domain/accounts/limits.ts";
-import { parseMode, parserOf, wholeNumber } from "../../arguments.ts";
-import type { Cell } from "../../output/formatTable.ts";
+import { MODES } from "../domain/accounts/accounts.ts";
+import type { Mode } from "../domain/accounts/accounts.ts";
+import { LIMITS } from "../domain/accounts/limits.ts";
+import type { AccountLimits, LimitName, NewLimits } from "../domain/accounts/limits.ts";
+import { parseMode, parserOf, wholeNumber } from "./arguments.ts";
+import type { Cell } from "./output/formatTable.ts";
 
 const NONE = "none";
 

@@ -1,13 +1,35 @@
-import type { Command } from "commander";
 import { Option } from "commander";
-import type { DatabasePool } from "slonik";
-import type { Account } from "../../../db/accounts/accounts.ts";
-import { getAccount } from "../../../services/accounts/getAccount.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import { parseId } from "../../arguments.ts";
-import type { CliContext } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
-import { findNamedStore } from "../stores/findNamedStore.ts";
+import type { Command } from "commander";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { z } from "zod";
+import type { Account } from "../db/accounts/accounts.ts";
+import { findStore, findStoreByDomain } from "../db/stores/stores.ts";
+import type { Store } from "../db/stores/stores.ts";
+import { normalizeDomain } from "../domain/stores/stores.ts";
+import { getAccount } from "../services/accounts/getAccount.ts";
+import { getOrganization } from "../services/accounts/getOrganization.ts";
+import { parseId } from "./arguments.ts";
+import type { CliContext } from "./context.ts";
+import { CommandError, EXIT } from "./exitCodes.ts";
+
+/**
+ * Returns the store with an id or a domain.
+ * @throws CommandError with the exit code `notFound`
+ */
+export const findNamedStore = async (
+  db: CommonQueryMethods,
+  idOrDomain: string,
+): Promise<Store> => {
+  const domain = normalizeDomain(idOrDomain);
+  const isId = z.guid().safeParse(idOrDomain).success;
+  const store = isId
+    ? await findStore(db, idOrDomain)
+    : domain !== null && (await findStoreByDomain(db, domain));
+  if (!store) {
+    throw new CommandError(EXIT.notFound, `Store ${idOrDomain} not found. See impact store list.`);
+  }
+  return store;
+};
 
 /** The organization or the store that a command is for. */
 export type AccountOptions = { readonly org?: string; readonly store?: string };

@@ -1,0 +1,80 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { ApiKey } from "../db/accounts/apiKeys.ts";
+import type { Mode } from "../domain/accounts/accounts.ts";
+import { KEY_SCOPES } from "../domain/accounts/apiKeys.ts";
+import type { KeyScope, KeySettings } from "../domain/accounts/apiKeys.ts";
+import { DAY_MS } from "../domain/durations.ts";
+import { CACHED_MS } from "../services/accounts/createRefreshedCache.ts";
+import { parseExpiry, parseKeyName, parseMode } from "./arguments.ts";
+import type { Expiry } from "./arguments.ts";
+import { say } from "./io.ts";
+import type { Io } from "./io.ts";
+import type { Columns } from "./output/print.ts";
+
+export type NewKeyOptions = {
+  readonly mode: Mode;
+  readonly name: string;
+  readonly scope: KeyScope;
+  readonly expires?: Expiry;
+};
+
+/** Adds the options of a new key. */
+export const withKeySettings = (command: Command, defaultName: string): Command =>
+  command
+    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
+    .option("--name <name>", "what the key is for", parseKeyName, defaultName)
+    .addOption(
+      new Option("--scope <scope>", "what the key allows; write includes reading")
+        .choices(KEY_SCOPES)
+        .default("write"),
+    )
+    .option(
+      "--expires <time>",
+      "when the key becomes invalid: a date (2027-01-31, its start in UTC), a time, or days from now (90d); default: never",
+      parseExpiry,
+    );
+
+export const keySettingsOf = ({ name, scope, expires }: NewKeyOptions, now: Date): KeySettings => {
+  if (expires === undefined) {
+    return { name, scope, expiresAt: null };
+  }
+  const expiresAt =
+    expires instanceof Date ? expires : new Date(now.getTime() + expires.days * DAY_MS);
+  return { name, scope, expiresAt };
+};
+
+/** The JSON form of a key; of the key itself it has only the hint. */
+export const presentKey = (key: ApiKey) => ({
+  id: key.id,
+  name: key.name,
+  mode: key.mode,
+  scope: key.scope,
+  hint: key.hint,
+  created_at: key.createdAt,
+  expires_at: key.expiresAt,
+  last_used_at: key.lastUsedAt,
+  revoked_at: key.revokedAt,
+});
+
+export const KEY_COLUMNS: Columns<ApiKey> = {
+  "key id": (key) => key.id,
+  name: (key) => key.name,
+  mode: (key) => key.mode,
+  scope: (key) => key.scope,
+  "starts with": (key) => `${key.hint}…`,
+  created: (key) => key.createdAt,
+  expires: (key) => key.expiresAt,
+  "last used": (key) => key.lastUsedAt,
+  revoked: (key) => key.revokedAt,
+};
+
+/** Timers may fire a millisecond early. */
+const MARGIN_MS = 50;
+
+/** Waits until no API process uses an account, key or store as it was before a change that is committed. */
+export const awaitCachedKeys = async (io: Io): Promise<void> => {
+  say(io, `Waiting ${CACHED_MS / 1000} seconds until every API process has noticed.`);
+  await delay(CACHED_MS + MARGIN_MS);
+};
