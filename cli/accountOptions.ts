@@ -12,6 +12,9 @@ import { parseId } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
+/** The argument of commands for a store. */
+export const STORE = ["<store>", "domain or id of the store"] as const;
+
 /**
  * Returns the store with an id or a domain.
  * @throws CommandError with the exit code `notFound`
@@ -40,7 +43,7 @@ export const withAccount = (command: Command): Command =>
     .addOption(
       new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
     )
-    .option("--store <store>", "domain or id of the store");
+    .option("--store <store>", STORE[1]);
 
 /**
  * Returns the id of the organization that a command is limited to, or null for all.

@@ -52,7 +52,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     store: {
       description: "Manage stores, the accounts of the store-platform interface",
-      load: async () => (await import("./commands/stores/storeCommands.ts")).addStoreCommands,
+      load: async () => (await import("./commands/stores.ts")).addStoreCommands,
     },
     key: {
       description: "Manage API keys; an account can have several, so that they can be rotated",

@@ -1,0 +1,157 @@
+import type { Command } from "commander";
+import type { Store } from "../../db/stores/stores.ts";
+import { counted } from "../../domain/counted.ts";
+import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
+import { identifyCustomer } from "../../domain/stores/customerIdentity.ts";
+import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import { exportCustomer } from "../../services/stores/privacy/exportCustomer.ts";
+import { forgetAllCustomers } from "../../services/stores/privacy/forgetAllCustomers.ts";
+import { forgetCustomer } from "../../services/stores/privacy/forgetCustomer.ts";
+import { presentCustomerExport } from "../../services/stores/privacy/presentCustomerExport.ts";
+import { STORE, findNamedStore } from "../accountOptions.ts";
+import { collect, nonBlank, parserOf } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { openChange, operatorOption, reasonOption, withAudit } from "../operator.ts";
+import type { ChangeOptions, OperatorOptions } from "../operator.ts";
+import { printJson } from "../output/print.ts";
+
+/** The options that name a customer; each may be given several times. */
+type CustomerOptions = {
+  readonly customerId?: readonly string[];
+  readonly customerEmail?: readonly string[];
+  readonly orderId?: readonly string[];
+};
+
+const parseIdentifiers = collect(
+  parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
+);
+
+const addCustomerOptions = (command: Command): Command =>
+  command
+    .option(
+      "--customer-id <id>",
+      "the customer's id in the shop; may be repeated",
+      parseIdentifiers,
+    )
+    .option("--customer-email <email>", "email address; may be repeated", parseIdentifiers)
+    .option("--order-id <id>", "order of the customer; may be repeated", parseIdentifiers);
+
+/** @throws CommandError if no customer is named */
+const customerOf = ({
+  customerId = [],
+  customerEmail = [],
+  orderId = [],
+}: CustomerOptions): CustomerIdentity => {
+  if (customerId.length + customerEmail.length + orderId.length === 0) {
+    throw new CommandError(
+      EXIT.usage,
+      "Name the customer: --customer-id, --customer-email or --order-id.",
+    );
+  }
+  return identifyCustomer({ ids: customerId, emails: customerEmail, orderIds: orderId });
+};
+
+const CUSTOMER_HELP = `
+Records that match any of the ids and addresses are selected. A customer id also selects
+the records of the customer's email addresses, and an email address those of its customer
+id, unless several customers share the address. Both select records that have only the
+same name.`;
+
+const addExportCustomerCommand = (parent: Command, context: CliContext): void => {
+  addCustomerOptions(
+    parent
+      .command("export-customer")
+      .description("Print everything that a store's records say about a customer, as JSON")
+      .argument(...STORE),
+  )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .addHelpText("after", CUSTOMER_HELP)
+    .action(async (named: string, options: OperatorOptions & CustomerOptions) => {
+      const { io } = context;
+      const customer = customerOf(options);
+      const deps = await openChange(context, options);
+      const { id, domain } = await findNamedStore(deps.db, named);
+      const found = await exportCustomer(deps, id, customer);
+      printJson(io, { id, domain, ...presentCustomerExport(found) });
+      if (found.hasMore) {
+        say(io, "There are more records; these are the newest.");
+      }
+    });
+};
+
+type ForgetOptions = ChangeOptions &
+  CustomerOptions & {
+    readonly allCustomers?: true;
+    readonly yes?: true;
+    readonly dryRun?: true;
+  };
+
+const forgetAll = async (context: CliContext, { id, domain }: Store, options: ForgetOptions) => {
+  if (options.customerId ?? options.customerEmail ?? options.orderId) {
+    throw new CommandError(
+      EXIT.usage,
+      "--all-customers cannot be combined with a customer or an order.",
+    );
+  }
+  const isDryRun = options.dryRun === true;
+  if (!isDryRun && !options.yes) {
+    throw new CommandError(
+      EXIT.usage,
+      `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
+    );
+  }
+  return forgetAllCustomers(await openChange(context, options), id, { isDryRun });
+};
+
+const FORGET_HELP = `${CUSTOMER_HELP}
+
+Names, email addresses, customer and order ids, notes, reasons of refunds and stored
+responses are erased in both modes. Counts, prices and amounts stay. It cannot be undone,
+and may be repeated.`;
+
+const addForgetCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    addCustomerOptions(
+      parent
+        .command("forget")
+        .description("Erase a customer's personal data from a store's records")
+        .argument(...STORE),
+    )
+      .option(
+        "--all-customers",
+        "erase the personal data of all customers, even of an uninstalled store",
+      )
+      .option("--yes", "confirm --all-customers")
+      .option("--dry-run", "count only"),
+  )
+    .addHelpText("after", FORGET_HELP)
+    .action(async (named: string, options: ForgetOptions) => {
+      const { io } = context;
+      const customer = options.allCustomers ? null : customerOf(options);
+      const isDryRun = options.dryRun === true;
+      const deps = await openChange(context, options);
+      const store = await findNamedStore(deps.db, named);
+      const { id, domain } = store;
+      const { registrations, donations } = customer
+        ? await forgetCustomer(deps, id, customer, { isDryRun })
+        : await forgetAll(context, store, options);
+      if (options.json) {
+        printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
+      }
+      const records = `${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}`;
+      say(
+        io,
+        isDryRun
+          ? `With${customer ? "out" : " --yes instead of"} --dry-run, the command erases the personal data of ${records}.`
+          : `Erased the personal data of ${records}. Counts and amounts are unchanged.`,
+      );
+    });
+};
+
+export const addPrivacyCommands = (store: Command, context: CliContext): void => {
+  addExportCustomerCommand(store, context);
+  addForgetCommand(store, context);
+};

@@ -1,0 +1,312 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import { z } from "zod";
+import { listAccountLimits } from "../../db/accounts/accountLimits.ts";
+import { listApiKeys } from "../../db/accounts/apiKeys.ts";
+import { listStores } from "../../db/stores/stores.ts";
+import type { Store } from "../../db/stores/stores.ts";
+import { CHARITY_PROVIDERS, KINDS } from "../../domain/accounts/accounts.ts";
+import type { CharityProviderName, Kind } from "../../domain/accounts/accounts.ts";
+import { centsToDollars, formatCents } from "../../domain/money.ts";
+import { normalizeDomain } from "../../domain/stores/stores.ts";
+import { createStore } from "../../services/stores/createStore.ts";
+import { reinstallStore } from "../../services/stores/reinstallStore.ts";
+import { uninstallStore } from "../../services/stores/uninstallStore.ts";
+import { updateStore } from "../../services/stores/updateStore.ts";
+import { STORE, findNamedStore } from "../accountOptions.ts";
+import { KEY_COLUMNS, awaitCachedKeys, presentKey } from "../apiKeys.ts";
+import {
+  nonBlank,
+  nullIfNone,
+  orNone,
+  parseCharityProvider,
+  parseId,
+  parseSwitch,
+  parserOf,
+} from "../arguments.ts";
+import { warnAboutCharityProvider } from "../charitySettings.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import {
+  LIMIT_HEADINGS,
+  addLimitOptions,
+  limitRows,
+  newLimitsOf,
+  presentLimits,
+} from "../limitOptions.ts";
+import type { LimitOptions } from "../limitOptions.ts";
+import { openChange, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson, printList, printRecord, printRows, printTable } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
+import { addPrivacyCommands } from "./storeCustomers.ts";
+
+/** Returns a store as JSON output shows it. */
+const presentStore = (store: Store) => ({
+  id: store.id,
+  domain: store.domain,
+  user_id: store.userId,
+  organization_id: store.organizationId,
+  balance_cents: store.balanceCents,
+  low_balance_cents: store.lowBalanceCents,
+  prices: {
+    tree_cents: store.treePriceCents,
+    bottle_cents: store.bottlePriceCents,
+  } satisfies Record<`${Kind}_cents`, number>,
+  features: {
+    tree_planting: store.treePlanting,
+    plastic_removal: store.plasticRemoval,
+    donations: store.donations,
+  },
+  charity_provider: store.charityProvider,
+  uninstalled_at: store.uninstalledAt,
+  created_at: store.createdAt,
+});
+
+const printStore = (io: Io, store: Store, { json }: { readonly json?: true | undefined }): void => {
+  if (json) {
+    printJson(io, presentStore(store));
+    return;
+  }
+  printRecord(io, {
+    id: store.id,
+    domain: store.domain,
+    "user id": store.userId,
+    organization: store.organizationId,
+    balance: formatCents(store.balanceCents),
+    "low-balance threshold": formatCents(store.lowBalanceCents),
+    ...Object.fromEntries(
+      KINDS.map((kind) => [`${kind} price`, formatCents(store[`${kind}PriceCents`])]),
+    ),
+    "tree planting": store.treePlanting,
+    "plastic removal": store.plasticRemoval,
+    donations: store.donations,
+    "charity provider": store.charityProvider,
+    uninstalled: store.uninstalledAt,
+    created: store.createdAt,
+  });
+};
+
+type CreateOptions = ChangeOptions & {
+  readonly domain: string;
+  readonly org?: string;
+  readonly userId?: string;
+  readonly treePrice: number;
+  readonly bottlePrice: number;
+  readonly lowBalance: number;
+};
+
+const parseUserId = parserOf(
+  nonBlank(200).refine((given) => given === given.trim()),
+  "1 to 200 characters without leading or trailing spaces",
+);
+
+/** An option in dollars whose default the help shows in dollars, not in cents. */
+const dollars = (flags: string, description: string, defaultCents: number): Option =>
+  new Option(flags, description)
+    .argParser(parseDollars)
+    .default(defaultCents, centsToDollars(defaultCents).toFixed(2));
+
+const TREE_PRICE = "price of a tree";
+const BOTTLE_PRICE = "price of a bottle";
+const LOW_BALANCE = "low-balance threshold";
+const USER_ID = "value of the user_id header that names the store";
+
+const DEFAULT_TREE_CENTS = 50;
+const DEFAULT_BOTTLE_CENTS = 10;
+
+const parseDomain = parserOf(
+  z.string().transform(normalizeDomain).pipe(z.string()),
+  "a domain, such as demo.myshopify.com",
+);
+
+const addCreateCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("create")
+      .description("Create a store and print its two API keys, once")
+      .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
+      .option("--org <id>", "organization that owns the store", parseId)
+      .option("--user-id <text>", `${USER_ID}; by default the store's id`, parseUserId)
+      .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
+      .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
+      .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0)),
+  ).action(async (options: CreateOptions) => {
+    const { io } = context;
+    const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
+      await openChange(context, options),
+      {
+        domain: options.domain,
+        userId: options.userId ?? null,
+        organizationId: options.org ?? null,
+        treePriceCents: options.treePrice,
+        bottlePriceCents: options.bottlePrice,
+        lowBalanceCents: options.lowBalance,
+      },
+    );
+    const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
+    if (options.json) {
+      printJson(io, created);
+    } else {
+      printRecord(io, created);
+    }
+    say(io, "Save these keys now; they cannot be shown again.");
+    say(io, "The balance is $0.00. To add to it, use impact store topup.");
+  });
+};
+
+const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("list")
+    .description("List all stores")
+    .action(async ({ json }: JsonOption) => {
+      const stores = await listStores(await connections.database());
+      printList({ io, json }, stores, presentStore, {
+        "store id": (store) => store.id,
+        domain: (store) => store.domain,
+        balance: (store) => formatCents(store.balanceCents),
+        ...Object.fromEntries(
+          KINDS.map((kind) => [kind, (store: Store) => formatCents(store[`${kind}PriceCents`])]),
+        ),
+        created: (store) => store.createdAt,
+        uninstalled: (store) => store.uninstalledAt,
+      });
+    });
+};
+
+const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("show")
+    .description("Show a store's settings, limits and the prefixes of its keys")
+    .argument(...STORE)
+    .action(async (idOrDomain: string, { json }: JsonOption) => {
+      const db = await connections.database();
+      const store = await findNamedStore(db, idOrDomain);
+      const keys = await listApiKeys(db, store.id);
+      const limits = await listAccountLimits(db, store.id);
+      if (json) {
+        printJson(io, {
+          ...presentStore(store),
+          limits: presentLimits(limits),
+          keys: keys.map(presentKey),
+        });
+        return;
+      }
+      printStore(io, store, {});
+      io.stdout.write("\n");
+      printTable(io, LIMIT_HEADINGS, limitRows(limits));
+      io.stdout.write("\n");
+      printRows(io, keys, KEY_COLUMNS);
+    });
+};
+
+type UpdateOptions = ChangeOptions &
+  LimitOptions & {
+    readonly org?: string;
+    readonly userId?: string;
+    readonly treePrice?: number;
+    readonly bottlePrice?: number;
+    readonly lowBalance?: number;
+    readonly treePlanting?: boolean;
+    readonly plasticRemoval?: boolean;
+    readonly donations?: boolean;
+    readonly charityProvider?: CharityProviderName;
+  };
+
+const addUpdateCommand = (parent: Command, context: CliContext): void => {
+  const update = parent
+    .command("update")
+    .description("Change a store's settings and limits; new prices apply to later writes")
+    .argument(...STORE)
+    .option("--org <id|none>", "organization that owns the store", orNone(parseId))
+    .option("--user-id <text>", USER_ID, parseUserId)
+    .option("--tree-price <dollars>", TREE_PRICE, parseDollars)
+    .option("--bottle-price <dollars>", BOTTLE_PRICE, parseDollars)
+    .option("--low-balance <dollars>", LOW_BALANCE, parseDollars)
+    .option("--tree-planting <on|off>", "whether the store may plant trees", parseSwitch)
+    .option("--plastic-removal <on|off>", "whether the store may rescue bottles", parseSwitch)
+    .option("--donations <on|off>", "whether the store may donate", parseSwitch)
+    .option(
+      "--charity-provider <name>",
+      `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
+      parseCharityProvider,
+    );
+  withAudit(addLimitOptions(update)).action(async (idOrDomain: string, options: UpdateOptions) => {
+    const { io } = context;
+    const { json, org, userId, treePrice, bottlePrice, lowBalance, charityProvider } = options;
+    const changes = {
+      treePlanting: options.treePlanting,
+      plasticRemoval: options.plasticRemoval,
+      donations: options.donations,
+      charityProvider,
+      limits: newLimitsOf(options) ?? undefined,
+      organizationId: nullIfNone(org),
+      userId,
+      ...({ treePriceCents: treePrice, bottlePriceCents: bottlePrice } satisfies Record<
+        `${Kind}PriceCents`,
+        number | undefined
+      >),
+      lowBalanceCents: lowBalance,
+    };
+    if (Object.values(changes).every((value) => value === undefined)) {
+      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+    }
+    const deps = await openChange(context, options);
+    const { id } = await findNamedStore(deps.db, idOrDomain);
+    printStore(io, await updateStore(deps, id, changes), {
+      json,
+    });
+    await awaitCachedKeys(io);
+    if (charityProvider !== undefined) {
+      warnAboutCharityProvider(context, charityProvider);
+    }
+  });
+};
+
+const addUninstallCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("uninstall")
+      .description("Uninstall a store: its keys are rejected, its records remain")
+      .argument(...STORE),
+  ).action(async (idOrDomain: string, { json, ...operator }: ChangeOptions) => {
+    const { io } = context;
+    const deps = await openChange(context, operator);
+    const { id } = await findNamedStore(deps.db, idOrDomain);
+    const { store, wasUninstalledBefore } = await uninstallStore(deps, id);
+    printStore(io, store, { json });
+    await awaitCachedKeys(io);
+    say(io, "Every API process rejects the store's keys.");
+    if (wasUninstalledBefore) {
+      say(io, "The store was already uninstalled; its date of uninstallation is unchanged.");
+    }
+  });
+};
+
+const addReinstallCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("reinstall")
+      .description("Reinstall an uninstalled store with its keys and its balance")
+      .argument(...STORE),
+  ).action(async (idOrDomain: string, { json, ...operator }: ChangeOptions) => {
+    const { io } = context;
+    const deps = await openChange(context, operator);
+    const { id } = await findNamedStore(deps.db, idOrDomain);
+    printStore(io, await reinstallStore(deps, id), { json });
+  });
+};
+
+export const addStoreCommands = (store: Command, context: CliContext): void => {
+  addCreateCommand(store, context);
+  addListCommand(store, context);
+  addShowCommand(store, context);
+  addUpdateCommand(store, context);
+  addUninstallCommand(store, context);
+  addReinstallCommand(store, context);
+  addBalanceCommands(store, context);
+  addPrivacyCommands(store, context);
+};
