@@ -97,8 +97,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     evidence: {
       description: "Inspect planting orders, record and correct their evidence",
-      load: async () =>
-        (await import("./commands/planting/evidenceCommands.ts")).addEvidenceCommands,
+      load: async () => (await import("./commands/planting.ts")).addEvidenceCommands,
     },
     event: {
       description: "Inspect the events that clients receive",

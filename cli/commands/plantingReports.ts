@@ -1,0 +1,236 @@
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import type { Command } from "commander";
+import { listIssues, messageOfIssue } from "../../domain/describeIssues.ts";
+import { plantingReport } from "../../domain/planting/fact.ts";
+import type { PlantingReport } from "../../domain/planting/fact.ts";
+import { wakePlantingOrder } from "../../program/temporal/wakePlantingOrder.ts";
+import { reportPlanting } from "../../services/planting/orders/reportPlanting.ts";
+import {
+  reinstatePlantingFact,
+  withdrawPlantingFact,
+} from "../../services/planting/orders/withdrawPlantingFact.ts";
+import type { CorrectedOrder } from "../../services/planting/orders/withdrawPlantingFact.ts";
+import { parseCount, parseReason } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { unreadableFileError } from "../input/unreadableFileError.ts";
+import { say } from "../io.ts";
+import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
+import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
+import { printJson, printList, printTable } from "../output/print.ts";
+
+const parseReport = (json: string): PlantingReport => {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${describeError(error)}.`, {
+      cause: error,
+    });
+  }
+  const result = plantingReport.safeParse(value, { error: messageOfIssue });
+  if (!result.success) {
+    const lines = listIssues(result.error.issues, "field").map((line) => `\n  ${line}`);
+    throw new CommandError(
+      EXIT.failed,
+      `Nothing was recorded, because the file is invalid:${lines.join("")}`,
+    );
+  }
+  return result.data;
+};
+
+/** @param file a path, or `-` for standard input */
+const readReport = async ({ stdin }: CliContext["io"], file: string): Promise<PlantingReport> => {
+  let json: string;
+  try {
+    json = file === "-" ? await text(stdin) : await readFile(file, "utf8");
+  } catch (error) {
+    throw unreadableFileError(file, error);
+  }
+  return parseReport(json);
+};
+
+const WAKE_TIMEOUT_MS = 5000;
+
+/** Wakes an order's workflow. Without Temporal, the workflow finds the facts at its next poll. */
+const wakeOrder = async (
+  { io, connections }: Pick<CliContext, "io" | "connections">,
+  orderId: number,
+): Promise<void> => {
+  const temporal = await connections.temporal().catch(() => null);
+  const isNotified =
+    temporal !== null &&
+    (await wakePlantingOrder(
+      temporal,
+      connections.decidedDeploymentName,
+      orderId,
+      WAKE_TIMEOUT_MS,
+    ));
+  if (!isNotified) {
+    say(io, "The order's workflow could not be notified; it finds the facts at its next poll.");
+  }
+};
+
+const RECORD_HELP = `
+The file contains {"order": "<public id>", "facts": [{"stage": …, "occurred_at": …, …}, …]},
+as docs/evidence.md describes. It is validated first, and recorded completely or not at
+all. Facts that are already recorded change nothing. Contradictions are stored for you to
+inspect and change nothing either.`;
+
+const addRecordCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("record")
+      .description("Record facts of a planting order from a JSON file")
+      .argument("<file>", "path of the file, or - for standard input"),
+  )
+    .addHelpText("after", RECORD_HELP)
+    .action(async (file: string, { json, ...operator }: ChangeOptions) => {
+      const { io } = context;
+      const report = await readReport(io, file);
+      const recorded = await reportPlanting(
+        {
+          ...(await openChange(context, operator)),
+          wakeOrder: (orderId) => wakeOrder(context, orderId),
+        },
+        report,
+        "operator",
+      );
+      printList({ io, json }, recorded, (fact) => fact, {
+        stage: (fact) => fact.stage,
+        outcome: (fact) => fact.outcome,
+        reason: (fact) => fact.reason,
+      });
+      if (recorded.some(({ outcome }) => outcome === "contradiction")) {
+        throw new CommandError(
+          EXIT.failed,
+          "Some facts contradict recorded ones. See `impact evidence order show`.",
+        );
+      }
+      if (recorded.some(({ outcome }) => outcome === "withdrawn")) {
+        throw new CommandError(
+          EXIT.failed,
+          "Some facts were withdrawn, and stay withdrawn. See `impact evidence reinstate`.",
+        );
+      }
+    });
+};
+
+type CorrectOptions = ReasonedOptions & {
+  readonly dryRun?: true;
+};
+type WithdrawOptions = CorrectOptions & { readonly replacement?: string };
+
+const depsOf = async (context: CliContext, { as, reason }: CorrectOptions) => ({
+  db: await context.connections.database(),
+  clock: context.clock,
+  actor: { kind: "operator", name: operatorName(as), reason } as const,
+  wakeOrder: (orderId: number) => wakeOrder(context, orderId),
+});
+
+const show = (
+  { io }: CliContext,
+  corrected: CorrectedOrder,
+  { dryRun, json }: CorrectOptions,
+): void => {
+  const { order, stageBefore, stageAfter, changes, replacement } = corrected;
+  if (json) {
+    printJson(io, {
+      order,
+      stage_before: stageBefore,
+      stage_after: stageAfter,
+      changes,
+      replacement,
+    });
+  } else {
+    if (changes.length > 0) {
+      printTable(
+        io,
+        ["fact", "stage", "before", "after"],
+        changes.map(({ fact, stage, before, after }) => [String(fact), stage, before, after]),
+      );
+    }
+    if (replacement.length > 0) {
+      printTable(
+        io,
+        ["replacement", "outcome", "reason"],
+        replacement.map(({ stage, outcome, reason }) => [stage, outcome, reason]),
+      );
+    }
+  }
+  const stages =
+    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
+  say(
+    io,
+    dryRun
+      ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
+      : `Order ${order} ${stages}.`,
+  );
+  if (replacement.some(({ outcome }) => outcome === "contradiction" || outcome === "withdrawn")) {
+    throw new CommandError(
+      EXIT.failed,
+      "Some facts of the replacement did not take effect. See `impact evidence order show`.",
+    );
+  }
+};
+
+const WITHDRAW_HELP = `
+A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
+counts. Facts that need it wait for another one. Facts that contradicted it are decided
+again, the latest report first. Evidence and the summary change with the next request.`;
+
+const addWithdrawCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("withdraw")
+    .description("Withdraw a reported fact that is wrong, or replace it")
+    .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
+    .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
+    .option("--replacement <file>", "facts to record instead, in the format of evidence record")
+    .addOption(operatorOption())
+    .option("--dry-run", "show what would change")
+    .addHelpText("after", WITHDRAW_HELP)
+    .action(async (factId: number, options: WithdrawOptions) => {
+      const { reason, replacement, dryRun } = options;
+      const report = replacement === undefined ? null : await readReport(context.io, replacement);
+      const corrected = await withdrawPlantingFact(await depsOf(context, options), factId, {
+        reason,
+        replacement: report,
+        isDryRun: dryRun === true,
+      });
+      if (corrected.changes.length === 0) {
+        say(context.io, `Fact ${factId} was already withdrawn.`);
+      }
+      show(context, corrected, options);
+    });
+};
+
+const addReinstateCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("reinstate")
+    .description("Undo the withdrawal of a fact")
+    .argument("<fact>", "number of the fact", parseCount)
+    .requiredOption("--reason <text>", "why the fact was right", parseReason)
+    .addOption(operatorOption())
+    .option("--dry-run", "show what would change")
+    .action(async (factId: number, options: CorrectOptions) => {
+      const corrected = await reinstatePlantingFact(await depsOf(context, options), factId, {
+        isDryRun: options.dryRun === true,
+      });
+      show(context, corrected, options);
+      if (
+        corrected.changes.some(({ fact, after }) => fact === factId && after === "contradiction")
+      ) {
+        throw new CommandError(
+          EXIT.failed,
+          `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
+        );
+      }
+    });
+};
+
+export const addReportCommands = (evidence: Command, context: CliContext): void => {
+  addRecordCommand(evidence, context);
+  addWithdrawCommand(evidence, context);
+  addReinstateCommand(evidence, context);
+};
