@@ -87,13 +87,11 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     charity: {
       description: "Manage the built-in catalogue of charities",
-      load: async () =>
-        (await import("./commands/charities/charityCommands.ts")).addCharityCommands,
+      load: async () => (await import("./commands/charities.ts")).addCharityCommands,
     },
     donation: {
       description: "Look up donations to charities",
-      load: async () =>
-        (await import("./commands/charities/donationCommands.ts")).addDonationCommands,
+      load: async () => (await import("./commands/donations.ts")).addDonationCommands,
     },
     evidence: {
       description: "Inspect planting orders, record and correct their evidence",
