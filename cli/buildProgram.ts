@@ -107,7 +107,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     webhook: {
       description: "Manage webhook endpoints and their deliveries",
-      load: async () => (await import("./commands/webhooks/webhookCommands.ts")).addWebhookCommands,
+      load: async () => (await import("./commands/webhooks.ts")).addWebhookCommands,
     },
     import: {
       description: "Import history from another system",

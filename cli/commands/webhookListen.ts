@@ -1,45 +1,37 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Command } from "commander";
 import { Option } from "commander";
+import type { Command } from "commander";
 import { z } from "zod";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { parseEventId as parsePosition } from "../../../domain/events/events.ts";
-import { webhookDataOf, WEBHOOK_TYPES_OF } from "../../../domain/events/webhookPayloads.ts";
-import { mayReceiveKeys } from "../../../domain/loopback.ts";
-import { formatSecret } from "../../../domain/webhooks/webhookEndpoints.ts";
-import { presentEvent } from "../../../domain/events/presentEvent.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import { readFeed } from "../../../services/events/readFeed.ts";
-import { signWebhook } from "../../../services/webhooks/signWebhook.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import { parseEventId } from "../../domain/events/events.ts";
+import { presentEvent } from "../../domain/events/presentEvent.ts";
+import { WEBHOOK_TYPES_OF, webhookDataOf } from "../../domain/events/webhookPayloads.ts";
+import { mayReceiveKeys } from "../../domain/loopback.ts";
+import { formatSecret } from "../../domain/webhooks/webhookEndpoints.ts";
+import { getOrganization } from "../../services/accounts/getOrganization.ts";
+import { readFeed } from "../../services/events/readFeed.ts";
+import { signWebhook } from "../../services/webhooks/signWebhook.ts";
 import {
   parseApiUrl,
   parseCount,
   parseId,
-  parseMode,
   parseListenTypes,
+  parseMode,
   parsePath,
   parseUrl,
-} from "../../arguments.ts";
-import type { CliContext } from "../../context.ts";
-import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
-import { readSecret } from "../../input/readSecret.ts";
-import type { Io } from "../../io.ts";
-import { say } from "../../io.ts";
-import { printText } from "../../output/print.ts";
+} from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
+import { readSecret } from "../input/readSecret.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { printText } from "../output/print.ts";
 
 const TYPES = WEBHOOK_TYPES_OF.organization;
 const PAGE_EVENTS = 1000;
 const POLL_INTERVAL_MS = 1000;
 const TIMEOUT_MS = 15_000;
-const SECRET_BYTES = 32;
-
-const LISTEN_HELP = `
-Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
-Events are read from the API as a client does, with the API key on standard input or in
---key-file; with --org, from the database. If one of them stops responding, the command
-waits for it and goes on with the next event.
-  printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 type ListenOptions = {
   readonly forwardTo: string;
@@ -191,7 +183,7 @@ const forward = async (
   secret: string,
   now: Date,
 ): Promise<string> => {
-  const position = parsePosition(id);
+  const position = parseEventId(id);
   if (position === null) {
     throw new TypeError(`The feed has an event with the id ${id}.`);
   }
@@ -231,35 +223,14 @@ const readSigningSecret = async (io: Io, path: string): Promise<string> => {
   return secret;
 };
 
-const listen = async (context: CliContext, options: ListenOptions): Promise<void> => {
-  const { io, clock } = context;
-  const { org, secretFile } = options;
-  const secret =
-    secretFile === undefined
-      ? formatSecret(randomBytes(SECRET_BYTES))
-      : await readSigningSecret(io, secretFile);
-  const read = await (org === undefined
-    ? readFromApi(context, options)
-    : readFromDatabase(context, options, org));
-  let last = await findNewest(read);
-  const signedWith =
-    secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
-  say(io, `Ready. Requests are signed with ${signedWith} and sent to ${options.forwardTo}.`);
-  const readNext = keepReading(io, read);
-  let remaining = options.limit ?? Infinity;
-  while (remaining > 0) {
-    const { events, has_more: hasMore } = await readNext(last);
-    for (const each of events.slice(0, remaining)) {
-      const outcome = await forward(each, options, secret, clock.now());
-      printText(io, `${each.timestamp} ${each.type} ${each.id}: ${outcome}`);
-      last = each.id;
-      remaining -= 1;
-    }
-    if (!hasMore && remaining > 0) {
-      await sleep(POLL_INTERVAL_MS);
-    }
-  }
-};
+const SECRET_BYTES = 32;
+
+const LISTEN_HELP = `
+Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
+Events are read from the API as a client does, with the API key on standard input or in
+--key-file; with --org, from the database. If one of them stops responding, the command
+waits for it and goes on with the next event.
+  printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 export const addListenCommand = (webhook: Command, context: CliContext): void => {
   webhook
@@ -289,5 +260,33 @@ export const addListenCommand = (webhook: Command, context: CliContext): void =>
     )
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
-    .action((options: ListenOptions) => listen(context, options));
+    .action(async (options: ListenOptions) => {
+      const { io, clock } = context;
+      const { org, secretFile } = options;
+      const secret =
+        secretFile === undefined
+          ? formatSecret(randomBytes(SECRET_BYTES))
+          : await readSigningSecret(io, secretFile);
+      const read = await (org === undefined
+        ? readFromApi(context, options)
+        : readFromDatabase(context, options, org));
+      let last = await findNewest(read);
+      const signedWith =
+        secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
+      say(io, `Ready. Requests are signed with ${signedWith} and sent to ${options.forwardTo}.`);
+      const readNext = keepReading(io, read);
+      let remaining = options.limit ?? Infinity;
+      while (remaining > 0) {
+        const { events, has_more: hasMore } = await readNext(last);
+        for (const each of events.slice(0, remaining)) {
+          const outcome = await forward(each, options, secret, clock.now());
+          printText(io, `${each.timestamp} ${each.type} ${each.id}: ${outcome}`);
+          last = each.id;
+          remaining -= 1;
+        }
+        if (!hasMore && remaining > 0) {
+          await sleep(POLL_INTERVAL_MS);
+        }
+      }
+    });
 };
