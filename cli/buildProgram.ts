@@ -131,8 +131,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     deployment: {
       description: "Show and change what belongs to the whole deployment",
-      load: async () =>
-        (await import("./commands/deployment/deploymentCommands.ts")).addDeploymentCommands,
+      load: async () => (await import("./commands/deployment.ts")).addDeploymentCommands,
     },
     workflow: {
       description: "Inspect and terminate workflows",

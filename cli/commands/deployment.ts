@@ -1,0 +1,256 @@
+import type { Command } from "commander";
+import { readDeployment } from "../../db/billing/deployment.ts";
+import {
+  HOLD_ADVICE,
+  deploymentNameOf,
+  describeAccount,
+  describeHold,
+  findHold,
+} from "../../domain/billing/deployment.ts";
+import { counted } from "../../domain/counted.ts";
+import { moveToStripe } from "../../services/billing/moveToStripe.ts";
+import { separateDeployment } from "../../services/billing/separateDeployment.ts";
+import { takeOverDeployment } from "../../services/billing/takeOverDeployment.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { openBillingChange, openChange, operatorName, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson, printRecord, printRows } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { sayIfHeld } from "./billing/sayIfHeld.ts";
+import { addEventCommands } from "./deploymentEvents.ts";
+
+const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("show")
+    .description("Show the deployment's id, its processor and its database")
+    .action(async ({ json }: JsonOption) => {
+      const { id, createdAt, processor, ...recorded } = await readDeployment(
+        await connections.database(),
+      );
+      const hold = findHold(recorded);
+      const account = processor?.name === "stripe" ? processor.account : null;
+      const fields = {
+        deployment_id: id,
+        temporal_name: deploymentNameOf({ id }),
+        created_at: createdAt,
+        separated_at: recorded.separatedAt,
+        processor: processor?.name ?? null,
+        stripe_account_id: account?.id ?? null,
+        stripe_livemode: account?.isLive ?? null,
+        processor_recorded_at: recorded.processorRecordedAt,
+        processor_recorded_by: recorded.processorRecordedBy,
+        system_identifier: recorded.systemIdentifier,
+        timeline: recorded.timeline,
+        server_changed: recorded.isServerChanged,
+        usage_held: hold,
+        released_at: recorded.releasedAt,
+        released_by: recorded.releasedBy,
+        released_hold: recorded.releasedHold,
+      };
+      if (json) {
+        printJson(io, fields);
+        return;
+      }
+      printRecord(io, {
+        deployment: id,
+        "name in Temporal": deploymentNameOf({ id }),
+        created: createdAt,
+        "separated from another": recorded.separatedAt,
+        processor: processor?.name ?? "not recorded; no worker has started yet",
+        "Stripe account": account && `${account.id} (${account.isLive ? "live" : "test"} mode)`,
+        "processor recorded": recorded.processorRecordedAt,
+        "recorded by": recorded.processorRecordedBy,
+        "database system": recorded.systemIdentifier,
+        timeline: recorded.timeline,
+        "usage held": hold && describeHold(hold),
+        "last release": recorded.releasedAt,
+        "released by": recorded.releasedBy,
+      });
+    });
+};
+
+type MoveOptions = ChangeOptions & {
+  readonly dryRun?: true;
+};
+
+const moveDeploymentToStripe = async (
+  context: CliContext,
+  { dryRun, as, reason, json }: MoveOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const isDryRun = dryRun === true;
+  if ((await connections.stripe()) === null) {
+    throw new CommandError(
+      EXIT.usage,
+      "STRIPE_SECRET_KEY is not set. Set it to a key of the Stripe account that will bill, and run the command again.",
+    );
+  }
+  const { account, isRepeated, usage } = await moveToStripe(
+    await openBillingChange(context, { as, reason }),
+    { isDryRun, operator: operatorName(as) },
+  );
+  if (json) {
+    printJson(io, {
+      dry_run: isDryRun,
+      stripe_account_id: account.id,
+      stripe_livemode: account.isLive,
+      repeated: isRepeated,
+      usage: usage.map((moved) => ({
+        account_id: moved.accountId,
+        account_name: moved.accountName,
+        meter: moved.kind,
+        since: moved.since,
+        events: moved.events,
+        quantity: moved.quantity,
+        unfinished: moved.unfinished,
+      })),
+    });
+  } else if (usage.length > 0) {
+    printRows(io, usage, {
+      organization: (moved) => moved.accountName,
+      meter: (moved) => moved.kind,
+      since: (moved) => moved.since,
+      events: (moved) => moved.events,
+      quantity: (moved) => moved.quantity,
+      unfinished: (moved) => moved.unfinished,
+    });
+  }
+  for (const { accountName, kind, ended } of usage) {
+    if (ended > 0) {
+      say(
+        io,
+        `The billing period of ${counted(ended, "meter event")} of ${accountName} (${kind}) has ended: their usage may not be on any invoice.`,
+      );
+    }
+  }
+  if (isDryRun) {
+    say(
+      io,
+      isRepeated && usage.length === 0
+        ? `This deployment already bills through ${describeAccount(account)}, and no usage is left to move.`
+        : "Nothing was changed. Run the command without --dry-run to move the usage.",
+    );
+    return;
+  }
+  const moved = usage.reduce((sum, { events }) => sum + events, 0);
+  say(
+    io,
+    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}.`,
+  );
+  if (moved > 0 && !(await sayIfHeld(io, await connections.database()))) {
+    say(io, "The workers send what was moved.");
+  }
+  if (usage.some(({ unfinished }) => unfinished > 0)) {
+    say(io, "Some usage was being recorded in the ledger. Repeat the command to move it.");
+  }
+};
+
+const MOVE_HELP = `
+Makes Stripe the processor of a deployment that the built-in ledger has billed so far.
+The ledger's live usage of the current billing cycle, of organizations with a Stripe
+customer, is reported to Stripe; earlier usage stays in the ledger. Set
+STRIPE_SECRET_KEY first. To move an organization that gets its customer later, repeat
+the command. If a restore has lost a move, repeat it while usage is held, before
+impact usage compare-and-release: otherwise the usage is billed twice.`;
+
+const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("move-to-stripe")
+      .description("Move billing from the built-in ledger to Stripe")
+      .option("--dry-run", "show what would be moved"),
+  )
+    .addHelpText("after", MOVE_HELP)
+    .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
+};
+
+const TAKE_OVER_HELP = `
+After a restore, a promotion or a move to another server, newly started workers do not poll
+Temporal until an operator confirms, with this command or by releasing usage, that the
+database replaces the old one. Make sure that no program uses the old one. Usage stays held.`;
+
+const addTakeOverCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("take-over")
+      .description("Declare that a restored, promoted or moved database replaces the old one"),
+  )
+    .addHelpText("after", TAKE_OVER_HELP)
+    .action(async ({ json, ...operator }: ChangeOptions) => {
+      const { io } = context;
+      const { name, hold, hadChanged } = await takeOverDeployment(
+        await openChange(context, operator),
+      );
+      if (json) {
+        printJson(io, { temporal_name: name, taken_over: hadChanged, usage_held: hold });
+        return;
+      }
+      say(
+        io,
+        hadChanged
+          ? `Deployment ${name} continues with this database. Its workers poll Temporal within five seconds.`
+          : `Nothing was changed: deployment ${name} is on the server that was recorded.`,
+      );
+      if (hold) {
+        const sentence = describeHold(hold);
+        say(io, `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}. ${HOLD_ADVICE}`);
+      }
+    });
+};
+
+const SEPARATE_HELP = `
+Use this for a copy that is used beside the original, such as a database for tests. The copy
+gets an id, and so workflows and task queues of its own. The first worker records its
+processor anew, which is never the original's live Stripe account. Usage is held, and all webhook
+endpoints are disabled. Run it before you start any program with the copy.`;
+
+const addSeparateCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("separate")
+      .description("Turn a copied database into a separate deployment")
+      .option(
+        "--is-copy",
+        "the database is a copy that looks like the original, such as a copied disk",
+      ),
+  )
+    .addHelpText("after", SEPARATE_HELP)
+    .action(async ({ json, isCopy, ...operator }: ChangeOptions & { readonly isCopy?: true }) => {
+      const { io } = context;
+      const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
+        await openChange(context, operator),
+        { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
+      );
+      if (json) {
+        printJson(io, {
+          temporal_name: name,
+          original_temporal_name: originalName,
+          usage_held: hold,
+          disabled_webhook_endpoints: disabledEndpoints,
+        });
+        return;
+      }
+      say(
+        io,
+        `This database is now deployment ${name}; ${originalName} continues without it. Start this deployment's programs with their own settings, without the original's Stripe key.`,
+      );
+      say(
+        io,
+        "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage release`.",
+      );
+      say(
+        io,
+        `${counted(disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here. To use one, change its URL with \`impact webhook update\`, and run \`impact webhook enable\`.`,
+      );
+    });
+};
+
+export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
+  addShowCommand(deployment, context);
+  addMoveToStripeCommand(deployment, context);
+  addTakeOverCommand(deployment, context);
+  addSeparateCommand(deployment, context);
+  addEventCommands(deployment, context);
+};
