@@ -122,7 +122,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   "Operations:": {
     doctor: {
       description: "Check everything that the service depends on",
-      load: async () => (await import("./commands/doctor/doctorCommand.ts")).defineDoctorCommand,
+      load: async () => (await import("./commands/doctor.ts")).defineDoctorCommand,
     },
     migrate: {
       description:

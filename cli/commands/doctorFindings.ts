@@ -1,6 +1,6 @@
-import { withTimeout } from "../../../domain/withTimeout.ts";
-import type { CliContext } from "../../context.ts";
-import { describeError } from "../../exitCodes.ts";
+import { withTimeout } from "../../domain/withTimeout.ts";
+import type { CliContext } from "../context.ts";
+import { describeError } from "../exitCodes.ts";
 
 /**
  * The result of one check. `skipped`: the part is not configured or cannot be checked from here. `warning`: it works and

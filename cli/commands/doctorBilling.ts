@@ -1,14 +1,28 @@
-import { listOrganizations } from "../../../db/accounts/accounts.ts";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { listOrganizations } from "../../db/accounts/accounts.ts";
+import { readDeployment } from "../../db/billing/deployment.ts";
 import {
   listOrganizationsWithoutCustomer,
   listUsedKinds,
-} from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { counted } from "../../../domain/counted.ts";
-import { runConcurrently } from "../../../services/runConcurrently.ts";
-import type { CliContext } from "../../context.ts";
-import { check, checkEach, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
-import type { Finding, Result } from "./check.ts";
+  listWatchedSubscriptions,
+} from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { listStores } from "../../db/stores/stores.ts";
+import { listSubscriptionProblems } from "../../domain/billing/subscriptions.ts";
+import { counted } from "../../domain/counted.ts";
+import { findIgnoredPrice } from "../../program/settings/readStripeOptions.ts";
+import { runConcurrently } from "../../services/runConcurrently.ts";
+import { missingCharitySettings } from "../charitySettings.ts";
+import type { CliContext } from "../context.ts";
+import {
+  check,
+  checkEach,
+  checkWithDatabase,
+  isDatabaseReachable,
+  ok,
+  skipped,
+  warning,
+  wrong,
+} from "./doctorFindings.ts";
+import type { Finding, Result } from "./doctorFindings.ts";
 
 /** Each subscription takes a handful of calls. */
 const MAXIMUM_SUBSCRIPTIONS = 20;
@@ -139,3 +153,82 @@ export const checkStripe = async (context: CliContext): Promise<readonly Finding
       : "Stripe is not configured or cannot be reached";
   return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
 };
+
+const PROBLEMS_SHOWN = 10;
+
+/** Reports the problems of subscriptions as they were last read. */
+export const checkWatchedSubscriptions = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "subscriptions as last read", async () => {
+    const watched = await listWatchedSubscriptions(await context.connections.database(), null);
+    if (watched.length === 0) {
+      return skipped("no subscription has been read yet");
+    }
+    const problems = watched
+      .filter(({ policy }) => policy !== "keep")
+      .flatMap((subscription) =>
+        listSubscriptionProblems(subscription).map(
+          ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
+        ),
+      );
+    const hidden = problems.length - PROBLEMS_SHOWN;
+    return problems.length === 0
+      ? ok(`${watched.length} read, and none needs attention`)
+      : wrong(
+          [
+            ...problems.slice(0, PROBLEMS_SHOWN),
+            ...(hidden > 0 ? [`And ${hidden} more.`] : []),
+          ].join(" "),
+        );
+  });
+
+const checkProviders = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "charity providers", async () => {
+    const { connections } = context;
+    const db = await connections.database();
+    const accounts = [
+      ...(await listOrganizations(db)),
+      ...(await listStores(db)).filter(({ uninstalledAt }) => uninstalledAt === null),
+    ];
+    const selected = [...new Set(accounts.map(({ charityProvider }) => charityProvider))];
+    const missing = selected.flatMap((provider) => {
+      const setting = missingCharitySettings(connections.config(), provider);
+      const users = accounts.filter(({ charityProvider }) => charityProvider === provider).length;
+      return setting === null
+        ? []
+        : [
+            `${setting} is not set here, and ${counted(users, "account uses", "accounts use")} ${provider}`,
+          ];
+    });
+    return missing.length === 0
+      ? ok(selected.length === 0 ? "no accounts" : selected.toSorted().join(", "))
+      : wrong(`${missing.join("; ")}. Their searches and donations fail`);
+  });
+
+const checkPrices = ({ connections }: CliContext): Promise<Finding> =>
+  check("donation prices", () => {
+    const {
+      STRIPE_SECRET_KEY,
+      STRIPE_DONATION_FLAT_PRICE: flat,
+      STRIPE_DONATION_METERED_PRICE: metered,
+    } = connections.config();
+    const ignored = findIgnoredPrice(connections.config());
+    if (ignored !== null) {
+      return Promise.resolve(wrong(ignored));
+    }
+    if (STRIPE_SECRET_KEY === undefined) {
+      return Promise.resolve(skipped("STRIPE_SECRET_KEY is not set here"));
+    }
+    return Promise.resolve(
+      flat === undefined || metered === undefined
+        ? skipped(
+            "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set here; POST /charities/subscribe fails without them for live keys",
+          )
+        : ok("both are set"),
+    );
+  });
+
+/** Checks that donations have the settings that they need. */
+export const checkDonations = async (context: CliContext): Promise<readonly Finding[]> => [
+  await checkProviders(context),
+  await checkPrices(context),
+];

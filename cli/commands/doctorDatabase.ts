@@ -1,23 +1,25 @@
-import { readPooler } from "../../../db/connections/inspectPooler.ts";
-import { readEncryption } from "../../../db/connections/readEncryption.ts";
+import { listExpiringKeys } from "../../db/accounts/apiKeys.ts";
+import {
+  countFailedMeterEvents,
+  countUncreditedMeterEvents,
+} from "../../db/billing/meterEventReports.ts";
+import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
+import { findOldestUnreportedSecond } from "../../db/billing/usageFacts.ts";
+import { readPooler } from "../../db/connections/inspectPooler.ts";
+import { readEncryption } from "../../db/connections/readEncryption.ts";
 import {
   listChangedLocales,
   readRole,
   readServerStatus,
-} from "../../../db/connections/serverStatus.ts";
-import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
-import { readReconciliationStatus } from "../../../db/billing/reconciliation/reconciliations.ts";
-import {
-  countFailedMeterEvents,
-  countUncreditedMeterEvents,
-} from "../../../db/billing/meterEventReports.ts";
-import { timeOf } from "../../../domain/billing/usage.ts";
-import { counted } from "../../../domain/counted.ts";
-import { HOUR_MS } from "../../../domain/durations.ts";
-import type { CliContext } from "../../context.ts";
-import { formatTime } from "../../output/formatTable.ts";
-import { check, checkEach, ok, warning, wrong } from "./check.ts";
-import type { Finding, Result } from "./check.ts";
+} from "../../db/connections/serverStatus.ts";
+import { findFeedBlocker } from "../../db/events/feed.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
+import { counted } from "../../domain/counted.ts";
+import { DAY_MS, HOUR_MS } from "../../domain/durations.ts";
+import type { CliContext } from "../context.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { check, checkEach, checkWithDatabase, ok, warning, wrong } from "./doctorFindings.ts";
+import type { Finding, Result } from "./doctorFindings.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;
@@ -184,3 +186,54 @@ export const checkDatabase = async (context: CliContext): Promise<readonly Findi
   const skipReason = reachable.status === "ok" ? null : "the database cannot be reached";
   return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
 };
+
+const TOLERATED_FEED_AGE_MS = 5 * 60 * 1000;
+
+/** Checks that no open transaction keeps clients from seeing new events. */
+export const checkFeed = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "event feed", async () => {
+    const blocker = await findFeedBlocker(await context.connections.database());
+    if (blocker === null) {
+      return ok("no transaction holds it back");
+    }
+    const { pid, role, openSince } = blocker;
+    if (pid === null) {
+      return wrong("a prepared transaction holds it back; end it, see pg_prepared_xacts");
+    }
+    const transaction = `a transaction of process ${pid}, role ${role ?? "unknown"},`;
+    if (openSince === null) {
+      return warning(`${transaction} holds it back; only its own role can see since when`);
+    }
+    const detail = `${transaction} has held it back since ${formatTime(openSince)}`;
+    return context.clock.now().getTime() - openSince.getTime() <= TOLERATED_FEED_AGE_MS
+      ? ok(detail)
+      : wrong(`${detail}; end it with \`SELECT pg_terminate_backend(${pid})\``);
+  });
+
+/** Long enough to give a client another key. */
+const NOTICE_DAYS = 14;
+/** More are counted and not named. */
+const NAMED_KEYS = 3;
+
+/** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
+export const checkKeys = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "API keys", async () => {
+    const now = context.clock.now();
+    const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);
+    const keys = await listExpiringKeys(await context.connections.database(), now, until);
+    if (keys.length === 0) {
+      return ok(`none expires within ${NOTICE_DAYS} days`);
+    }
+    const named = keys
+      .slice(0, NAMED_KEYS)
+      .map(
+        ({ id, mode, accountName, expiresAt }) =>
+          `${id} (${mode}, ${accountName}) on ${formatTime(expiresAt)}`,
+      );
+    const others = keys.length - named.length;
+    return warning(
+      `${counted(keys.length, "valid key expires", "valid keys expire")} within ${NOTICE_DAYS} days: ` +
+        [...named, ...(others > 0 ? [`${others} more`] : [])].join("; ") +
+        ". Issue others with `impact key issue`",
+    );
+  });

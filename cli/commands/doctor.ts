@@ -1,0 +1,150 @@
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { describeUnknownSettings, findUnknownSettings } from "../../config/findUnknownSettings.ts";
+import { findProxy } from "../../program/outgoing.ts";
+import { findTemporalProxy, readTemporalConfig } from "../../program/temporal/temporalClient.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { printList } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { checkDonations, checkStripe, checkWatchedSubscriptions } from "./doctorBilling.ts";
+import { checkDatabase, checkFeed, checkKeys } from "./doctorDatabase.ts";
+import { check, ok, skipped, warning, wrong } from "./doctorFindings.ts";
+import type { Finding } from "./doctorFindings.ts";
+import { checkDeployment, checkTemporal, checkWebhooks } from "./doctorWorkers.ts";
+
+/** Names a proxy without its password. */
+const describeRoute = (proxy: URL | null): string =>
+  proxy === null ? "directly" : `through ${proxy.protocol}//${proxy.host}`;
+
+/** Shows how this process reaches other companies and Temporal: the proxies are settings of its environment. */
+const checkRoutes = ({ connections }: CliContext): Promise<Finding> =>
+  check("routes", () => {
+    const config = connections.config();
+    const { address } = readTemporalConfig().connectionOptions;
+    const companies = [
+      { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
+      { name: "Every.org", isUsed: config.EVERYORG_API_KEY, url: config.EVERYORG_API_BASE },
+      { name: "Change", isUsed: config.CHANGE_SECRET_KEY, url: config.CHANGE_API_BASE },
+      { name: "Pledge", isUsed: config.PLEDGE_API_KEY, url: config.PLEDGE_API_BASE },
+      { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
+    ].filter(({ isUsed }) => isUsed !== undefined);
+    const routes = [
+      { name: "Temporal", proxy: findTemporalProxy(address) },
+      ...companies.map(({ name, url }) => ({ name, proxy: findProxy(url) })),
+    ];
+    const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
+    return Promise.resolve(ok(`${parts.join(", ")}; webhooks and the database directly`));
+  });
+
+const API_TIMEOUT_MS = 5000;
+
+const checkReady = (name: string, url: string): Promise<Finding> =>
+  check(name, async () => {
+    const response = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(API_TIMEOUT_MS) });
+    const body = await response.text();
+    return response.ok
+      ? ok(`ready at ${url}`)
+      : wrong(`${url}/readyz returned ${response.status} ${body}`);
+  });
+
+/** Checks the two APIs of a running `npm start`. */
+const checkApi = async ({ connections }: CliContext): Promise<readonly Finding[]> => {
+  const started = await connections.running();
+  if (!started) {
+    return [
+      {
+        check: "APIs",
+        ...skipped(
+          "only the APIs of an `npm start` with this database are checked; use /readyz of others",
+        ),
+      },
+    ];
+  }
+  return [
+    await checkReady("standalone API", started.apiUrl),
+    await checkReady("store API", started.storeUrl),
+  ];
+};
+
+/** The release that the service is tested with. */
+const NODE_MAJOR = 24;
+
+const checkNode = (): Promise<Finding> =>
+  check("Node", () => {
+    const { node } = process.versions;
+    return Promise.resolve(
+      Number.parseInt(node, 10) >= NODE_MAJOR
+        ? ok(node)
+        : wrong(
+            `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which brings its own`,
+          ),
+    );
+  });
+
+const checkSettings = ({ connections }: CliContext): Promise<Finding> =>
+  check("settings", async () => {
+    const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
+    const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
+      value === undefined ? [] : [name],
+    );
+    const started = await connections.running();
+    const folder = resolve(DATA_DIR);
+    const other = started === null ? await connections.otherRunning() : null;
+    const source = other
+      ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
+      : started
+        ? `\`npm start\` is running with ${folder} (process ${started.pid})`
+        : `no \`npm start\` is running with ${folder}`;
+    return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
+  });
+
+const checkSettingNames = (): Promise<Finding> =>
+  check("names in .env", () => {
+    const unknown = findUnknownSettings();
+    return Promise.resolve(
+      unknown.length === 0 ? ok("no unknown ones") : warning(describeUnknownSettings(unknown)),
+    );
+  });
+
+export const defineDoctorCommand = (command: Command, context: CliContext): void => {
+  command.action(async ({ json }: JsonOption) => {
+    const { io } = context;
+    const settings = await checkSettings(context);
+    const findings = [
+      await checkNode(),
+      settings,
+      await checkSettingNames(),
+      // The other checks need valid settings.
+      ...(settings.status === "ok"
+        ? (
+            await Promise.all([
+              checkDatabase(context),
+              checkTemporal(context),
+              checkRoutes(context),
+              checkDeployment(context),
+              checkStripe(context),
+              checkWatchedSubscriptions(context),
+              checkDonations(context),
+              checkFeed(context),
+              checkWebhooks(context),
+              checkKeys(context),
+              checkApi(context),
+            ])
+          ).flat()
+        : []),
+    ];
+    printList({ io, json }, findings, (finding) => finding, {
+      check: (finding) => finding.check,
+      status: (finding) => finding.status,
+      detail: (finding) => finding.detail,
+    });
+    const problems = findings.filter(({ status }) => status === "wrong").length;
+    if (problems > 0) {
+      throw new CommandError(
+        EXIT.failed,
+        `${problems} of ${findings.length} checks found a problem.`,
+      );
+    }
+  });
+};

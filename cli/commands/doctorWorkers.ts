@@ -1,0 +1,315 @@
+import type { Client } from "@temporalio/client";
+import { readDeployment, readServerMark } from "../../db/billing/deployment.ts";
+import { hasLiveLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
+import { listShardStatuses } from "../../db/shards.ts";
+import {
+  listEndpointBacklogs,
+  listEndpointsDisabledByFailure,
+} from "../../db/webhooks/endpointHealth.ts";
+import type { EndpointBacklog } from "../../db/webhooks/endpointHealth.ts";
+import { readWebhookState } from "../../db/webhooks/state.ts";
+import {
+  HOLD_ADVICE,
+  UNDECIDED_COPY,
+  decideProcessor,
+  deploymentNameOf,
+  describeAccount,
+  describeHold,
+  findHold,
+} from "../../domain/billing/deployment.ts";
+import type { LiveProcessor } from "../../domain/billing/deployment.ts";
+import { counted } from "../../domain/counted.ts";
+import { HOUR_MS } from "../../domain/durations.ts";
+import { SHARDS } from "../../domain/shards.ts";
+import type { ShardKind } from "../../domain/shards.ts";
+import { usesOtherDatabase } from "../../program/temporal/workerIdentity.ts";
+import { backgroundQueue, interactiveQueue, webhookQueue } from "../../workflows/taskQueues.ts";
+import { callTemporal } from "../callTemporal.ts";
+import type { CliContext } from "../context.ts";
+import { formatTime } from "../output/formatTable.ts";
+import {
+  START_WORKER,
+  check,
+  checkWithDatabase,
+  ok,
+  skipped,
+  warning,
+  wrong,
+} from "./doctorFindings.ts";
+import type { Finding, Result } from "./doctorFindings.ts";
+
+/** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
+const POLLED_WITHIN_SECONDS = 90;
+
+/** Temporal's numbers of the task queue types. */
+const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
+
+const QUEUES = {
+  background: backgroundQueue,
+  interactive: interactiveQueue,
+  webhooks: webhookQueue,
+} as const;
+
+/** Returns the identities of the workers that poll a task queue. */
+const listPollers = async (
+  temporal: Client,
+  taskQueue: string,
+  taskQueueType: 1 | 2,
+  nowSeconds: number,
+): Promise<readonly string[]> => {
+  const { pollers } = await callTemporal(temporal, () =>
+    temporal.workflowService.describeTaskQueue({
+      namespace: temporal.options.namespace,
+      taskQueue: { name: taskQueue },
+      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that we do not depend on.
+      taskQueueType,
+    }),
+  );
+  return pollers
+    .filter(
+      ({ lastAccessTime }) =>
+        nowSeconds - Number(lastAccessTime?.seconds ?? 0) <= POLLED_WITHIN_SECONDS,
+    )
+    .map(({ identity }) => identity ?? "");
+};
+
+const checkWorkers = (
+  context: CliContext,
+  name: string,
+  queueOf: (deployment: string) => string,
+): Promise<Finding> =>
+  checkWithDatabase(context, name, async () => {
+    const { connections, clock } = context;
+    const db = await connections.database();
+    const deployment = await readDeployment(db);
+    if (deployment.isServerChanged) {
+      return skipped("workers do not poll yet; see the deployment check");
+    }
+    const taskQueue = queueOf(deploymentNameOf(deployment));
+    const temporal = await connections.temporal();
+    const nowSeconds = clock.now().getTime() / 1000;
+    const mark = await readServerMark(db);
+    const counts: string[] = [];
+    for (const [tasks, type] of Object.entries(QUEUE_TYPES)) {
+      const pollers = await listPollers(temporal, taskQueue, type, nowSeconds);
+      const stranger = pollers.find((identity) => usesOtherDatabase(identity, mark));
+      if (stranger !== undefined) {
+        return wrong(
+          `the worker ${stranger} polls this deployment's task queues but uses another database. If you have just stopped it, wait two minutes. Otherwise one of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
+        );
+      }
+      if (pollers.length === 0) {
+        return wrong(`no worker polls for ${tasks}; ${START_WORKER}`);
+      }
+      counts.push(`${pollers.length} for ${tasks}`);
+    }
+    return ok(`pollers: ${counts.join(", ")}`);
+  });
+
+/** Checks Temporal, its namespace and that workers poll all task queues. */
+export const checkTemporal = async (context: CliContext): Promise<readonly Finding[]> => {
+  const reachable = await check("Temporal", async () => {
+    const temporal = await context.connections.temporal();
+    const { namespace } = temporal.options;
+    await callTemporal(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
+    return ok(`namespace ${namespace}`);
+  });
+  const workers: Finding[] = [];
+  for (const [queue, queueOf] of Object.entries(QUEUES)) {
+    const name = `worker (${queue})`;
+    workers.push(
+      reachable.status === "ok"
+        ? await checkWorkers(context, name, queueOf)
+        : { check: name, ...skipped("Temporal cannot be reached") },
+    );
+  }
+  return [reachable, ...workers];
+};
+
+const readConfigured = async ({ connections }: CliContext): Promise<LiveProcessor> => {
+  const stripe = await connections.stripe();
+  return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
+};
+
+/** Checks that an operator has decided whose workflows a restored, promoted or copied database has. */
+const checkName = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "deployment", async () => {
+    const deployment = await readDeployment(await context.connections.database());
+    return deployment.isServerChanged
+      ? wrong(UNDECIDED_COPY)
+      : ok(`${deploymentNameOf(deployment)} is its name in Temporal`);
+  });
+
+const checkHold = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "usage hold", async () => {
+    const hold = findHold(await readDeployment(await context.connections.database()));
+    return hold ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`) : ok("none");
+  });
+
+/** Checks that this process would bill with the deployment's processor and Stripe account. */
+const checkProcessor = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "billing processor", async () => {
+    const db = await context.connections.database();
+    const { processor, originalStripeAccountId } = await readDeployment(db);
+    const decision = decideProcessor(processor, await readConfigured(context), {
+      ledgerHasLiveUsage: await hasLiveLedgerUsage(db),
+      originalStripeAccountId,
+    });
+    if (decision.kind === "mismatch") {
+      return wrong(decision.problem);
+    }
+    if (processor === null || decision.kind === "record") {
+      return ok("the next worker that starts records its own");
+    }
+    return ok(
+      processor.name === "stripe" ? describeAccount(processor.account) : "the built-in ledger",
+    );
+  });
+
+const checkEvents = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "Stripe events", async () => {
+    const failed = await countFailedProcessorEvents(await context.connections.database());
+    return failed === 0
+      ? ok("none has failed")
+      : wrong(`${failed} could not be processed; see \`impact deployment list-events\``);
+  });
+
+/** A leader that was killed is replaced within 15 seconds. */
+const TOLERATED_SILENCE_SECONDS = 60;
+
+const checkDispatcher = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "dispatcher", async () => {
+    const status = await readDispatcherStatus(await context.connections.database());
+    const { holder, isHeld, lastPassAgeSeconds } = status;
+    const last = `the last complete pass was ${Math.round(lastPassAgeSeconds)} s ago`;
+    if (holder === null) {
+      return wrong(`no worker has dispatched yet; ${START_WORKER}`);
+    }
+    const leader = isHeld
+      ? `${holder} is the leader`
+      : `no worker is the leader; the last one was ${holder}`;
+    return lastPassAgeSeconds <= TOLERATED_SILENCE_SECONDS
+      ? ok(`${leader}; ${last}`)
+      : wrong(`${leader}; ${last}. The workers' logs say why`);
+  });
+
+const SHARD_CHECKS = {
+  usage: { name: "usage senders", work: "usage", workflowType: "usageShard" },
+  webhooks: { name: "webhook senders", work: "deliveries", workflowType: "webhookShard" },
+} as const satisfies Record<ShardKind, unknown>;
+
+/** A shard of a worker that was killed has another one within about 15 seconds. */
+const checkShards = (context: CliContext, kind: ShardKind): Promise<Finding> => {
+  const { name, work, workflowType } = SHARD_CHECKS[kind];
+  return checkWithDatabase(context, name, async () => {
+    const statuses = await listShardStatuses(await context.connections.database(), kind);
+    if (statuses.length < SHARDS) {
+      return wrong(
+        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for ${work} so far, so no worker may be running; ${START_WORKER}`,
+      );
+    }
+    const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));
+    const last = `all ${SHARDS} have looked for ${work} in the last ${Math.ceil(oldestSeconds)} s`;
+    return oldestSeconds <= TOLERATED_SILENCE_SECONDS
+      ? ok(last)
+      : wrong(`${last}. See \`impact workflow list --type ${workflowType}\``);
+  });
+};
+
+/** Checks whose the database is, that a worker dispatches, that senders look for usage and deliveries, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
+export const checkDeployment = async (context: CliContext): Promise<readonly Finding[]> => [
+  await checkName(context),
+  await checkDispatcher(context),
+  await checkShards(context, "usage"),
+  await checkShards(context, "webhooks"),
+  await checkProcessor(context),
+  await checkHold(context),
+  await checkEvents(context),
+];
+
+/** A delivery that waits longer has failed several times. */
+const TOLERATED_DELIVERY_AGE_MS = HOUR_MS;
+
+/** A worker begins due deliveries within seconds. */
+const TOLERATED_UNATTENDED_SECONDS = 5 * 60;
+
+/** Fewer deliveries do not show whether a backlog grows. */
+const TELLING_DELIVERIES = 10;
+
+const checkDisabled = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "webhook endpoints", async () => {
+    const disabled = await listEndpointsDisabledByFailure(await context.connections.database());
+    const [latest] = disabled;
+    if (latest === undefined) {
+      return ok("none is disabled because of its responses");
+    }
+    const { id, url, disabledAt } = latest;
+    const since = disabledAt.toISOString();
+    return warning(
+      `${counted(disabled.length, "is", "are")} disabled because of failures, the latest (${url}) since ${formatTime(disabledAt)}; once its server works: ` +
+        `\`impact webhook enable ${id}\`, then \`impact webhook recover ${id} --since ${since}\``,
+    );
+  });
+
+/** Most of what was recorded in the last hour is pending. */
+const isGrowing = ({ recent, recentPending }: EndpointBacklog): boolean =>
+  recent >= TELLING_DELIVERIES && recentPending * 2 > recent;
+
+const describeBacklog = (backlogs: readonly EndpointBacklog[]): Result => {
+  const growing = backlogs.filter(isGrowing).toSorted((one, two) => two.pending - one.pending);
+  const [largest] = growing;
+  if (largest === undefined) {
+    return ok("none is growing");
+  }
+  const { id, url, pending, recent, recentPending } = largest;
+  const others =
+    growing.length === 1
+      ? ""
+      : ` The backlogs of ${counted(growing.length - 1, "other endpoint")} are growing as well.`;
+  return warning(
+    `the backlog of ${url} is growing: ${counted(pending, "delivery is", "deliveries are")} pending, and ${recentPending} of the last hour's ${recent}; ` +
+      `see \`impact webhook deliveries ${id} --state pending\`.${others}`,
+  );
+};
+
+const describeOldest = (
+  backlogs: readonly EndpointBacklog[],
+  unattendedSeconds: number,
+  now: Date,
+): Result => {
+  if (unattendedSeconds > TOLERATED_UNATTENDED_SECONDS) {
+    return wrong(
+      `a delivery has been due for ${counted(Math.floor(unattendedSeconds / 60), "minute")}, and no worker makes it; ` +
+        "see the log of the worker, and `impact workflow list`",
+    );
+  }
+  const [oldest] = backlogs;
+  if (oldest === undefined) {
+    return ok("none is undelivered");
+  }
+  const { id, url, oldestAt } = oldest;
+  const detail = `the oldest undelivered one is of ${formatTime(oldestAt)}, to ${url}`;
+  return now.getTime() - oldestAt.getTime() <= TOLERATED_DELIVERY_AGE_MS
+    ? ok(detail)
+    : warning(`${detail}; see \`impact webhook deliveries ${id} --state pending\``);
+};
+
+/** Checks that webhooks arrive: disabled endpoints, growing backlogs, and the age of the oldest undelivered delivery. */
+export const checkWebhooks = async (context: CliContext): Promise<readonly Finding[]> => {
+  const now = context.clock.now();
+  const readBacklogs = async (): Promise<readonly EndpointBacklog[]> =>
+    listEndpointBacklogs(await context.connections.database(), new Date(now.getTime() - HOUR_MS));
+  return Promise.all([
+    checkDisabled(context),
+    checkWithDatabase(context, "webhook backlogs", async () =>
+      describeBacklog(await readBacklogs()),
+    ),
+    checkWithDatabase(context, "webhook deliveries", async () => {
+      const db = await context.connections.database();
+      const { unattendedSeconds } = await readWebhookState(db, now);
+      return describeOldest(await readBacklogs(), unattendedSeconds, now);
+    }),
+  ]);
+};
