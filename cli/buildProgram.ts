@@ -66,7 +66,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   "Records:": {
     find: {
       description: "Find records by an id, key, order, customer or meter event",
-      load: async () => (await import("./commands/support/findCommand.ts")).defineFindCommand,
+      load: async () => (await import("./commands/find.ts")).defineFindCommand,
     },
     statement: {
       description: "Show what an organization or store registered and how far it was billed",
@@ -75,11 +75,11 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     export: {
       description: "Export a list of an organization or a store as CSV or NDJSON",
-      load: async () => (await import("./commands/support/exportCommand.ts")).defineExportCommand,
+      load: async () => (await import("./commands/export.ts")).defineExportCommand,
     },
     refund: {
       description: "Refund registrations and donations for a customer",
-      load: async () => (await import("./commands/support/refundCommands.ts")).addRefundCommands,
+      load: async () => (await import("./commands/refunds.ts")).addRefundCommands,
     },
     usage: {
       description: "Inspect and repair the reporting of usage to the billing processor",

@@ -1,26 +1,19 @@
 import type { Command } from "commander";
-import { PLANTED_KIND } from "../../../domain/accounts/accounts.ts";
-import { timeOf } from "../../../domain/billing/usage.ts";
-import { isFailed } from "../../../domain/billing/meterEvents.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import { formatCents } from "../../../domain/money.ts";
-import type { FoundRecords } from "../../../services/support/findRecords.ts";
-import { findRecords } from "../../../services/support/findRecords.ts";
-import { parseFindLimit, parseId, parseSearchText } from "../../arguments.ts";
-import type { CliContext } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
-import { say } from "../../io.ts";
-import { openChange, operatorOption, reasonOption } from "../../operator.ts";
-import type { ChangeOptions } from "../../operator.ts";
-import type { Cell } from "../../output/formatTable.ts";
-import { printJson, printRecord } from "../../output/print.ts";
-
-const FIND_HELP = `
-TEXT is an id of a registration, refund, donation, account or API key (as in the log), an
-idempotency key, an attribution, a shop's order (1001 also finds #1001), a customer's
-email, id or part of the name, a Stripe customer, or the number or identifier of a meter
-event. Each record is shown with its owner, billing, evidence and the next command to run.
-If records name customers of a store, the audit log records how many.`;
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
+import { isFailed } from "../../domain/billing/meterEvents.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
+import { formatCents } from "../../domain/money.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
+import { findRecords } from "../../services/support/findRecords.ts";
+import type { FoundRecords } from "../../services/support/findRecords.ts";
+import { parseFindLimit, parseId, parseSearchText } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { openChange, operatorOption, reasonOption } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import type { Cell } from "../output/formatTable.ts";
+import { printJson, printRecord } from "../output/print.ts";
 
 type FindOptions = ChangeOptions & {
   readonly org?: string;
@@ -184,30 +177,12 @@ const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
       ]),
   );
 
-const find = async (
-  context: CliContext,
-  text: string,
-  { org, limit, json, ...operator }: FindOptions,
-): Promise<void> => {
-  const { io } = context;
-  const deps = await openChange(context, operator);
-  const found = await findRecords(deps, { text, accountId: org ?? null, limit });
-  const records = present(found);
-  if (json) {
-    printJson(io, { records, has_more: found.hasMore });
-  } else {
-    for (const [index, shown] of records.entries()) {
-      io.stdout.write(index === 0 ? "" : "\n");
-      printRecord(io, forPeople(shown));
-    }
-  }
-  if (records.length === 0) {
-    throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
-  }
-  if (found.hasMore) {
-    say(io, `There are more records; these are the newest ${limit} of each kind. Raise --limit.`);
-  }
-};
+const FIND_HELP = `
+TEXT is an id of a registration, refund, donation, account or API key (as in the log), an
+idempotency key, an attribution, a shop's order (1001 also finds #1001), a customer's
+email, id or part of the name, a Stripe customer, or the number or identifier of a meter
+event. Each record is shown with its owner, billing, evidence and the next command to run.
+If records name customers of a store, the audit log records how many.`;
 
 export const defineFindCommand = (command: Command, context: CliContext): void => {
   command
@@ -217,5 +192,27 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .addOption(operatorOption())
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
-    .action((text: string, options: FindOptions) => find(context, text, options));
+    .action(async (text: string, { org, limit, json, ...operator }: FindOptions) => {
+      const { io } = context;
+      const deps = await openChange(context, operator);
+      const found = await findRecords(deps, { text, accountId: org ?? null, limit });
+      const records = present(found);
+      if (json) {
+        printJson(io, { records, has_more: found.hasMore });
+      } else {
+        for (const [index, shown] of records.entries()) {
+          io.stdout.write(index === 0 ? "" : "\n");
+          printRecord(io, forPeople(shown));
+        }
+      }
+      if (records.length === 0) {
+        throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
+      }
+      if (found.hasMore) {
+        say(
+          io,
+          `There are more records; these are the newest ${limit} of each kind. Raise --limit.`,
+        );
+      }
+    });
 };

@@ -1,0 +1,274 @@
+import { Argument, Option } from "commander";
+import type { Command } from "commander";
+import type { DatabasePool } from "slonik";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { listStoreDonations } from "../../db/stores/storeDonations.ts";
+import { listStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind, Mode } from "../../domain/accounts/accounts.ts";
+import { USAGE_COLUMNS, presentUsage } from "../../domain/billing/presentUsage.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../domain/charities/presentDonation.ts";
+import { counted } from "../../domain/counted.ts";
+import {
+  REGISTRATION_COLUMNS,
+  presentRegistration,
+} from "../../domain/registrations/presentRegistration.ts";
+import { BALANCE_COLUMNS, presentBalanceEntry } from "../../domain/stores/presentBalanceEntry.ts";
+import {
+  DONATION_RECORD_COLUMNS,
+  presentDonationRecord,
+} from "../../domain/stores/presentDonationRecord.ts";
+import {
+  IMPACT_RECORD_COLUMNS,
+  presentImpactRecord,
+} from "../../domain/stores/presentImpactRecord.ts";
+import { formatHead, formatRow } from "../../program/exports/formatRows.ts";
+import type { ExportFormat } from "../../program/exports/formatRows.ts";
+import { inChunks, joinPieces } from "../../program/exports/inChunks.ts";
+import { presentPages, rowsOf } from "../../program/exports/presentPages.ts";
+import type { BillingContext } from "../../services/billing/context.ts";
+import { listAllDonations } from "../../services/charities/donations/listAllDonations.ts";
+import { readWholeList } from "../../services/readWholeList.ts";
+import type { ListContext } from "../../services/registrations/context.ts";
+import { listRegistrations } from "../../services/registrations/listRegistrations.ts";
+import { listUsageReports } from "../../services/registrations/readUsageReports.ts";
+import { recordListExport } from "../../services/stores/privacy/recordListExport.ts";
+import { readWholeLedger } from "../../services/stores/records/readWholeLedger.ts";
+import { openAccount, withAccount } from "../accountOptions.ts";
+import type { AccountOptions } from "../accountOptions.ts";
+import { parseMode, parsePath } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../operator.ts";
+import type { OperatorOptions } from "../operator.ts";
+import { createProgressBar } from "../output/createProgressBar.ts";
+import { writeOut } from "../output/print.ts";
+import { escapeUnsafeInLines } from "../output/printable.ts";
+import { writeNewFile } from "../output/writeNewFile.ts";
+import { yieldingNote } from "../output/yieldingNote.ts";
+import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
+import type { TimeRange } from "../timeRange.ts";
+
+const LISTS = [
+  ...KINDS.map((kind) => `${kind}s` as const),
+  "donations",
+  "usage",
+  "balance",
+] as const;
+type List = (typeof LISTS)[number];
+
+type Rows = {
+  readonly columns: readonly string[];
+  readonly pages: AsyncIterable<Iterable<object>>;
+};
+
+type Range = { readonly from?: Date; readonly until?: Date };
+
+const KIND_OF_LIST: Readonly<Record<`${Kind}s`, Kind>> = { trees: "tree", bottles: "bottle" };
+
+const notListed = (list: List, owner: string): CommandError =>
+  new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
+
+const readOfOrganization = (
+  deps: ListContext & BillingContext & { readonly pace: BulkPace },
+  owner: AccountMode,
+  list: List,
+  range: Range,
+): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: REGISTRATION_COLUMNS,
+        pages: presentPages(
+          rowsOf(
+            listRegistrations(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
+              startingAfter: null,
+              limit: null,
+            }).pages,
+          ),
+          presentRegistration,
+        ),
+      };
+    case "donations":
+      return {
+        columns: DONATION_COLUMNS,
+        pages: presentPages(listAllDonations(deps.db, owner, range), presentDonation),
+      };
+    case "usage":
+      return {
+        columns: USAGE_COLUMNS,
+        pages: presentPages(
+          rowsOf(
+            listUsageReports(deps, owner, {
+              kinds: KINDS,
+              state: null,
+              startingAfter: null,
+              limit: null,
+              from: range.from ?? null,
+              until: range.until ?? null,
+            }),
+          ),
+          presentUsage,
+        ),
+      };
+    case "balance":
+      throw notListed(list, "an organization");
+  }
+};
+
+const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Range): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: IMPACT_RECORD_COLUMNS,
+        pages: presentPages(
+          readWholeList((part) =>
+            listStoreRegistrations(db, { ...owner, kind: KIND_OF_LIST[list] }, range, part),
+          ),
+          presentImpactRecord,
+        ),
+      };
+    case "donations":
+      return {
+        columns: DONATION_RECORD_COLUMNS,
+        pages: presentPages(
+          readWholeList((part) => listStoreDonations(db, owner, range, part)),
+          presentDonationRecord,
+        ),
+      };
+    case "balance":
+      if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
+        throw new CommandError(
+          EXIT.usage,
+          "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
+        );
+      }
+      return {
+        columns: BALANCE_COLUMNS,
+        pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
+      };
+    case "usage":
+      throw notListed(list, "a store");
+  }
+};
+
+type ExportOptions = OperatorOptions &
+  TimeRange &
+  AccountOptions & {
+    readonly mode: Mode;
+    readonly format: ExportFormat;
+    readonly output?: string;
+  };
+
+/** Formats the rows, and reports how many there are. */
+async function* formatPages(
+  { columns, pages }: Rows,
+  format: ExportFormat,
+  onRows: (rows: number) => void,
+): AsyncGenerator<string | Buffer, void, void> {
+  yield formatHead(format, columns);
+  let rows = 0;
+  function* formatRows(page: Iterable<object>): Generator<string, void, void> {
+    for (const row of page) {
+      rows += 1;
+      yield formatRow(format, columns, row);
+    }
+  }
+  for await (const page of pages) {
+    yield* joinPieces(formatRows(page));
+    onRows(rows);
+  }
+}
+
+/** Escapes what a terminal would obey. Each piece is of whole rows, so none ends within a character or a line's end. */
+async function* escapeForTerminal(
+  pieces: AsyncIterable<string | Buffer>,
+): AsyncGenerator<string, void, void> {
+  for await (const piece of pieces) {
+    yield piece.toString().split("\r\n").map(escapeUnsafeInLines).join("\r\n");
+  }
+}
+
+const writeToStdout = async (io: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
+  for await (const chunk of chunks) {
+    await writeOut(io, chunk);
+  }
+};
+
+const EXPORT_HELP = `
+Exports the same rows as the API's lists, newest first. An organization has trees,
+bottles, donations and usage (billing statuses); a store has trees, bottles, donations
+and balance (its ledger). The files of a store contain personal data of its customers,
+so the audit log records each export of them.
+In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
+On a terminal, control characters are escaped; in files and pipes they are not.
+An --output file appears when it is complete.
+
+Examples:
+  impact export trees --org <id> --since 2026-01-01 --output trees.csv
+  impact export balance --store demo.myshopify.com --format ndjson | gzip > ledger.gz`;
+
+export const defineExportCommand = (command: Command, context: CliContext): void => {
+  withAccount(command.addArgument(new Argument("<list>", "list to export").choices(LISTS)))
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(
+      new Option("--format <format>", "format of the file")
+        .choices(["csv", "excel", "ndjson"])
+        .default("csv"),
+    )
+    .addOption(sinceOption())
+    .addOption(untilOption())
+    .option("--output <file>", "file to create (default: stdout)", parsePath)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .addHelpText("after", EXPORT_HELP)
+    .action(async (list: List, options: ExportOptions) => {
+      const { io, connections, clock } = context;
+      const { mode, format, since, until, output } = options;
+      requireTimeRange(options);
+      const { account } = await openAccount(context, options);
+      const owner = { accountId: account.id, mode };
+      const db = await connections.bulkDatabase();
+      const pace = await connections.pace();
+      const range = {
+        ...(since === undefined ? {} : { from: since }),
+        ...(until === undefined ? {} : { until }),
+      };
+      const readRows = async (): Promise<Rows> => {
+        if (account.type === "store") {
+          const rows = readOfStore(db, owner, list, range);
+          await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
+          return rows;
+        }
+        const deps = {
+          db,
+          clock,
+          pace,
+          copies: await connections.copies(),
+          billing: await connections.billing(),
+        };
+        return readOfOrganization(deps, owner, list, range);
+      };
+      const progress = createProgressBar(io);
+      let exported = 0;
+      const pieces = formatPages(await readRows(), format, (rows) => {
+        exported = rows;
+        progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
+      });
+      const isShown = output === undefined && io.stdout.isTTY === true;
+      const chunks = inChunks(isShown ? escapeForTerminal(pieces) : pieces);
+      try {
+        await (output === undefined ? writeToStdout(io, chunks) : writeNewFile(io, output, chunks));
+      } finally {
+        progress.clear();
+      }
+      say(
+        io,
+        `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`,
+      );
+    });
+};
