@@ -48,7 +48,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   "Accounts:": {
     org: {
       description: "Manage organizations, the accounts of the standalone interface",
-      load: async () => (await import("./commands/accounts/orgCommands.ts")).addOrgCommands,
+      load: async () => (await import("./commands/orgs.ts")).addOrgCommands,
     },
     store: {
       description: "Manage stores, the accounts of the store-platform interface",
@@ -56,11 +56,11 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     key: {
       description: "Manage API keys; an account can have several, so that they can be rotated",
-      load: async () => (await import("./commands/accounts/keyCommands.ts")).addKeyCommands,
+      load: async () => (await import("./commands/keys.ts")).addKeyCommands,
     },
     audit: {
       description: "Read the audit log: who changed what, and why",
-      load: async () => (await import("./commands/accounts/auditCommands.ts")).addAuditCommands,
+      load: async () => (await import("./commands/audit.ts")).addAuditCommands,
     },
   },
   "Records:": {
@@ -127,7 +127,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     migrate: {
       description:
         "Migrate the database to this release and grant its roles what they need; safe to repeat",
-      load: async () => (await import("./commands/migrateCommand.ts")).defineMigrateCommand,
+      load: async () => (await import("./commands/migrate.ts")).defineMigrateCommand,
     },
     deployment: {
       description: "Show and change what belongs to the whole deployment",

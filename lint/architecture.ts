@@ -121,38 +121,9 @@ const EXCEPTIONS: readonly {
     reason: "an account names its charity provider",
   },
   {
-    file: "cli/commands/accounts/",
-    imports: [
-      "domain/billing/",
-      "domain/charities/",
-      "domain/registrations/",
-      "db/billing/",
-      "db/registrations/",
-      "domain/dashboard/",
-      "db/dashboard/",
-      "services/dashboard/",
-    ],
-    reason: "`impact org show` is an overview of everything that an organization has",
-  },
-  {
     file: "services/accounts/updateOrganization.ts",
     imports: ["services/dashboard/updateAccountProfile.ts"],
     reason: "an organization's settings include its public profile",
-  },
-  {
-    file: "cli/commands/accounts/checkAtStripe.ts",
-    imports: ["services/billing/"],
-    reason: "an organization's settings are compared with its subscription",
-  },
-  {
-    file: "cli/commands/accounts/accountOptions.ts",
-    imports: ["cli/commands/stores/findNamedStore.ts"],
-    reason: "an account is an organization or a store",
-  },
-  {
-    file: "cli/commands/accounts/auditCommands.ts",
-    imports: ["cli/commands/stores/findNamedStore.ts"],
-    reason: "the audit log is of organizations and stores",
   },
   {
     file: "cli/commands/billing/",

@@ -1,23 +1,23 @@
 import type { Command } from "commander";
-import { listColorAdjustments, LEAST_CONTRAST } from "../../../domain/dashboard/brandColor.ts";
+import { LEAST_CONTRAST, listColorAdjustments } from "../../domain/dashboard/brandColor.ts";
 import {
-  color,
   DISPLAY_NAME_CHARACTERS,
-  displayName,
   HIDEABLE_SECTIONS,
+  STORY_CHARACTERS,
+  color,
+  displayName,
   hiddenSections,
   homeUrl,
   story,
-  STORY_CHARACTERS,
-} from "../../../domain/dashboard/profile.ts";
-import type { HideableSection, Profile } from "../../../domain/dashboard/profile.ts";
-import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../../services/dashboard/normalizeLogo.ts";
-import type { ProfileChanges } from "../../../services/dashboard/updateAccountProfile.ts";
-import { NONE, nullIfNone, orNone, parserOf } from "../../arguments.ts";
-import type { OrNone } from "../../arguments.ts";
-import type { CliContext } from "../../context.ts";
-import { readSmallFile } from "../../input/readSmallFile.ts";
-import { say } from "../../io.ts";
+} from "../../domain/dashboard/profile.ts";
+import type { HideableSection, Profile } from "../../domain/dashboard/profile.ts";
+import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
+import type { ProfileChanges } from "../../services/dashboard/updateAccountProfile.ts";
+import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
+import type { OrNone } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { readSmallFile } from "../input/readSmallFile.ts";
+import { say } from "../io.ts";
 
 export type ProfileOptions = {
   readonly displayName?: OrNone<string>;

@@ -1,0 +1,110 @@
+import type { Command } from "commander";
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import type { AuditEntry } from "../../db/accounts/auditEntries.ts";
+import { AUDIT_ACTIONS } from "../../domain/accounts/audit.ts";
+import { getOrganizationOrStore } from "../../services/accounts/getOrganizationOrStore.ts";
+import { findNamedStore } from "../accountOptions.ts";
+import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { printList } from "../output/print.ts";
+import { sayIfOlder } from "../output/sayIfMore.ts";
+import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
+import type { TimeRange } from "../timeRange.ts";
+
+type ListOptions = TimeRange & {
+  readonly account?: string;
+  readonly action?: string;
+  readonly operator?: string;
+  readonly before?: number;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
+
+/** @throws CommandError or DomainError with the exit code `notFound` */
+const findAccountId = async (db: CommonQueryMethods, named: string): Promise<string> => {
+  const account = z.guid().safeParse(named).success
+    ? await getOrganizationOrStore(db, named)
+    : await findNamedStore(db, named);
+  return account.id;
+};
+
+const presentEntry = (entry: AuditEntry) => ({
+  id: entry.id,
+  at: entry.createdAt,
+  action: entry.action,
+  actor: entry.actor,
+  operator: entry.operator,
+  account_id: entry.accountId,
+  subject: entry.subject,
+  reason: entry.reason,
+  details: entry.details,
+});
+
+const formatDetails = (details: AuditEntry["details"]): string =>
+  Object.entries(details)
+    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" ");
+
+const LIST_HELP = `
+An action is a command's name with a dot, such as key.issue, or a group such as key.
+Entries cannot be changed or deleted.`;
+
+const parseAction = parserOf(
+  z
+    .string()
+    .refine((given) => GROUPS.has(given) || AUDIT_ACTIONS.some((action) => action === given)),
+  `one of ${AUDIT_ACTIONS.join(", ")}, or a group: ${[...GROUPS].join(", ")}`,
+);
+
+export const addAuditCommands = (audit: Command, { io, connections }: CliContext): void => {
+  audit
+    .command("list")
+    .description("List audit entries, newest first")
+    .option("--account <account>", "id of an organization or a store, or a store's domain")
+    .option("--action <action>", "action, or group of actions", parseAction)
+    .option("--operator <name>", "operator", parseOperator)
+    .addOption(sinceOption())
+    .addOption(untilOption())
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .option("--before <entry>", "list entries older than this one", parseCount)
+    .addHelpText("after", LIST_HELP)
+    .action(async (options: ListOptions) => {
+      requireTimeRange(options);
+      const db = await connections.database();
+      const {
+        account,
+        action = null,
+        operator = null,
+        since = null,
+        until = null,
+        limit,
+      } = options;
+      const found = await listAuditEntries(
+        db,
+        {
+          accountId: account === undefined ? null : await findAccountId(db, account),
+          action,
+          operator,
+          since,
+          until,
+          before: options.before === undefined ? null : String(options.before),
+        },
+        limit + 1,
+      );
+      printList({ io, json: options.json }, found.slice(0, limit), presentEntry, {
+        entry: (entry) => String(entry.id),
+        at: (entry) => entry.createdAt,
+        action: (entry) => entry.action,
+        by: (entry) => entry.operator ?? `(${entry.actor})`,
+        account: (entry) => entry.accountId,
+        subject: (entry) => entry.subject,
+        reason: (entry) => entry.reason,
+        details: (entry) => formatDetails(entry.details),
+      });
+      sayIfOlder(io, found, limit);
+    });
+};

@@ -1,0 +1,96 @@
+import type { Command } from "commander";
+import { listApiKeys } from "../../db/accounts/apiKeys.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { revokeKey } from "../../services/accounts/revokeKey.ts";
+import { openAccount, withAccount } from "../accountOptions.ts";
+import type { AccountOptions } from "../accountOptions.ts";
+import {
+  KEY_COLUMNS,
+  awaitCachedKeys,
+  keySettingsOf,
+  presentKey,
+  withKeySettings,
+} from "../apiKeys.ts";
+import type { NewKeyOptions } from "../apiKeys.ts";
+import { parseId } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { say } from "../io.ts";
+import { actorOf, openChange, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+
+const LIST_HELP = `
+Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
+
+const addListCommand = (parent: Command, context: CliContext): void => {
+  withAccount(parent.command("list").description("List the keys of an organization or a store"))
+    .addHelpText("after", LIST_HELP)
+    .action(async ({ json, ...named }: JsonOption & AccountOptions) => {
+      const { io } = context;
+      const { db, account } = await openAccount(context, named);
+      const keys = await listApiKeys(db, account.id);
+      printList({ io, json }, keys, presentKey, KEY_COLUMNS);
+    });
+};
+
+const ISSUE_HELP = `
+A read-only key can list, search and show; plant, rescue, donate, refund and all other
+POST requests are rejected with a 403. An expired key is rejected like an unknown one.
+  impact key issue --org ID --mode live --name "reporting" --scope read --expires 90d`;
+
+const addIssueCommand = (parent: Command, context: CliContext): void => {
+  const issuing = parent
+    .command("issue")
+    .description("Issue another key to an organization or a store and print it, once");
+  withAudit(withKeySettings(withAccount(issuing), "unnamed"))
+    .addHelpText("after", ISSUE_HELP)
+    .action(async (options: ChangeOptions & AccountOptions & NewKeyOptions) => {
+      const { io, clock } = context;
+      const { mode, json } = options;
+      const { db, account } = await openAccount(context, options);
+      const settings = keySettingsOf(options, clock.now());
+      const { id, key } = await issueKey(
+        { db, clock, actor: actorOf(options) },
+        account,
+        mode,
+        settings,
+      );
+      const { name, scope, expiresAt } = settings;
+      if (json) {
+        printJson(io, { id, name, mode, scope, expires_at: expiresAt, key });
+      } else {
+        printRecord(io, { id, name, mode, scope, expires: expiresAt, key });
+      }
+      say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
+    });
+};
+
+const addRevokeCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("revoke")
+      .description("Revoke a key permanently")
+      .argument("<key-id>", "id of the key, from `key list`", parseId),
+  ).action(async (id: string, { json, ...operator }: ChangeOptions) => {
+    const { io } = context;
+    const deps = await openChange(context, operator);
+    const { key, wasLast } = await revokeKey(deps, id);
+    if (json) {
+      printJson(io, presentKey(key));
+    } else {
+      printRows(io, [key], KEY_COLUMNS);
+    }
+    await awaitCachedKeys(io);
+    say(io, "Revoked. Every API process rejects the key.");
+    if (wasLast) {
+      say(io, `The account has no valid ${key.mode} key left.`);
+    }
+  });
+};
+
+export const addKeyCommands = (key: Command, context: CliContext): void => {
+  addListCommand(key, context);
+  addIssueCommand(key, context);
+  addRevokeCommand(key, context);
+};

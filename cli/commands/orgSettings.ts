@@ -1,0 +1,308 @@
+import type { Command } from "commander";
+import { listAccountLimits } from "../../db/accounts/accountLimits.ts";
+import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
+import { readDeployment } from "../../db/billing/deployment.ts";
+import { findProfile } from "../../db/dashboard/profiles.ts";
+import { CHARITY_PROVIDERS, KINDS } from "../../domain/accounts/accounts.ts";
+import type { CharityProviderName, SubscriptionPolicy } from "../../domain/accounts/accounts.ts";
+import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
+import { createOrganization } from "../../services/accounts/createOrganization.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import { refreshSubscription } from "../../services/billing/processorEvents/refreshSubscription.ts";
+import { awaitCachedKeys } from "../apiKeys.ts";
+import {
+  nonBlank,
+  nullIfNone,
+  orNone,
+  parseBillingDay,
+  parseCharityProvider,
+  parseId,
+  parseStripeCustomer,
+  parseStripeSubscription,
+  parseSubscriptionPolicy,
+  parseSwitch,
+  parserOf,
+} from "../arguments.ts";
+import { warnAboutCharityProvider } from "../charitySettings.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import {
+  LIMIT_HEADINGS,
+  addLimitOptions,
+  limitRows,
+  newLimitsOf,
+  presentLimits,
+} from "../limitOptions.ts";
+import type { LimitOptions } from "../limitOptions.ts";
+import { openChange, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson, printRecord, printTable } from "../output/print.ts";
+import {
+  addProfileOptions,
+  presentProfile,
+  profileRecord,
+  readProfileChanges,
+  reportColorAdjustments,
+} from "./orgProfile.ts";
+import type { ProfileOptions } from "./orgProfile.ts";
+
+/** An organization as programs read it. */
+export const presentOrganization = (account: Account) => ({
+  id: account.id,
+  name: account.name,
+  fractional_counting: account.fractionalCounting,
+  billing_day: account.billingDay,
+  stripe_customer_id: account.stripeCustomerId,
+  stripe_subscription_id: account.stripeSubscriptionId,
+  charity_provider: account.charityProvider,
+  subscription_policy: account.subscriptionPolicy,
+  created_at: account.createdAt,
+});
+
+export const printOrganization = ({ io }: CliContext, account: Account): void => {
+  printRecord(io, {
+    id: account.id,
+    name: account.name,
+    "fractional counting": account.fractionalCounting,
+    "billing day": account.billingDay,
+    "stripe customer": account.stripeCustomerId,
+    "stripe subscription": account.stripeSubscriptionId,
+    "charity provider": account.charityProvider,
+    "subscription policy": account.subscriptionPolicy,
+    created: account.createdAt,
+  });
+};
+
+const STRIPE_TIMEOUT_MS = 20_000;
+
+/** Stores what Stripe has of the subscription. Until the first worker has recorded who bills, nothing depends on it. */
+const refreshAtStripe = async (
+  { connections, clock }: CliContext,
+  accountId: string,
+): Promise<void> => {
+  const db = await connections.database();
+  const { processor } = await readDeployment(db);
+  if (processor?.name === "stripe") {
+    await refreshSubscription(
+      { db, clock, billing: await connections.billing() },
+      accountId,
+      AbortSignal.timeout(STRIPE_TIMEOUT_MS),
+    );
+  }
+};
+
+/**
+ * Reads an organization's customer and subscription at Stripe, if Stripe is switched on. The state of the subscription is
+ * stored, so that policies apply immediately. Settings with which Stripe never bills the organization are warned about:
+ * Stripe rejects usage without a customer, and accepts but never invoices usage that no item of the subscription prices.
+ * An outage of Stripe is a warning, too.
+ */
+const checkAtStripe = async (
+  context: CliContext,
+  organization: Pick<Account, "id" | "stripeCustomerId" | "stripeSubscriptionId">,
+): Promise<void> => {
+  const { io, connections } = context;
+  const { id, stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId } = organization;
+  const stripe = await connections.stripe();
+  if (stripe === null) {
+    return;
+  }
+  if (customerId === null) {
+    say(
+      io,
+      "Warning: The organization has no Stripe customer. Its live usage is rejected until it has one.",
+    );
+  }
+  try {
+    const customerProblem = customerId === null ? null : await stripe.inspectCustomer(customerId);
+    if (customerProblem !== null) {
+      say(io, `Warning: ${customerProblem} The organization's live usage is rejected.`);
+    }
+    if (subscriptionId === null) {
+      return;
+    }
+    for (const problem of await stripe.inspectSubscription(customerId, subscriptionId, KINDS)) {
+      say(io, `Warning: ${problem}`);
+    }
+    await refreshAtStripe(context, id);
+  } catch (error) {
+    say(
+      io,
+      `Warning: Stripe could not check the customer and the subscription: ${describeError(error)} The settings are stored. Webhooks and the nightly sweep read the subscription later.`,
+    );
+  }
+};
+
+type CreateOptions = ChangeOptions & {
+  readonly name: string;
+  readonly fractional?: true;
+  readonly billingDay: number;
+  readonly stripeCustomer?: string;
+  readonly stripeSubscription?: string;
+  readonly subscriptionPolicy: SubscriptionPolicy;
+};
+
+const parseName = parserOf(
+  nonBlank(SHORT_TEXT_LENGTH),
+  `a name of 1 to ${SHORT_TEXT_LENGTH} characters`,
+);
+
+const BILLING_DAY = "day of the month on which the built-in ledger's billing cycle starts";
+const STRIPE_CUSTOMER = "Stripe customer that is billed for live usage";
+const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cycle";
+
+const SUBSCRIPTION_POLICY =
+  "what to do if the subscription is not active: alert, suspend (reject registrations) or keep";
+
+export const addCreateCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("create")
+      .description("Create an organization and print its two API keys, once")
+      .requiredOption("--name <name>", "name of the organization", parseName)
+      .option("--fractional", "allow a fractional count in registrations")
+      .option("--billing-day <day>", BILLING_DAY, parseBillingDay, 1)
+      .option("--stripe-customer <id>", `${STRIPE_CUSTOMER}, cus_…`, parseStripeCustomer)
+      .option(
+        "--stripe-subscription <id>",
+        `${STRIPE_SUBSCRIPTION}, sub_…`,
+        parseStripeSubscription,
+      )
+      .option(
+        "--subscription-policy <policy>",
+        SUBSCRIPTION_POLICY,
+        parseSubscriptionPolicy,
+        "alert",
+      ),
+  ).action(async (options: CreateOptions) => {
+    const { io } = context;
+    const { stripeCustomer = null, stripeSubscription = null } = options;
+    if (stripeSubscription !== null && stripeCustomer === null) {
+      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+    }
+    const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
+      await openChange(context, options),
+      {
+        name: options.name,
+        fractionalCounting: options.fractional ?? false,
+        billingDay: options.billingDay,
+        stripeCustomerId: stripeCustomer,
+        stripeSubscriptionId: stripeSubscription,
+        subscriptionPolicy: options.subscriptionPolicy,
+      },
+    );
+    const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
+    if (options.json) {
+      printJson(io, created);
+    } else {
+      printRecord(io, created);
+    }
+    say(io, "Save these keys now; they cannot be shown again.");
+    await checkAtStripe(context, {
+      id,
+      stripeCustomerId: stripeCustomer,
+      stripeSubscriptionId: stripeSubscription,
+    });
+  });
+};
+
+type UpdateOptions = LimitOptions &
+  ProfileOptions &
+  ChangeOptions & {
+    readonly name?: string;
+    readonly fractional?: boolean;
+    readonly billingDay?: number;
+    readonly stripeCustomer?: string;
+    readonly stripeSubscription?: string;
+    readonly charityProvider?: CharityProviderName;
+    readonly subscriptionPolicy?: SubscriptionPolicy;
+  };
+
+const updateOrg = async (
+  context: CliContext,
+  id: string,
+  options: UpdateOptions,
+): Promise<void> => {
+  const {
+    name,
+    fractional,
+    billingDay,
+    stripeCustomer,
+    stripeSubscription,
+    charityProvider,
+    subscriptionPolicy,
+    json,
+  } = options;
+  const changes: AccountChanges = {
+    ...(name === undefined ? {} : { name }),
+    ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
+    ...(billingDay === undefined ? {} : { billingDay }),
+    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: nullIfNone(stripeCustomer) }),
+    ...(stripeSubscription === undefined
+      ? {}
+      : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
+    ...(charityProvider === undefined ? {} : { charityProvider }),
+    ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
+  };
+  const limits = newLimitsOf(options);
+  const profile = await readProfileChanges(options);
+  if (Object.keys(changes).length === 0 && limits === null && profile === null) {
+    throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+  }
+  const change = await openChange(context, options);
+  const account = await updateOrganization(change, id, changes, { limits, profile });
+  const newProfile = await findProfile(change.db, id);
+  const newLimits = await listAccountLimits(change.db, id);
+  if (json) {
+    printJson(context.io, {
+      ...presentOrganization(account),
+      profile: presentProfile(newProfile),
+      limits: presentLimits(newLimits),
+    });
+  } else {
+    printOrganization(context, account);
+    if (profile !== null) {
+      context.io.stdout.write("\n");
+      printRecord(context.io, profileRecord(newProfile));
+    }
+    if (limits !== null) {
+      context.io.stdout.write("\n");
+      printTable(context.io, LIMIT_HEADINGS, limitRows(newLimits));
+    }
+  }
+  reportColorAdjustments(context, profile);
+  if (limits !== null || subscriptionPolicy !== undefined) {
+    await awaitCachedKeys(context.io);
+  }
+  const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
+    (given) => given !== undefined,
+  );
+  if (changesBilling) {
+    await checkAtStripe(context, account);
+  }
+  if (charityProvider !== undefined) {
+    warnAboutCharityProvider(context, charityProvider);
+  }
+};
+
+export const addUpdateCommand = (parent: Command, context: CliContext): void => {
+  const update = parent
+    .command("update")
+    .description("Change an organization's settings, public profile and limits")
+    .argument("<id>", "id of the organization", parseId)
+    .option("--name <name>", "new name", parseName)
+    .option("--fractional <on|off>", "fractional counts in registrations", parseSwitch)
+    .option("--billing-day <day>", BILLING_DAY, parseBillingDay)
+    .option("--stripe-customer <id|none>", STRIPE_CUSTOMER, orNone(parseStripeCustomer))
+    .option("--stripe-subscription <id|none>", STRIPE_SUBSCRIPTION, orNone(parseStripeSubscription))
+    .option(
+      "--charity-provider <name>",
+      `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
+      parseCharityProvider,
+    )
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
+  withAudit(addLimitOptions(addProfileOptions(update))).action(
+    (id: string, options: UpdateOptions) => updateOrg(context, id, options),
+  );
+};

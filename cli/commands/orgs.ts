@@ -1,0 +1,171 @@
+import type { Command } from "commander";
+import type { DatabasePool } from "slonik";
+import { listAccountLimits } from "../../db/accounts/accountLimits.ts";
+import { listOrganizations } from "../../db/accounts/accounts.ts";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { listApiKeys } from "../../db/accounts/apiKeys.ts";
+import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import type { WatchedSubscription } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { findProfile } from "../../db/dashboard/profiles.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
+import { listSubscriptionProblems } from "../../domain/billing/subscriptions.ts";
+import { monthOf } from "../../domain/registrations/registrations.ts";
+import type { Totals } from "../../domain/registrations/registrations.ts";
+import { getOrganization } from "../../services/accounts/getOrganization.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { KEY_COLUMNS, presentKey } from "../apiKeys.ts";
+import { parseId } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { LIMIT_HEADINGS, limitRows, presentLimits } from "../limitOptions.ts";
+import {
+  DONATION_COLUMNS,
+  presentDonationSummaries,
+  readDonationSummaries,
+} from "../output/donationSummary.ts";
+import { printJson, printList, printRecord, printRows, printTable } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { presentProfile, profileRecord } from "./orgProfile.ts";
+import {
+  addCreateCommand,
+  addUpdateCommand,
+  presentOrganization,
+  printOrganization,
+} from "./orgSettings.ts";
+
+const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("list")
+    .description("List all organizations")
+    .action(async ({ json }: JsonOption) => {
+      const db = await connections.database();
+      const accounts = await listOrganizations(db);
+      const watched = await listWatchedSubscriptions(db, null);
+      const subscriptions = new Map(
+        watched.map((subscription) => [subscription.accountId, subscription]),
+      );
+      const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
+      const problemsOf = ({ id }: Account): readonly string[] => {
+        const subscription = subscriptions.get(id);
+        return subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : [];
+      };
+      printList(
+        { io, json },
+        accounts,
+        (account) => ({
+          ...presentOrganization(account),
+          subscription_status: statusOf(account),
+          subscription_problems: problemsOf(account),
+        }),
+        {
+          id: (account) => account.id,
+          name: (account) => account.name,
+          "billing day": (account) => account.billingDay,
+          "stripe customer": (account) => account.stripeCustomerId,
+          subscription: (account) => statusOf(account),
+          problems: (account) => problemsOf(account).join(", "),
+          policy: (account) => account.subscriptionPolicy,
+          created: (account) => account.createdAt,
+        },
+      );
+    });
+};
+
+const presentSubscription = (subscription: WatchedSubscription) => ({
+  status: subscription.status,
+  priced_meters: subscription.meteredKinds,
+  has_donation_items: subscription.hasDonationItems,
+  problems: listSubscriptionProblems(subscription).map(({ text }) => text),
+  read_at: subscription.readAt,
+});
+
+/** Reads an account's totals of each mode and kind. */
+const readAllTotals = (
+  db: DatabasePool,
+  accountId: string,
+  now: Date,
+): Promise<readonly { readonly owner: Owner; readonly totals: Totals }[]> => {
+  const owners = MODES.flatMap((mode) => KINDS.map((kind): Owner => ({ accountId, mode, kind })));
+  return Promise.all(
+    owners.map(async (owner) => ({ owner, totals: await readTotals(db, owner, now) })),
+  );
+};
+
+const addShowCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("show")
+    .description("Show an organization's settings, public profile, limits, totals and keys")
+    .argument("<id>", "id of the organization", parseId)
+    .action(async (id: string, { json }: JsonOption) => {
+      const { io, connections, clock } = context;
+      const db = await connections.database();
+      const now = clock.now();
+      const account = await getOrganization(db, id);
+      const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
+      const [owned, donations, keys, [subscription], limits, profile] = await Promise.all([
+        readAllTotals(db, id, now),
+        readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
+        listApiKeys(db, id),
+        listWatchedSubscriptions(db, id),
+        listAccountLimits(db, id),
+        findProfile(db, id),
+      ]);
+      if (json) {
+        printJson(io, {
+          ...presentOrganization(account),
+          subscription: subscription ? presentSubscription(subscription) : null,
+          dashboard_url: dashboardUrl,
+          profile: presentProfile(profile),
+          totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
+            mode,
+            kind,
+            all,
+            month,
+          })),
+          donations: presentDonationSummaries(donations),
+          limits: presentLimits(limits),
+          keys: keys.map(presentKey),
+        });
+        return;
+      }
+      printOrganization(context, account);
+      io.stdout.write("\n");
+      if (subscription) {
+        const { status, meteredKinds, hasDonationItems, readAt } = subscription;
+        printRecord(io, {
+          subscription: status,
+          "priced meters": meteredKinds.join(", "),
+          "donation items": hasDonationItems,
+          problems: listSubscriptionProblems(subscription)
+            .map(({ text }) => text)
+            .join(", "),
+          read: readAt,
+        });
+        io.stdout.write("\n");
+      }
+      printTable(
+        io,
+        ["mode", "kind", "all time", monthOf(now)],
+        owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
+      );
+      io.stdout.write("\n");
+      printTable(io, LIMIT_HEADINGS, limitRows(limits));
+      io.stdout.write("\n");
+      printRows(io, keys, KEY_COLUMNS);
+      io.stdout.write("\n");
+      printRows(io, donations, DONATION_COLUMNS);
+      io.stdout.write("\n");
+      printRecord(io, {
+        dashboard: dashboardUrl,
+        ...profileRecord(profile),
+      });
+    });
+};
+
+export const addOrgCommands = (org: Command, context: CliContext): void => {
+  addCreateCommand(org, context);
+  addListCommand(org, context);
+  addShowCommand(org, context);
+  addUpdateCommand(org, context);
+};
