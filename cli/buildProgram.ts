@@ -111,12 +111,11 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     import: {
       description: "Import history from another system",
-      load: async () => (await import("./commands/history/importCommands.ts")).addImportCommands,
+      load: async () => (await import("./commands/import.ts")).addImportCommands,
     },
     "verify-import": {
       description: "Compare the totals of imported files with the database",
-      load: async () =>
-        (await import("./commands/history/verifyImport.ts")).defineVerifyImportCommand,
+      load: async () => (await import("./commands/verifyImport.ts")).defineVerifyImportCommand,
     },
   },
   "Operations:": {

@@ -1,5 +1,5 @@
 import test from "ava";
-import { parseJsonLine } from "../../cli/commands/history/parseRecord.ts";
+import { parseJsonLine } from "../../cli/commands/historyRecords.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { contentOf } from "../../domain/history/importedRecords.ts";
 import type {

@@ -2,17 +2,17 @@ import { once } from "node:events";
 import type { WriteStream } from "node:fs";
 import { constants, open, stat } from "node:fs/promises";
 import { finished } from "node:stream/promises";
-import type { Rejection } from "../../../services/history/importLine.ts";
-import type { Io } from "../../io.ts";
-import { say } from "../../io.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
-import { printable } from "../../output/printable.ts";
-import { unwritableFileError } from "../../output/unwritableFileError.ts";
+import type { Rejection } from "../../services/history/importLine.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { printable } from "../output/printable.ts";
+import { unwritableFileError } from "../output/unwritableFileError.ts";
 
 const SHOWN = 20;
 const REASON_SHOWN = 500;
 
-export type Rejects = {
+type Rejects = {
   readonly add: (rejection: Rejection) => Promise<void>;
   /** Resolves once all rejections are written. */
   readonly end: () => Promise<void>;

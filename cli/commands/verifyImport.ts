@@ -1,21 +1,20 @@
 import type { Command } from "commander";
-import type { Verification } from "../../../services/history/verifyImport.ts";
-import { isLedgerEqual, verifyImport } from "../../../services/history/verifyImport.ts";
-import { counted } from "../../../domain/counted.ts";
-import { formatCents } from "../../../domain/money.ts";
-import type { CliContext } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
-import type { Io } from "../../io.ts";
-import { say } from "../../io.ts";
-import { createProgressBar } from "../../output/createProgressBar.ts";
-import { yieldingNote } from "../../output/yieldingNote.ts";
-import { printable } from "../../output/printable.ts";
-import { printJson, printRows, printTable } from "../../output/print.ts";
-import type { JsonOption } from "../../output/print.ts";
-import { openAccount } from "../../accountOptions.ts";
-import { withHistory } from "./historyOptions.ts";
-import type { HistoryOptions } from "./historyOptions.ts";
-import { openHistory } from "./openHistory.ts";
+import { counted } from "../../domain/counted.ts";
+import { formatCents } from "../../domain/money.ts";
+import { isLedgerEqual, verifyImport } from "../../services/history/verifyImport.ts";
+import type { Verification } from "../../services/history/verifyImport.ts";
+import { openAccount } from "../accountOptions.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { createProgressBar } from "../output/createProgressBar.ts";
+import { printJson, printRows, printTable } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { printable } from "../output/printable.ts";
+import { yieldingNote } from "../output/yieldingNote.ts";
+import { openHistory, withHistory } from "./historyFiles.ts";
+import type { HistoryOptions } from "./historyFiles.ts";
 
 const VERIFY_HELP = `
 Pass the files of \`impact import history\`. The command compares their records,

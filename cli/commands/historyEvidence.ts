@@ -1,17 +1,14 @@
+import { hash } from "node:crypto";
 import { z } from "zod";
-import { describeIssues, messageOfIssue, mustBe } from "../../../domain/describeIssues.ts";
-import { text } from "../../../domain/fields.ts";
-import { findFactsProblem, sortByStage } from "../../../domain/history/importedEvidence.ts";
-import type {
-  ImportedEvidence,
-  ImportedTreeOrder,
-} from "../../../domain/history/importedEvidence.ts";
-import { plantingFact } from "../../../domain/planting/fact.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import { FOREST_TYPES } from "../../../domain/planting/impactFactors.ts";
-import { importedReference } from "../../../domain/planting/importedReference.ts";
-import { importedId } from "../../../domain/recordIds.ts";
-import { siteReferenceOf } from "./siteReferenceOf.ts";
+import { describeIssues, messageOfIssue, mustBe } from "../../domain/describeIssues.ts";
+import { text } from "../../domain/fields.ts";
+import { findFactsProblem, sortByStage } from "../../domain/history/importedEvidence.ts";
+import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/importedEvidence.ts";
+import { plantingFact, reference as referenceText } from "../../domain/planting/fact.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
+import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
+import { importedReference } from "../../domain/planting/importedReference.ts";
+import { importedId } from "../../domain/recordIds.ts";
 
 /*
  * Lines of evidence: the contract's response to GET /evidence/tree/{id}. What the contract does not name is rejected,
@@ -46,10 +43,8 @@ const time = () =>
     )
     .pipe(z.iso.datetime({ offset: true, error: "must be a timestamp or a date" }));
 
-const partner = { partner: words() };
-
 const distributed = z.strictObject({
-  ...partner,
+  partner: words(),
   order_id: id().optional(),
   order_public_id: text(200).optional(),
   tree_order_id: id().optional(),
@@ -59,7 +54,7 @@ const distributed = z.strictObject({
 });
 
 const allocated = z.strictObject({
-  ...partner,
+  partner: words(),
   allocations: z.array(
     z.strictObject({
       allocation_id: id(),
@@ -86,7 +81,7 @@ const allocated = z.strictObject({
 });
 
 const planted = z.strictObject({
-  ...partner,
+  partner: words(),
   date_planted: z.string().optional(),
   media: z
     .array(
@@ -105,7 +100,7 @@ const planted = z.strictObject({
 });
 
 const verified = z.strictObject({
-  ...partner,
+  partner: words(),
   planting_site_name: text(200),
   subsite_name: words(),
   organization_name: text(200),
@@ -181,10 +176,20 @@ const evidenceLine = z.strictObject({
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
 });
 type Line = z.output<typeof evidenceLine>;
-type Milestone = Line["timeline"][number];
 
 /** A fact as it is reported, before its own schema has checked it. */
 type Reported = Readonly<Record<string, unknown>> | null;
+
+/**
+ * Returns the reference of a site of which the evidence has only the names, as that of verified sessions. Names that are too
+ * long for a reference are replaced by their hash.
+ */
+const siteReferenceOf = (source: string, names: string): string => {
+  const written = `${source}/${names}`;
+  return referenceText().safeParse(written).success
+    ? written
+    : `${source}/${hash("sha256", names, "hex")}`;
+};
 
 const siteOf = (
   site: {
@@ -244,7 +249,7 @@ const verificationOf = (evidence: z.output<typeof verified>, line: Line, source:
   };
 };
 
-const factOf = (reached: Milestone, line: Line, source: string): Reported => {
+const factOf = (reached: Line["timeline"][number], line: Line, source: string): Reported => {
   const { event, timestamp: occurred_at } = reached;
   const { provider_meta: ids } = line;
   const reference = (of: number) => importedReference(source, of);

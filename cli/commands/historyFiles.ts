@@ -1,0 +1,141 @@
+import { resolve } from "node:path";
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { Account } from "../../db/accounts/accounts.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import { LINE_KINDS } from "../../domain/history/importedRecords.ts";
+import type { LineKind } from "../../domain/history/importedRecords.ts";
+import type { ImportLine } from "../../services/history/importLine.ts";
+import { withAccount } from "../accountOptions.ts";
+import type { AccountOptions } from "../accountOptions.ts";
+import { parseMode, parseSource } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { openInput } from "../input/openInput.ts";
+import type { Input } from "../input/openInput.ts";
+import { peek } from "../input/peek.ts";
+import { readLines } from "../input/readLines.ts";
+import { readCsv } from "./historyCsv.ts";
+import { parseJsonLine, parseRecord } from "./historyRecords.ts";
+import type { ParseOptions } from "./historyRecords.ts";
+
+export type HistoryOptions = AccountOptions & {
+  readonly mode: Mode;
+  readonly kind?: LineKind;
+  readonly source?: string;
+};
+
+/** Adds the files of a history and the options that say whose records they hold. */
+export const withHistory = (command: Command): Command =>
+  withAccount(command.argument("<files...>", "paths of files, or - for standard input"))
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
+    .option("--source <name>", "system from which the evidence is imported", parseSource);
+
+/** A byte order mark and white space, which may precede the first line. */
+const SKIPPED: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0x20, 0x09, 0x0a, 0x0d]);
+const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
+
+const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
+
+/** Reads the lines of a file, which holds JSON lines or CSV. */
+async function* readHistory(
+  input: Input,
+  options: ParseOptions,
+): AsyncGenerator<ImportLine, void, void> {
+  const { name } = input;
+  const { start, bytes } = await peek(input.bytes, (chunk) => chunk.some(showsFormat));
+  const first = start.find(showsFormat);
+  if (first === undefined) {
+    return;
+  }
+  if (JSON_STARTS.has(first)) {
+    for await (const line of readLines(bytes)) {
+      yield "problem" in line
+        ? { file: name, number: line.number, problem: line.problem, text: null }
+        : {
+            file: name,
+            number: line.number,
+            text: line.text,
+            ...parseJsonLine(line.text, options),
+          };
+    }
+    return;
+  }
+  for await (const row of readCsv(name, bytes)) {
+    yield "problem" in row
+      ? { file: name, ...row }
+      : {
+          file: name,
+          number: row.number,
+          text: JSON.stringify(row.fields),
+          ...parseRecord(row.fields, options),
+        };
+  }
+}
+
+/** The files of a command, read one after the other. */
+type History = {
+  readonly lines: (account: Account, mode: Mode) => AsyncGenerator<ImportLine, void, void>;
+  /** Returns the share of the files that was read; null if one is a pipe. */
+  readonly shareRead: () => number | null;
+};
+
+/** What the options say of lines that do not say it themselves. */
+type Defaults = { readonly kind?: LineKind; readonly source?: string };
+
+const shareOf = (inputs: readonly Input[]): number | null => {
+  let read = 0;
+  let size = 0;
+  for (const { sizeBytes, bytesRead } of inputs) {
+    if (sizeBytes === null) {
+      return null;
+    }
+    read += bytesRead();
+    size += sizeBytes;
+  }
+  return size === 0 ? 1 : read / size;
+};
+
+async function* readAll(
+  inputs: readonly Input[],
+  { fractionalCounting, type }: Account,
+  mode: Mode,
+  { kind, source }: Defaults,
+  { clock }: CliContext,
+): AsyncGenerator<ImportLine, void, void> {
+  for (const input of inputs) {
+    yield* readHistory(input, {
+      now: clock.now(),
+      fractionalCounting,
+      storeMode: type === "store" ? mode : null,
+      kind: kind ?? null,
+      source: source ?? null,
+    });
+  }
+}
+
+/**
+ * Finds all files before the first is read, so that a misspelt name changes nothing.
+ * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
+ */
+export const openHistory = async (
+  context: CliContext,
+  paths: readonly string[],
+  defaults: Defaults,
+): Promise<History> => {
+  const inputs: Input[] = [];
+  const repeated = paths.find(
+    (path, index) => paths.findIndex((earlier) => resolve(earlier) === resolve(path)) < index,
+  );
+  if (repeated !== undefined) {
+    throw new CommandError(EXIT.usage, `${repeated} is given twice. Give each file once.`);
+  }
+  for (const path of paths) {
+    inputs.push(await openInput(path, context.io));
+  }
+  return {
+    lines: (account, mode) => readAll(inputs, account, mode, defaults, context),
+    shareRead: () => shareOf(inputs),
+  };
+};
