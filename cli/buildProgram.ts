@@ -70,8 +70,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     statement: {
       description: "Show what an organization or store registered and how far it was billed",
-      load: async () =>
-        (await import("./commands/billing/statementCommand.ts")).defineStatementCommand,
+      load: async () => (await import("./commands/statement.ts")).defineStatementCommand,
     },
     export: {
       description: "Export a list of an organization or a store as CSV or NDJSON",
@@ -83,7 +82,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     usage: {
       description: "Inspect and repair the reporting of usage to the billing processor",
-      load: async () => (await import("./commands/billing/usageCommands.ts")).addUsageCommands,
+      load: async () => (await import("./commands/usage.ts")).addUsageCommands,
     },
     charity: {
       description: "Manage the built-in catalogue of charities",

@@ -126,11 +126,6 @@ const EXCEPTIONS: readonly {
     reason: "an organization's settings include its public profile",
   },
   {
-    file: "cli/commands/billing/",
-    imports: ["domain/registrations/", "db/registrations/", "services/registrations/"],
-    reason: "usage is looked up by registration or refund",
-  },
-  {
     file: "services/billing/separateDeployment.ts",
     imports: ["db/webhooks/"],
     reason: "a separated copy sends nothing to the original's clients",

@@ -1,15 +1,16 @@
-import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
-import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { EXIT } from "../../exitCodes.ts";
-import type { Io } from "../../io.ts";
-import { say } from "../../io.ts";
-import { formatTime } from "../../output/formatTable.ts";
-import { printRows } from "../../output/print.ts";
-import type { Columns } from "../../output/print.ts";
-import type { Span } from "../../../domain/billing/usage.ts";
-import { counted } from "../../../domain/counted.ts";
-import { timeOf } from "../../../domain/billing/usage.ts";
+import type { UnnamedRejections } from "../../db/billing/processorEvents/usageRejections.ts";
+import type { MinuteEvent } from "../../db/billing/reconciliation/minuteUsage.ts";
+import type { ReportedStream } from "../../db/billing/reconciliation/reportedStreams.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
+import type { Span } from "../../domain/billing/usage.ts";
+import { counted } from "../../domain/counted.ts";
+import type { StreamReport } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import { EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printRows } from "../output/print.ts";
+import type { Columns } from "../output/print.ts";
 
 /** A compared stream. Its differences have ids if they are stored. */
 export type ComparedStream = ReportedStream & {
@@ -206,6 +207,28 @@ export const sayCompared = (io: Io, { start, end }: Span, separatedAt: Date | nu
     say(
       io,
       `Usage at Stripe was compared only after ${formatTime(separatedAt)}: earlier usage was sent by the deployment from which this one was separated.`,
+    );
+  }
+};
+
+export const presentUnnamedRejections = ({
+  code,
+  unnamed,
+  windowStart,
+  windowEnd,
+}: UnnamedRejections) => ({
+  code,
+  events: unnamed,
+  received_from: windowStart,
+  received_to: windowEnd,
+});
+
+/** Prints late rejections of which the processor named only some events: the others are known only as drift. */
+export const sayUnnamedRejections = (io: Io, rejections: readonly UnnamedRejections[]): void => {
+  for (const { code, unnamed, windowStart, windowEnd } of rejections) {
+    say(
+      io,
+      `Stripe rejected ${counted(unnamed, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. Find what is missing with: impact usage reconcile`,
     );
   }
 };

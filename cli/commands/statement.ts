@@ -1,34 +1,29 @@
-import type { Command } from "commander";
 import { Option } from "commander";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { Period } from "../../../domain/billing/billingCycle.ts";
-import { listStreamsNeedingAttention } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { KindStatement } from "../../../services/billing/readStatement.ts";
-import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
-import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
-import { counted } from "../../../domain/counted.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import { openBilling } from "../../context.ts";
-import type { CliContext } from "../../context.ts";
-import { CommandError } from "../../exitCodes.ts";
-import type { Io } from "../../io.ts";
-import { say } from "../../io.ts";
-import { exitCodeOfProblems } from "./presentReconciliation.ts";
-import { formatPrintableCsvLine } from "../../output/formatPrintableCsv.ts";
-import { formatTime } from "../../output/formatTable.ts";
-import { escapeUnsafe } from "../../output/printable.ts";
-import { printJson, printTable, writeOut } from "../../output/print.ts";
+import type { Command } from "commander";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { Period } from "../../domain/billing/billingCycle.ts";
+import { counted } from "../../domain/counted.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
+import { formatCsvLine } from "../../program/formatCsv.ts";
+import type { CsvValue } from "../../program/formatCsv.ts";
+import { readStatement, readStatementDetails } from "../../services/billing/readStatement.ts";
+import type { KindStatement } from "../../services/billing/readStatement.ts";
+import { listStreamsNeedingAttention } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import { CURRENT, parseId, parseMode, parsePeriod } from "../arguments.ts";
+import { openBilling } from "../context.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printTable, writeOut } from "../output/print.ts";
+import { escapeUnsafe, escapeUnsafeInLines } from "../output/printable.ts";
+import { exitCodeOfProblems } from "./reconciliationReport.ts";
 
-const STATEMENT_HELP = `
-Days are those of the registrations, UTC; a refund counts on the day of its registration,
-as at the processor. registered - refunded = reported + late + failed + waived + settled
-+ held + pending. settled was invoiced or credited by hand; held are refunds of usage
-that the processor does not have.
-The exit code is 1 if a sum of the processor differs, or could not be read. It is 4 if
-none differs and the processor cannot be used. A difference does not count if it is
-acknowledged, or if deliveries in progress or of the last 15 minutes explain it.
---detail prints one line for each registration: JSON, or CSV with --csv.`;
+/** Formats one line of CSV for output. Line feeds stay; what else a terminal would obey is escaped. */
+const formatPrintableCsvLine = (values: readonly CsvValue[]): string =>
+  formatCsvLine(values, escapeUnsafeInLines);
 
 type StatementOptions = {
   readonly org: string;
@@ -38,9 +33,6 @@ type StatementOptions = {
   readonly json?: true;
   readonly detail?: true;
 };
-
-/** As long as comparing with the processor may take. */
-const TIMEOUT_MS = 10 * 60 * 1000;
 
 const USAGE_SUMS = [
   "registered",
@@ -55,10 +47,10 @@ const USAGE_SUMS = [
 ] as const;
 const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
 
-type Day = { readonly day: string; readonly sums: readonly bigint[] };
-
 /** The days of a statement with their sums in the order of its columns. */
-const daysOf = (statement: KindStatement): readonly Day[] =>
+const daysOf = (
+  statement: KindStatement,
+): readonly { readonly day: string; readonly sums: readonly bigint[] }[] =>
   statement.paidFrom === "usage"
     ? statement.days.map((day) => ({ day: day.day, sums: USAGE_SUMS.map((name) => day[name]) }))
     : statement.days.map((day) => ({ day: day.day, sums: PREPAID_SUMS.map((name) => day[name]) }));
@@ -199,49 +191,18 @@ const printDetails = async (
   }
 };
 
-const showStatement = async (
-  context: CliContext,
-  { org: accountId, period: given, mode, csv, json, detail }: StatementOptions,
-): Promise<void> => {
-  const { io } = context;
-  const period = given === CURRENT ? null : given;
-  const deps = await openBilling(context);
-  const owner = { accountId, mode };
-  if (detail) {
-    await printDetails(io, readStatementDetails(deps, owner, period), csv === true);
-    return;
-  }
-  const { account, statements } = await readStatement(
-    deps,
-    owner,
-    period,
-    AbortSignal.timeout(TIMEOUT_MS),
-  );
-  if (json) {
-    printJson(io, {
-      account_id: account.id,
-      account_name: account.name,
-      mode,
-      paid_from: account.type === "store" ? "balance" : "usage",
-      meters: statements.map(presentKind),
-    });
-  } else {
-    printStatement(io, statements, csv === true);
-    for (const statement of statements) {
-      const { start, end } = statement.period;
-      say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
-      sayComparisons(io, statement);
-    }
-  }
-  const disagreements = disagreementsOf(statements);
-  if (disagreements.length > 0) {
-    const unread = disagreements.filter(({ error: unreadable }) => unreadable !== null).length;
-    throw new CommandError(
-      exitCodeOfProblems(disagreements),
-      `The processor does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
-    );
-  }
-};
+const STATEMENT_HELP = `
+Days are those of the registrations, UTC; a refund counts on the day of its registration,
+as at the processor. registered - refunded = reported + late + failed + waived + settled
++ held + pending. settled was invoiced or credited by hand; held are refunds of usage
+that the processor does not have.
+The exit code is 1 if a sum of the processor differs, or could not be read. It is 4 if
+none differs and the processor cannot be used. A difference does not count if it is
+acknowledged, or if deliveries in progress or of the last 15 minutes explain it.
+--detail prints one line for each registration: JSON, or CSV with --csv.`;
+
+/** As long as comparing with the processor may take. */
+const TIMEOUT_MS = 10 * 60 * 1000;
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
@@ -255,5 +216,48 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
     .option("--detail", "list the registrations")
     .addHelpText("after", STATEMENT_HELP)
-    .action((options: StatementOptions) => showStatement(context, options));
+    .action(
+      async ({ org: accountId, period: given, mode, csv, json, detail }: StatementOptions) => {
+        const { io } = context;
+        const period = given === CURRENT ? null : given;
+        const deps = await openBilling(context);
+        const owner = { accountId, mode };
+        if (detail) {
+          await printDetails(io, readStatementDetails(deps, owner, period), csv === true);
+          return;
+        }
+        const { account, statements } = await readStatement(
+          deps,
+          owner,
+          period,
+          AbortSignal.timeout(TIMEOUT_MS),
+        );
+        if (json) {
+          printJson(io, {
+            account_id: account.id,
+            account_name: account.name,
+            mode,
+            paid_from: account.type === "store" ? "balance" : "usage",
+            meters: statements.map(presentKind),
+          });
+        } else {
+          printStatement(io, statements, csv === true);
+          for (const statement of statements) {
+            const { start, end } = statement.period;
+            say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
+            sayComparisons(io, statement);
+          }
+        }
+        const disagreements = disagreementsOf(statements);
+        if (disagreements.length > 0) {
+          const unread = disagreements.filter(
+            ({ error: unreadable }) => unreadable !== null,
+          ).length;
+          throw new CommandError(
+            exitCodeOfProblems(disagreements),
+            `The processor does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
+          );
+        }
+      },
+    );
 };

@@ -1,7 +1,13 @@
-import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
-import type { Io } from "../../../io.ts";
-import { createProgressBar } from "../../../output/createProgressBar.ts";
-import { printJson, printRows } from "../../../output/print.ts";
+import type { CommonQueryMethods } from "slonik";
+import { readDeployment } from "../../db/billing/deployment.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/meterEventReports.ts";
+import { HOLD_ADVICE, describeHold, findHold } from "../../domain/billing/deployment.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { createProgressBar } from "../output/createProgressBar.ts";
+import { printJson, printRows } from "../output/print.ts";
 
 /** What a command has done with one of the records that it was given. */
 export type Result<Outcome extends string = string> = {
@@ -74,5 +80,29 @@ export const requireSuccess = (
       isUnreachable ? EXIT.unreachable : isNotFound ? EXIT.notFound : EXIT.failed,
       `${failed.length} of ${results.length} could not be ${verb}.`,
     );
+  }
+};
+
+/**
+ * Says why nothing is sent while usage is held.
+ * @returns whether it is held
+ */
+export const sayIfHeld = async (io: Io, db: CommonQueryMethods): Promise<boolean> => {
+  const hold = findHold(await readDeployment(db));
+  if (hold) {
+    say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
+  }
+  return hold !== null;
+};
+
+/** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
+export const warnOfEndedPeriods = async (
+  { io, connections, clock }: CliContext,
+  meterEventIds: readonly bigint[],
+): Promise<void> => {
+  const db = await connections.database();
+  const ends = { now: clock.now(), graceMs: 0 };
+  for (const id of await listMeterEventIdsOfEndedPeriods(db, meterEventIds, ends)) {
+    say(io, `The billing period of event ${id} has ended: its usage may not be on any invoice.`);
   }
 };

@@ -1,0 +1,341 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import { listMeterEvents } from "../../db/billing/meterEventReports.ts";
+import type { ListedMeterEvent } from "../../db/billing/meterEventReports.ts";
+import { listUnnamedRejections } from "../../db/billing/processorEvents/usageRejections.ts";
+import { listUnsealedUsage } from "../../db/billing/usageFacts.ts";
+import type { UnsealedUsage, UsageFact } from "../../db/billing/usageFacts.ts";
+import { findRegistration } from "../../db/registrations/registrations.ts";
+import type { AccountRegistration } from "../../db/registrations/registrations.ts";
+import { isAccepted, outcomeOf } from "../../domain/batches.ts";
+import { USAGE_STATES, isUnfinished } from "../../domain/billing/meterEvents.ts";
+import type { UsageState } from "../../domain/billing/meterEvents.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
+import { recordNotFound, shownIdOf } from "../../domain/recordIds.ts";
+import { decideRefund } from "../../domain/registrations/decideRefund.ts";
+import { shardOf } from "../../domain/shards.ts";
+import { readUsage } from "../../services/billing/readUsage.ts";
+import type { RegistrationUsage } from "../../services/billing/readUsage.ts";
+import { defaultSpan } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import { getRecordId } from "../../services/getRecordId.ts";
+import { findRefundWindow } from "../../services/registrations/readRefundWindow.ts";
+import {
+  refundWorkflowId,
+  usageSenderWorkflowId,
+  usageShardWorkflowId,
+} from "../../workflows/workflowIds.ts";
+import { readAccountFilter, recordOwnerOption } from "../accountOptions.ts";
+import type { RecordOwnerOptions } from "../accountOptions.ts";
+import { parseId, parseLimit, parseRecordId } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import type { Columns, JsonOption } from "../output/print.ts";
+import { sayIfMore } from "../output/sayIfMore.ts";
+import { sayUnnamedRejections } from "./reconciliationReport.ts";
+import { addFoldCommand } from "./usageFold.ts";
+import { addCompareAndReleaseCommand, addHoldCommand, addReleaseCommand } from "./usageHold.ts";
+import {
+  addAcknowledgeDriftCommand,
+  addReconcileCommand,
+  addShowReconciliationCommand,
+} from "./usageReconciliation.ts";
+import { sayIfHeld } from "./usageResults.ts";
+import { addReopenCommand, addRetryCommand, addSendNowCommand } from "./usageRetries.ts";
+import { addCorrectCommand, addSettleCommand, addWaiveCommand } from "./usageSettlements.ts";
+
+/** Returns a meter event as `--json` prints it. */
+const presentMeterEvent = (event: ListedMeterEvent) => ({
+  meter_event_id: Number(event.id),
+  state: event.state,
+  account_id: event.accountId,
+  account_name: event.accountName,
+  mode: event.mode,
+  meter: event.kind,
+  at: timeOf(event.second),
+  quantity: event.quantity,
+  already_reported: event.alreadyReported,
+  identifier: event.identifier,
+  processor: event.processor,
+  customer_id: event.customerId,
+  attempts: event.attempts,
+  first_attempt_at: event.firstAttemptAt,
+  next_attempt_at: event.retryAt,
+  outcome_unknown: event.outcomeUnknown,
+  in_doubt_since: event.inDoubtSince,
+  last_error: event.lastError,
+  sealed_at: event.sealedAt,
+  settled_at: event.settledAt,
+  settlement: event.settlementKind,
+  settlement_reference: event.settlementReference,
+});
+
+type ListOptions = {
+  readonly state?: UsageState;
+  readonly org?: string;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const presentUnsealed = (unsealed: UnsealedUsage) => ({
+  meter_event_id: null,
+  state: "unsealed",
+  account_id: unsealed.accountId,
+  account_name: unsealed.accountName,
+  mode: unsealed.mode,
+  meter: unsealed.kind,
+  at: timeOf(unsealed.oldestSecond),
+  quantity: unsealed.quantity,
+  facts: unsealed.facts,
+});
+
+const UNNAMED_SHOWN = 5;
+
+const addListCommand = (parent: Command, { io, connections, clock }: CliContext): void => {
+  parent
+    .command("list")
+    .description("List meter events, latest first, and usage that is not sealed yet")
+    .addOption(
+      new Option(
+        "--state <state>",
+        "state of the events; pending: unsealed, sealed or sending; failed: rejected, expired or blocked; late: delivered after the billing period ended; held: refunds of usage that the processor does not have; uncredited: those of usage that was settled by hand or waived",
+      ).choices(USAGE_STATES),
+    )
+    .option("--org <id>", "id of the organization", parseId)
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .action(async ({ state, org, limit, json }: ListOptions) => {
+      const db = await connections.database();
+      const accountId = await readAccountFilter(db, org);
+      const unsealed =
+        state === undefined || state === "pending"
+          ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })
+          : [];
+      const events = await listMeterEvents(db, {
+        state: state ?? null,
+        accountId,
+        limit: limit + 1,
+      });
+      const rows = [...unsealed.map(presentUnsealed), ...events.map(presentMeterEvent)];
+      printList({ io, json }, rows.slice(0, limit), (row) => row, {
+        event: (row) => (row.meter_event_id === null ? null : String(row.meter_event_id)),
+        state: (row) => row.state,
+        organization: (row) => row.account_name,
+        mode: (row) => row.mode,
+        meter: (row) => row.meter,
+        at: (row) => row.at,
+        quantity: (row) => row.quantity,
+        attempts: (row) => ("attempts" in row ? row.attempts : 0),
+        "last error": (row) => ("last_error" in row ? row.last_error : null),
+      });
+      await sayIfHeld(io, db);
+      sayIfMore(io, unsealed.length + events.length, limit);
+      if (state === undefined || state === "failed") {
+        const { start } = defaultSpan(clock.now());
+        sayUnnamedRejections(io, await listUnnamedRejections(db, timeOf(start), UNNAMED_SHOWN));
+      }
+    });
+};
+
+const presentRegistration = (registration: AccountRegistration) => ({
+  registration_id: shownIdOf(registration),
+  account_id: registration.accountId,
+  account_name: registration.accountName,
+  mode: registration.mode,
+  kind: registration.kind,
+  count: registration.count,
+  refunded_count: registration.refundedCount,
+  created_at: registration.createdAt,
+});
+
+const presentFact = (fact: UsageFact) => ({
+  id: fact.id,
+  quantity: fact.quantity,
+  refund_id: fact.refundId,
+  at: timeOf(fact.second),
+  meter_event_id: fact.meterEventId,
+});
+
+const FACT_COLUMNS: Columns<UsageFact> = {
+  fact: ({ id }) => String(id),
+  quantity: ({ quantity }) => quantity,
+  for: ({ refundId }) => (refundId === null ? "registration" : `refund ${refundId}`),
+  "in event": ({ meterEventId }) => (meterEventId === null ? null : String(meterEventId)),
+};
+
+const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
+  for (const event of events) {
+    io.stdout.write("\n");
+    printRecord(io, {
+      event: String(event.id),
+      state: event.state,
+      quantity: event.quantity,
+      ...(event.alreadyReported === 0 ? {} : { "already reported": event.alreadyReported }),
+      identifier: event.identifier,
+      processor: event.processor,
+      customer: event.customerId,
+      attempts: event.attempts,
+      "first attempt": event.firstAttemptAt,
+      ...(event.retryAt === null ? {} : { "next attempt": event.retryAt }),
+      "outcome unknown": event.outcomeUnknown,
+      ...(event.inDoubtSince === null ? {} : { "in doubt since": event.inDoubtSince }),
+      "last error": event.lastError,
+      sealed: event.sealedAt,
+      settled: event.settledAt,
+      ...(event.settlementReference === null
+        ? {}
+        : {
+            "settled by hand": `${event.settlementKind?.replace("_", " ")} ${event.settlementReference}`,
+          }),
+    });
+  }
+};
+
+/** Whether the stream's own sender sends an event. */
+const hasOwnSender = (events: readonly ListedMeterEvent[]): boolean =>
+  events.some((event) => isUnfinished(event.state) && event.hasOwnSender);
+
+/** Whether a refund is possible now, as far as that is known without a call to the processor. */
+const canBeRefunded = async (
+  { connections, clock }: CliContext,
+  registration: AccountRegistration,
+  { facts }: RegistrationUsage,
+): Promise<boolean> => {
+  if (registration.accountType === "store") {
+    return registration.refundedCount < registration.count;
+  }
+  const [db, billing] = [await connections.database(), await connections.billing()];
+  const window = await findRefundWindow({ db, clock, billing }, registration);
+  const hasUsage = facts.length > 0;
+  return (
+    window === null ||
+    isAccepted(
+      outcomeOf(() => decideRefund({ ...registration, hasUsage }, null, window, clock.now())),
+    )
+  );
+};
+
+const advise = (
+  io: Io,
+  registration: AccountRegistration,
+  { status, failedEventIds }: RegistrationUsage,
+  isRefundable: boolean,
+): void => {
+  if (status === "imported") {
+    say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
+    return;
+  }
+  if (status === "prepaid") {
+    say(io, "It has no usage: it was paid from the store's balance.");
+  }
+  if (isRefundable) {
+    say(io, `To refund it, run: impact refund registration ${registration.id} --reason TEXT`);
+  }
+  for (const eventId of failedEventIds) {
+    say(io, `Event ${eventId} failed. Fix the cause, then run: impact usage retry ${eventId}`);
+  }
+};
+
+type ShowUsageOptions = RecordOwnerOptions & JsonOption;
+
+const showUsage = async (
+  context: CliContext,
+  given: string,
+  { org, json }: ShowUsageOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const db = await connections.database();
+  const id = await getRecordId(db, "registration", given, org ?? null);
+  const registration = await findRegistration(db, id);
+  if (!registration) {
+    throw recordNotFound("registration", given);
+  }
+  const { accountId, mode, kind, refundedCount } = registration;
+  const stream = { accountId, mode, kind };
+  const usage = await readUsage(db, registration);
+  const { facts, events, folded } = usage;
+  const deployment = await connections.deploymentName();
+  const senderId = hasOwnSender(events)
+    ? usageSenderWorkflowId(deployment, stream)
+    : usageShardWorkflowId(deployment, shardOf(accountId));
+  // Registrations that were imported, prepaid or folded have no usage facts, so nothing is to be reported or taken back.
+  const workflows =
+    facts.length === 0
+      ? { sender: null, refund: null }
+      : {
+          sender: senderId,
+          refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
+        };
+  if (json) {
+    printJson(io, {
+      ...presentRegistration(registration),
+      billing: usage.status,
+      folded:
+        folded === null
+          ? null
+          : {
+              hour: timeOf(folded.hour),
+              processor: folded.processor,
+              customer_id: folded.customerId,
+              folded_at: folded.foldedAt,
+            },
+      facts: facts.map(presentFact),
+      meter_events: events.map(presentMeterEvent),
+      workflows,
+    });
+    return;
+  }
+  printRecord(io, {
+    registration: shownIdOf(registration),
+    [registration.accountType]: `${registration.accountName} (${accountId})`,
+    mode,
+    kind,
+    count: registration.count,
+    refunded: refundedCount,
+    created: registration.createdAt,
+    billing: usage.status,
+    ...(folded === null
+      ? {}
+      : {
+          "folded into": `the hour from ${formatTime(timeOf(folded.hour))}`,
+          processor: folded.processor,
+          customer: folded.customerId,
+        }),
+    "sender workflow": workflows.sender,
+    "refund workflow": workflows.refund,
+  });
+  if (facts.length > 0) {
+    io.stdout.write("\n");
+    printRows(io, facts, FACT_COLUMNS);
+  }
+  printEvents(io, events);
+  advise(io, registration, usage, await canBeRefunded(context, registration, usage));
+};
+
+const addShowCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("show")
+    .description("Show the usage of a registration and its meter events")
+    .argument("<registration-id>", "id of the registration", parseRecordId)
+    .addOption(recordOwnerOption())
+    .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
+};
+
+export const addUsageCommands = (usage: Command, context: CliContext): void => {
+  addListCommand(usage, context);
+  addShowCommand(usage, context);
+  addRetryCommand(usage, context);
+  addSendNowCommand(usage, context);
+  addWaiveCommand(usage, context);
+  addSettleCommand(usage, context);
+  addCorrectCommand(usage, context);
+  addReopenCommand(usage, context);
+  addReconcileCommand(usage, context);
+  addShowReconciliationCommand(usage, context);
+  addCompareAndReleaseCommand(usage, context);
+  addAcknowledgeDriftCommand(usage, context);
+  addFoldCommand(usage, context);
+  addHoldCommand(usage, context);
+  addReleaseCommand(usage, context);
+};
