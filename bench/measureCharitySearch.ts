@@ -1,8 +1,7 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
-import { openInput } from "../cli/input/openInput.ts";
-import { readTextLines } from "../cli/input/readTextLines.ts";
-import { sha256Of } from "../cli/input/sha256Of.ts";
+import { openInput, sha256Of } from "../cli/input/openInput.ts";
+import { readTextLines } from "../cli/input/readLines.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";

@@ -8,8 +8,7 @@ import { getOrganizationOrStore } from "../../services/accounts/getOrganizationO
 import { findNamedStore } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { printList } from "../output/print.ts";
-import { sayIfOlder } from "../output/sayIfMore.ts";
+import { printList, sayIfOlder } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 

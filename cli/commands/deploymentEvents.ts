@@ -9,8 +9,7 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printList } from "../output/print.ts";
-import { sayIfMore } from "../output/sayIfMore.ts";
+import { printJson, printList, sayIfMore } from "../output/print.ts";
 
 type ListEventsOptions = {
   readonly state: ProcessorEventState;

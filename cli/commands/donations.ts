@@ -11,9 +11,8 @@ import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseMode, parseRecordId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { printJson, printList, printRecord } from "../output/print.ts";
+import { printJson, printList, printRecord, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { sayIfMore } from "../output/sayIfMore.ts";
 
 const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);
 

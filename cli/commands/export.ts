@@ -43,11 +43,10 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
-import { createProgressBar } from "../output/createProgressBar.ts";
+import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { writeNewFile } from "../output/writeNewFile.ts";
-import { yieldingNote } from "../output/yieldingNote.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 

@@ -1,6 +1,6 @@
 import { counted } from "../../domain/counted.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { decodeText } from "../input/decodeText.ts";
+import { decodeText } from "../input/readLines.ts";
 import { printable } from "../output/printable.ts";
 import { LINE_FIELDS } from "./historyRecords.ts";
 

@@ -7,7 +7,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { printable } from "../output/printable.ts";
-import { unwritableFileError } from "../output/unwritableFileError.ts";
+import { unwritableFileError } from "../output/writeNewFile.ts";
 
 const SHOWN = 20;
 const REASON_SHOWN = 500;

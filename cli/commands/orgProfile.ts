@@ -1,3 +1,4 @@
+import { open } from "node:fs/promises";
 import type { Command } from "commander";
 import { LEAST_CONTRAST, listColorAdjustments } from "../../domain/dashboard/brandColor.ts";
 import {
@@ -16,8 +17,33 @@ import type { ProfileChanges } from "../../services/dashboard/updateAccountProfi
 import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { readSmallFile } from "../input/readSmallFile.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
+
+/** Reads a whole file, and never more than its maximum, also of a file that has no end. */
+const readSmallFile = async (path: string, maximumBytes: number): Promise<Buffer> => {
+  let bytes: Buffer;
+  try {
+    const file = await open(path);
+    try {
+      const buffer = Buffer.alloc(maximumBytes + 1);
+      let length = 0;
+      for (let read = 1; read > 0 && length < buffer.length; length += read) {
+        read = (await file.read(buffer, length)).bytesRead;
+      }
+      bytes = buffer.subarray(0, length);
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    throw unreadableFileError(path, error);
+  }
+  if (bytes.length > maximumBytes) {
+    throw new CommandError(EXIT.usage, `${path} is larger than ${maximumBytes / 1024 / 1024} MiB.`);
+  }
+  return bytes;
+};
 
 export type ProfileOptions = {
   readonly displayName?: OrNone<string>;

@@ -6,26 +6,28 @@ import type { Account } from "../../db/accounts/accounts.ts";
 import { listApiKeys } from "../../db/accounts/apiKeys.ts";
 import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
 import type { WatchedSubscription } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import type { DonationSubscription } from "../../db/charities/donationSubscriptions.ts";
+import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { findProfile } from "../../db/dashboard/profiles.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
-import type { Owner } from "../../domain/accounts/accounts.ts";
+import type { Mode, Owner } from "../../domain/accounts/accounts.ts";
 import { listSubscriptionProblems } from "../../domain/billing/subscriptions.ts";
+import type { DonationTotals } from "../../domain/charities/donations.ts";
+import { formatCents } from "../../domain/money.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import type { Totals } from "../../domain/registrations/registrations.ts";
 import { getOrganization } from "../../services/accounts/getOrganization.ts";
+import type { BillingContext } from "../../services/billing/context.ts";
+import { readDonationSubscription } from "../../services/charities/donations/requireDonationSubscription.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { KEY_COLUMNS, presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "../limitOptions.ts";
-import {
-  DONATION_COLUMNS,
-  presentDonationSummaries,
-  readDonationSummaries,
-} from "../output/donationSummary.ts";
+import { formatTime } from "../output/formatTable.ts";
 import { printJson, printList, printRecord, printRows, printTable } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
+import type { Columns, JsonOption } from "../output/print.ts";
 import { presentProfile, profileRecord } from "./orgProfile.ts";
 import {
   addCreateCommand,
@@ -33,6 +35,59 @@ import {
   presentOrganization,
   printOrganization,
 } from "./orgSettings.ts";
+
+/** An organization's donations in one mode, and its donation subscription. */
+type DonationSummary = {
+  readonly mode: Mode;
+  readonly totals: DonationTotals;
+  readonly subscription: DonationSubscription | null;
+};
+
+export const readDonationSummaries = (
+  deps: BillingContext,
+  account: Account,
+): Promise<readonly DonationSummary[]> =>
+  Promise.all(
+    MODES.map(async (mode) => {
+      const { db, clock } = deps;
+      const { all } = await readDonationTotals(db, { accountId: account.id, mode }, clock.now());
+      const subscription = await readDonationSubscription(deps, account, mode);
+      return { mode, totals: all, subscription };
+    }),
+  );
+
+/** The summaries in the JSON output. */
+const presentDonationSummaries = (summaries: readonly DonationSummary[]) =>
+  summaries.map(({ mode, totals, subscription }) => ({
+    mode,
+    count: totals.count,
+    amount_cents: totals.amountCents,
+    subscription: subscription && {
+      processor: subscription.processor,
+      subscription_id: subscription.subscriptionId,
+      active_since: subscription.activeSince,
+      has_ended: subscription.hasEnded,
+    },
+  }));
+
+const describeSubscription = (subscription: DonationSubscription | null): string => {
+  if (subscription === null) {
+    return "none";
+  }
+  const { processor, subscriptionId, activeSince, hasEnded } = subscription;
+  const where = subscriptionId === null ? processor : `${processor} ${subscriptionId}`;
+  if (activeSince === null) {
+    return `failed (${where})`;
+  }
+  return hasEnded ? `ended (${where})` : `active since ${formatTime(activeSince)} (${where})`;
+};
+
+export const DONATION_COLUMNS: Columns<DonationSummary> = {
+  mode: (summary) => summary.mode,
+  donations: (summary) => summary.totals.count,
+  amount: (summary) => formatCents(summary.totals.amountCents),
+  "donation subscription": (summary) => describeSubscription(summary.subscription),
+};
 
 const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent

@@ -19,9 +19,8 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord, printRows, printText } from "../output/print.ts";
+import { printJson, printRecord, printRows, printText, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { sayIfMore } from "../output/sayIfMore.ts";
 import { addReportCommands } from "./plantingReports.ts";
 
 /** @param deployment the deployment's name in Temporal */

@@ -14,7 +14,7 @@ import type { CorrectedOrder } from "../../services/planting/orders/withdrawPlan
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { unreadableFileError } from "../input/unreadableFileError.ts";
+import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";

@@ -13,9 +13,8 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printList, printRecord, printText } from "../output/print.ts";
+import { printJson, printList, printRecord, printText, sayIfOlder } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { sayIfOlder } from "../output/sayIfMore.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 

@@ -8,10 +8,9 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressBar } from "../output/createProgressBar.ts";
+import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printRows } from "../output/print.ts";
-import { yieldingNote } from "../output/yieldingNote.ts";
 
 type FoldOptions = ChangeOptions & {
   readonly before: Date;

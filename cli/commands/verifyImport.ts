@@ -8,11 +8,10 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { createProgressBar } from "../output/createProgressBar.ts";
+import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
 import { printJson, printRows, printTable } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { printable } from "../output/printable.ts";
-import { yieldingNote } from "../output/yieldingNote.ts";
 import { openHistory, withHistory } from "./historyFiles.ts";
 import type { HistoryOptions } from "./historyFiles.ts";
 

@@ -21,9 +21,8 @@ import { say } from "../io.ts";
 import { actorOf, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import { printJson, printList, printRecord, printRows, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { sayIfMore } from "../output/sayIfMore.ts";
 
 const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
 

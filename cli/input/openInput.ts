@@ -1,12 +1,51 @@
+import { createHash } from "node:crypto";
 import { constants, createReadStream } from "node:fs";
 import { access, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
-import { peek } from "./peek.ts";
-import { unreadableFileError } from "./unreadableFileError.ts";
+
+/** Returns the error for a file argument that cannot be read. */
+export const unreadableFileError = (path: string, error: unknown): CommandError =>
+  new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
+    cause: error,
+  });
+
+/**
+ * Reads chunks until one of them shows the format, or they end.
+ * @param showsFormat gets each chunk, and how many bytes were read with it
+ * @returns what was read, and all bytes from the start
+ */
+export const peek = async (
+  chunks: AsyncIterable<Buffer>,
+  showsFormat: (chunk: Buffer, bytesRead: number) => boolean,
+): Promise<{ readonly start: Buffer; readonly bytes: AsyncGenerator<Buffer, void, void> }> => {
+  const iterator = chunks[Symbol.asyncIterator]();
+  const read: Buffer[] = [];
+  let bytesRead = 0;
+  for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
+    read.push(next.value);
+    bytesRead += next.value.length;
+    if (showsFormat(next.value, bytesRead)) {
+      break;
+    }
+  }
+  const start = Buffer.concat(read);
+  const repeat = async function* repeat(): AsyncGenerator<Buffer, void, void> {
+    yield start;
+    yield* { [Symbol.asyncIterator]: () => iterator };
+  };
+  return { start, bytes: repeat() };
+};
+
+/** Hashes a file as it is stored. */
+export const sha256Of = async (path: string): Promise<string> => {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path), hash);
+  return hash.digest("hex");
+};
 
 const CHUNK_BYTES = 256 * 1024;
 

@@ -1,10 +1,44 @@
+/** Decodes UTF-8. Invalid bytes become U+FFFD. A byte order mark is dropped. */
+export async function* decodeText(
+  bytes: AsyncIterable<Buffer>,
+): AsyncGenerator<string, void, void> {
+  const decoder = new TextDecoder();
+  for await (const chunk of bytes) {
+    yield decoder.decode(chunk, { stream: true });
+  }
+  yield decoder.decode();
+}
+
+/** A longer line means that the file is not a text file of records. */
+const MAXIMUM_LINE_LENGTH = 1024 * 1024;
+
+/** Yields the lines of a text without line breaks, in constant memory. */
+export async function* readTextLines(
+  bytes: AsyncIterable<Buffer>,
+): AsyncGenerator<string, void, void> {
+  let rest = "";
+  for await (const piece of decodeText(bytes)) {
+    const lines = (rest + piece).split("\n");
+    rest = lines.pop() ?? "";
+    if (rest.length > MAXIMUM_LINE_LENGTH) {
+      throw new Error(`A line has more than ${MAXIMUM_LINE_LENGTH} characters.`);
+    }
+    for (const line of lines) {
+      yield line.endsWith("\r") ? line.slice(0, -1) : line;
+    }
+  }
+  if (rest !== "") {
+    yield rest;
+  }
+}
+
 const LINE_FEED = 10;
 
 /** Metadata may take 64 KiB, several times that when escaped; no valid line is longer than this. */
 const MAXIMUM_BYTES = 1024 * 1024;
 
 /** A line of a file, numbered from 1, or why it cannot be read. */
-export type Line = { readonly number: number } & (
+type Line = { readonly number: number } & (
   | { readonly text: string }
   | { readonly problem: string }
 );

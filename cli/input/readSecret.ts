@@ -2,7 +2,7 @@ import { readFile, stat } from "node:fs/promises";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
 import { say } from "../io.ts";
-import { unreadableFileError } from "./unreadableFileError.ts";
+import { unreadableFileError } from "./openInput.ts";
 
 /** No secret is longer; more is another file. */
 const MAXIMUM_BYTES = 4096;

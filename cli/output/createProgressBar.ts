@@ -1,10 +1,11 @@
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { Io } from "../io.ts";
 import { escapeUnsafe } from "./printable.ts";
 
 const WIDTH = 24;
 const REDRAW_MS = 100;
 
-export type ProgressBar = {
+type ProgressBar = {
   /**
    * @param done the completed share, from 0 to 1; null if the total is unknown
    * @param label the text after the bar
@@ -45,3 +46,7 @@ export const createProgressBar = ({ stderr }: Io): ProgressBar => {
     },
   };
 };
+
+/** Returns what a progress bar adds while a command yields. */
+export const yieldingNote = ({ isYielding }: Pick<BulkPace, "isYielding">): string =>
+  isYielding() ? ", yielding to clients" : "";

@@ -1,7 +1,8 @@
 import { once } from "node:events";
+import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import type { Cell } from "./formatTable.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
+import type { Cell } from "./formatTable.ts";
 import { escapeUnsafeInLines } from "./printable.ts";
 
 /** The option of commands that can print JSON. */
@@ -63,4 +64,23 @@ export const printList = <Row>(
 
 export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
   stdout.write(formatRecord(fields));
+};
+
+/** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */
+export const sayIfMore = (io: Io, found: number, limit: number): void => {
+  if (found > limit) {
+    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
+  }
+};
+
+/** Says how to list the entries that follow a list which was cut. Commands read one entry more than they show. */
+export const sayIfOlder = (
+  io: Io,
+  found: readonly { readonly id: string | number }[],
+  limit: number,
+): void => {
+  const last = found[limit - 1];
+  if (last && found.length > limit) {
+    say(io, `For older entries, use --before ${last.id}.`);
+  }
 };

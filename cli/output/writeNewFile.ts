@@ -4,10 +4,15 @@ import { open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { withEndingSignals } from "../endingSignals.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
-import type { Io } from "../io.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { unwritableFileError } from "./unwritableFileError.ts";
+import type { Io } from "../io.ts";
+
+/** Returns the error for a file that cannot be written. */
+export const unwritableFileError = (path: string, exitCode: number, error: unknown): CommandError =>
+  new CommandError(exitCode, `${path} cannot be written: ${describeError(error)}.`, {
+    cause: error,
+  });
 
 /** The end of the name of an incomplete file. */
 const PARTIAL = /^[0-9a-f]{8}\.part$/u;

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { text as readText } from "node:stream/consumers";
 import { gzipSync } from "node:zlib";
 import { z } from "zod";
-import { peek } from "../../cli/input/peek.ts";
+import { peek } from "../../cli/input/openInput.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { registrationsIn } from "../api/contract.ts";

@@ -6,7 +6,7 @@ import {
   findDonationSubscription,
   leaseDonationSubscription,
 } from "../../../db/charities/donationSubscriptions.ts";
-import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/output/donationSummary.ts";
+import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/commands/orgs.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { OutageError } from "../../../domain/errors.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
