@@ -1,17 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Option } from "commander";
 import type { Command } from "commander";
+import { z } from "zod";
 import type { ApiKey } from "../db/accounts/apiKeys.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 import { KEY_SCOPES } from "../domain/accounts/apiKeys.ts";
 import type { KeyScope, KeySettings } from "../domain/accounts/apiKeys.ts";
 import { DAY_MS } from "../domain/durations.ts";
 import { CACHED_MS } from "../services/accounts/createRefreshedCache.ts";
-import { parseExpiry, parseKeyName, parseMode } from "./arguments.ts";
-import type { Expiry } from "./arguments.ts";
+import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
 import { say } from "./io.ts";
 import type { Io } from "./io.ts";
 import type { Columns } from "./output/print.ts";
+
+/** A time, or a number of days from now. */
+type Expiry = Date | { readonly days: number };
 
 export type NewKeyOptions = {
   readonly mode: Mode;
@@ -19,6 +22,22 @@ export type NewKeyOptions = {
   readonly scope: KeyScope;
   readonly expires?: Expiry;
 };
+
+/** Parses when something expires. Ten years are enough for a rotation and too few for a mistyped century. */
+const parseExpiry = parserOf<Expiry>(
+  z.union([
+    z
+      .string()
+      .regex(/^\d{1,4}d$/u)
+      .transform((given) => Number(given.slice(0, -1)))
+      .pipe(z.int().min(1).max(3660))
+      .transform((days) => ({ days })),
+    timestamp,
+  ]),
+  "a date in UTC (2027-01-31), a time (2027-01-31T12:00:00Z), or days from now (1d to 3660d)",
+);
+
+const parseKeyName = trimmed(100);
 
 /** Adds the options of a new key. */
 export const withKeySettings = (command: Command, defaultName: string): Command =>

@@ -18,8 +18,8 @@ import { openBillingChange, openChange, operatorName, withAudit } from "../opera
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printRecord, printRows } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { sayIfHeld } from "./usageResults.ts";
 import { addEventCommands } from "./deploymentEvents.ts";
+import { sayIfHeld } from "./usageResults.ts";
 
 const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent

@@ -6,7 +6,7 @@ import { presentEvent } from "../../domain/events/presentEvent.ts";
 import { getOrganization } from "../../services/accounts/getOrganization.ts";
 import { readFeed } from "../../services/events/readFeed.ts";
 import type { Feed } from "../../services/events/readFeed.ts";
-import { parseEventId, parseEventTypes, parseId, parseLimit, parseMode } from "../arguments.ts";
+import { namesFrom, parseEventId, parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { printList } from "../output/print.ts";
@@ -21,6 +21,8 @@ type ListOptions = JsonOption & {
 };
 
 const PAGE_EVENTS = 1000;
+
+const parseEventTypes = namesFrom(EVENT_TYPES);
 
 export const addEventCommands = (event: Command, { io, connections, clock }: CliContext): void => {
   event

@@ -6,7 +6,7 @@ import { formatCents } from "../../domain/money.ts";
 import { shownIdOf } from "../../domain/recordIds.ts";
 import { findRecords } from "../../services/support/findRecords.ts";
 import type { FoundRecords } from "../../services/support/findRecords.ts";
-import { parseFindLimit, parseId, parseSearchText } from "../arguments.ts";
+import { parseId, parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -183,6 +183,9 @@ idempotency key, an attribution, a shop's order (1001 also finds #1001), a custo
 email, id or part of the name, a Stripe customer, or the number or identifier of a meter
 event. Each record is shown with its owner, billing, evidence and the next command to run.
 If records name customers of a store, the audit log records how many.`;
+
+/** Every record that is found costs several queries. */
+const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
 export const defineFindCommand = (command: Command, context: CliContext): void => {
   command

@@ -3,12 +3,13 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
+import { text } from "../../domain/fields.ts";
 import { LINE_KINDS } from "../../domain/history/importedRecords.ts";
 import type { LineKind } from "../../domain/history/importedRecords.ts";
 import type { ImportLine } from "../../services/history/importLine.ts";
 import { withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
-import { parseMode, parseSource } from "../arguments.ts";
+import { parseMode, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openInput, peek } from "../input/openInput.ts";
@@ -23,6 +24,12 @@ export type HistoryOptions = AccountOptions & {
   readonly kind?: LineKind;
   readonly source?: string;
 };
+
+/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
+const parseSource = parserOf(
+  text(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
+  "1 to 100 characters without slashes",
+);
 
 /** Adds the files of a history and the options that say whose records they hold. */
 export const withHistory = (command: Command): Command =>
@@ -96,24 +103,6 @@ const shareOf = (inputs: readonly Input[]): number | null => {
   return size === 0 ? 1 : read / size;
 };
 
-async function* readAll(
-  inputs: readonly Input[],
-  { fractionalCounting, type }: Account,
-  mode: Mode,
-  { kind, source }: Defaults,
-  { clock }: CliContext,
-): AsyncGenerator<ImportLine, void, void> {
-  for (const input of inputs) {
-    yield* readHistory(input, {
-      now: clock.now(),
-      fractionalCounting,
-      storeMode: type === "store" ? mode : null,
-      kind: kind ?? null,
-      source: source ?? null,
-    });
-  }
-}
-
 /**
  * Finds all files before the first is read, so that a misspelt name changes nothing.
  * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
@@ -134,7 +123,17 @@ export const openHistory = async (
     inputs.push(await openInput(path, context.io));
   }
   return {
-    lines: (account, mode) => readAll(inputs, account, mode, defaults, context),
+    async *lines({ fractionalCounting, type }, mode) {
+      for (const input of inputs) {
+        yield* readHistory(input, {
+          now: context.clock.now(),
+          fractionalCounting,
+          storeMode: type === "store" ? mode : null,
+          kind: defaults.kind ?? null,
+          source: defaults.source ?? null,
+        });
+      }
+    },
     shareRead: () => shareOf(inputs),
   };
 };

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { counted } from "../../domain/counted.ts";
+import { text } from "../../domain/fields.ts";
 import { LINE_KINDS } from "../../domain/history/importedRecords.ts";
 import { recordAction } from "../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../services/history/createReport.ts";
@@ -10,7 +11,7 @@ import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { keySettingsOf, withKeySettings } from "../apiKeys.ts";
 import type { NewKeyOptions } from "../apiKeys.ts";
-import { parseId, parsePath, parseSlug } from "../arguments.ts";
+import { parseId, parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { withEndingSignals } from "../endingSignals.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -68,6 +69,12 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
       say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
     });
 };
+
+/** One part of a path. */
+const parseSlug = parserOf(
+  text(200).regex(/^[^/?#\s]+$/u),
+  "1 to 200 characters without slashes, question marks, number signs and spaces",
+);
 
 const addSlugCommand = (group: Command, context: CliContext): void => {
   withAudit(

@@ -1,6 +1,6 @@
 import { once } from "node:events";
-import type { WriteStream } from "node:fs";
 import { constants, open, stat } from "node:fs/promises";
+import type { WriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
 import type { Rejection } from "../../services/history/importLine.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";

@@ -1,9 +1,10 @@
 import type { Command } from "commander";
+import { z } from "zod";
 import { listAccountLimits } from "../../db/accounts/accountLimits.ts";
 import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
 import { readDeployment } from "../../db/billing/deployment.ts";
 import { findProfile } from "../../db/dashboard/profiles.ts";
-import { CHARITY_PROVIDERS, KINDS } from "../../domain/accounts/accounts.ts";
+import { CHARITY_PROVIDERS, KINDS, SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import type { CharityProviderName, SubscriptionPolicy } from "../../domain/accounts/accounts.ts";
 import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
@@ -14,14 +15,12 @@ import {
   nonBlank,
   nullIfNone,
   orNone,
-  parseBillingDay,
   parseCharityProvider,
   parseId,
   parseStripeCustomer,
-  parseStripeSubscription,
-  parseSubscriptionPolicy,
   parseSwitch,
   parserOf,
+  wholeNumber,
 } from "../arguments.ts";
 import { warnAboutCharityProvider } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
@@ -154,6 +153,15 @@ const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cyc
 
 const SUBSCRIPTION_POLICY =
   "what to do if the subscription is not active: alert, suspend (reject registrations) or keep";
+
+const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
+
+const parseStripeSubscription = parserOf(z.string().regex(/^sub_\w+$/u), "a Stripe id, sub_…");
+
+const parseSubscriptionPolicy = parserOf(
+  z.enum(SUBSCRIPTION_POLICIES),
+  `one of ${SUBSCRIPTION_POLICIES.join(", ")}`,
+);
 
 export const addCreateCommand = (parent: Command, context: CliContext): void => {
   withAudit(

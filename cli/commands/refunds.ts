@@ -3,6 +3,7 @@ import { findDonationDetails } from "../../db/charities/donations.ts";
 import { sumRefundable } from "../../db/registrations/refundableRegistrations.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { counted } from "../../domain/counted.ts";
+import { SHORT_TEXT_LENGTH, shortText } from "../../domain/fields.ts";
 import { formatCents } from "../../domain/money.ts";
 import { recordNotFound, shownIdOf } from "../../domain/recordIds.ts";
 import { getOrganizationOrStore } from "../../services/accounts/getOrganizationOrStore.ts";
@@ -18,7 +19,7 @@ import {
   parseMode,
   parseReason,
   parseRecordId,
-  parseRefundKey,
+  parserOf,
 } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -45,6 +46,8 @@ const addCommonOptions = (command: Command): Command =>
 const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
 store's units are returned to its balance at the price that was paid.`;
+
+const parseRefundKey = parserOf(shortText().min(1), `1 to ${SHORT_TEXT_LENGTH} characters`);
 
 const addRegistrationCommand = (parent: Command, context: CliContext): void => {
   addCommonOptions(

@@ -1,6 +1,8 @@
 import { Option } from "commander";
 import type { Command } from "commander";
+import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
+import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { counted } from "../../domain/counted.ts";
 import { shownIdOf } from "../../domain/recordIds.ts";
@@ -10,7 +12,7 @@ import { readStatement, readStatementDetails } from "../../services/billing/read
 import type { KindStatement } from "../../services/billing/readStatement.ts";
 import { listStreamsNeedingAttention } from "../../services/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../services/billing/reconciliation/reconcileUsage.ts";
-import { CURRENT, parseId, parseMode, parsePeriod } from "../arguments.ts";
+import { parseId, parseMode, parserOf } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError } from "../exitCodes.ts";
@@ -24,6 +26,9 @@ import { exitCodeOfProblems } from "./reconciliationReport.ts";
 /** Formats one line of CSV for output. Line feeds stay; what else a terminal would obey is escaped. */
 const formatPrintableCsvLine = (values: readonly CsvValue[]): string =>
   formatCsvLine(values, escapeUnsafeInLines);
+
+/** Selects the current billing cycle of the account and the kind. */
+const CURRENT = "current";
 
 type StatementOptions = {
   readonly org: string;
@@ -203,6 +208,18 @@ acknowledged, or if deliveries in progress or of the last 15 minutes explain it.
 
 /** As long as comparing with the processor may take. */
 const TIMEOUT_MS = 10 * 60 * 1000;
+
+/** Parses a month in UTC. Not null for the current cycle, because commander turns that into an empty string. */
+const parsePeriod = parserOf(
+  z.union([
+    z.literal(CURRENT),
+    z
+      .string()
+      .regex(/^[1-9]\d{3}-(?:0[1-9]|1[0-2])$/u)
+      .transform((month): Period => monthlyCycle(1, new Date(`${month}-01T00:00:00Z`))),
+  ]),
+  "a month (2025-06) or current",
+);
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command

@@ -21,7 +21,7 @@ import {
   runReconciliation,
 } from "../../services/billing/reconciliation/runReconciliation.ts";
 import { readAccountFilter } from "../accountOptions.ts";
-import { collect, parseDifferenceId, parseId, parseReason } from "../arguments.ts";
+import { collect, generatedId, parseId, parseReason, parserOf } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
@@ -235,6 +235,9 @@ const ACKNOWLEDGE_HELP = `
 An acknowledged difference of a minute changes nothing at the processor. It is reported
 again only if it changes, and retry and reopen count it as explained. If usage that
 counted as delivered then fails later, retry it before anything else is done about it.`;
+
+/** The id of a difference that a reconciliation listed. */
+const parseDifferenceId = parserOf(generatedId, "the id of a difference");
 
 /** Each difference is acknowledged separately: an unknown one does not stop the others. */
 export const addAcknowledgeDriftCommand = (parent: Command, context: CliContext): void => {

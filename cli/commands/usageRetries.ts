@@ -1,5 +1,6 @@
 import { Option } from "commander";
 import type { Command } from "commander";
+import { z } from "zod";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../db/registrations/registrations.ts";
 import { ownerKey } from "../../domain/accounts/accounts.ts";
@@ -15,13 +16,14 @@ import { sendUsageNow } from "../../services/billing/sending/sendUsageNow.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {
   collect,
+  generatedId,
+  guid,
   parseId,
   parseMeterEventId,
   parseReason,
-  parseRetryId,
   parseStripeCustomer,
+  parserOf,
 } from "../arguments.ts";
-import type { RetryId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -45,6 +47,9 @@ type RetryOptions = ChangeOptions & {
   readonly assume?: AssumedOutcome;
   readonly customer?: string;
 };
+
+/** A meter event, or a registration whose failed meter events are meant. */
+type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
 
 const requireOneSelection = (
   ids: readonly RetryId[],
@@ -143,6 +148,14 @@ checked first. If they are unclear, find out what happened and pass --assume: a 
 "absent" bills the usage twice, a wrong "delivered" never bills it. If two customers of
 its organization may have the usage, --assume delivered needs the one that has it, named
 with --customer.`;
+
+const parseRetryId = parserOf<RetryId>(
+  z.union([
+    generatedId.transform((meterEventId) => ({ meterEventId })),
+    guid.transform((registrationId) => ({ registrationId })),
+  ]),
+  "the id of a meter event or a registration",
+);
 
 export const addRetryCommand = (parent: Command, context: CliContext): void => {
   withAudit(

@@ -1,5 +1,6 @@
 import { Option } from "commander";
 import type { Command } from "commander";
+import { z } from "zod";
 import type { HandSettlement } from "../../domain/billing/repair/decideHandSettlement.ts";
 import { timeOf } from "../../domain/billing/usage.ts";
 import { counted } from "../../domain/counted.ts";
@@ -17,12 +18,12 @@ import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {
   collect,
-  parseDocument,
   parseId,
   parseMeterEventId,
   parseReason,
   parseTimestamp,
-  parseUnits,
+  parserOf,
+  trimmed,
 } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
@@ -35,6 +36,9 @@ import { printJson, printRows } from "../output/print.ts";
 import { printResults, requireSuccess, runForEach } from "./usageResults.ts";
 
 type DocumentOptions = { readonly invoiceItem?: string; readonly creditNote?: string };
+
+/** The id of a document at the processor. */
+const parseDocument = trimmed(200);
 
 const invoiceItemOption = (): Option =>
   new Option("--invoice-item <reference>", "invoice item that billed the usage")
@@ -86,6 +90,16 @@ const SETTLE_HELP = `
 The usage counts as settled, neither as failed nor as late, and is never sent again. Usage
 needs an invoice item, a refund a credit note. Repeating the command with the same
 reference changes nothing; another is refused.`;
+
+/** The units of a meter event, which are negative for a refund. */
+const parseUnits = parserOf(
+  z
+    .string()
+    .regex(/^-?\d{1,16}$/u)
+    .transform(Number)
+    .pipe(z.int()),
+  "a whole number, with a minus sign for a refund",
+);
 
 export const addSettleCommand = (parent: Command, context: CliContext): void => {
   parent

@@ -12,15 +12,7 @@ import { formatSecret } from "../../domain/webhooks/webhookEndpoints.ts";
 import { getOrganization } from "../../services/accounts/getOrganization.ts";
 import { readFeed } from "../../services/events/readFeed.ts";
 import { signWebhook } from "../../services/webhooks/signWebhook.ts";
-import {
-  parseApiUrl,
-  parseCount,
-  parseId,
-  parseListenTypes,
-  parseMode,
-  parsePath,
-  parseUrl,
-} from "../arguments.ts";
+import { namesFrom, parseCount, parseId, parseMode, parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
 import { readSecret } from "../input/readSecret.ts";
@@ -32,6 +24,8 @@ const TYPES = WEBHOOK_TYPES_OF.organization;
 const PAGE_EVENTS = 1000;
 const POLL_INTERVAL_MS = 1000;
 const TIMEOUT_MS = 15_000;
+
+const httpUrl = z.url({ protocol: /^https?$/u });
 
 type ListenOptions = {
   readonly forwardTo: string;
@@ -231,6 +225,17 @@ Events are read from the API as a client does, with the API key on standard inpu
 --key-file; with --org, from the database. If one of them stops responding, the command
 waits for it and goes on with the next event.
   printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
+
+/** The URL of an interface that keys are sent to, without slashes at its end, because paths are appended. */
+const parseApiUrl = parserOf(
+  httpUrl.refine(mayReceiveKeys).transform((given) => given.replace(/\/+$/u, "")),
+  "an https:// URL, unless its host is localhost or a loopback address",
+);
+
+const parseUrl = parserOf(httpUrl, "an http:// or https:// URL");
+
+/** Types of events that `webhook listen` sends. */
+const parseListenTypes = namesFrom(WEBHOOK_TYPES_OF.organization);
 
 export const addListenCommand = (webhook: Command, context: CliContext): void => {
   webhook

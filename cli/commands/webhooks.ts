@@ -4,6 +4,7 @@ import { findLastError, listOwnedEndpoints } from "../../db/webhooks/endpointHea
 import type { LastError, OwnedEndpoint } from "../../db/webhooks/endpointHealth.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
+import { WEBHOOK_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { OLD_SECRET_HOURS, requireTypesOf } from "../../domain/webhooks/webhookEndpoints.ts";
 import { readWebhookSettings } from "../../program/settings/readWebhookSettings.ts";
 import { getAccount } from "../../services/accounts/getAccount.ts";
@@ -16,7 +17,7 @@ import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndp
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
-import { parseLimit, parseMode, parseWebhookTypes } from "../arguments.ts";
+import { namesFrom, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -100,6 +101,9 @@ type CreateOptions = ChangeOptions &
     readonly types?: readonly string[];
     readonly description: string;
   };
+
+/** Types of events that webhooks send. */
+const parseWebhookTypes = namesFrom(WEBHOOK_TYPES);
 
 const addCreateCommand = (parent: Command, context: CliContext): void => {
   withAudit(
