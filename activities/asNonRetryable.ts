@@ -1,6 +1,6 @@
 import { ApplicationFailure } from "@temporalio/common";
-import type { ErrorCode } from "../domain/errors.ts";
-import { DomainError } from "../domain/errors.ts";
+import type { ErrorCode } from "../runtime/errors.rules.ts";
+import { DomainError } from "../runtime/errors.rules.ts";
 
 /** Errors that no later attempt can resolve. Most others pass with time or are corrected by the partner. */
 const PERMANENT: ReadonlySet<ErrorCode> = new Set(["record_not_found"]);

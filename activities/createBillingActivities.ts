@@ -1,19 +1,19 @@
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import type { Owner } from "../domain/accounts/accounts.ts";
-import { drainUsage } from "../services/billing/sending/drainUsage.ts";
-import { processProcessorEvents } from "../services/billing/processorEvents/processProcessorEvents.ts";
-import type { StreamReport } from "../services/billing/reconciliation/reconcileUsage.ts";
+import type { Owner } from "../modules/records/owner.rules.ts";
+import { drainUsage } from "../modules/billing/sending/drainUsage.ts";
+import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
+import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,
-} from "../services/billing/reconciliation/runReconciliation.ts";
+} from "../modules/billing/reconciliation/runReconciliation.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
-import type { SendResult } from "../domain/billing/decideNextStep.ts";
-import { sweepSubscriptions } from "../services/billing/processorEvents/sweepSubscriptions.ts";
-import type { SubscriptionSweep } from "../services/billing/processorEvents/sweepSubscriptions.ts";
-import { checkRefund } from "../services/registrations/checkRefund.ts";
-import type { BillingContext } from "../services/billing/context.ts";
-import type { ProcessorEventObservers } from "../services/billing/processorEvents/processProcessorEvents.ts";
+import type { SendResult } from "../modules/billing/decideNextStep.rules.ts";
+import { sweepSubscriptions } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
+import type { SubscriptionSweep } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
+import { checkRefund } from "../modules/registrations/checkRefund.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
+import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingObservers = ProcessorEventObservers & {

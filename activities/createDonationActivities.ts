@@ -1,8 +1,8 @@
 import { Context } from "@temporalio/activity";
-import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
-import type { TraceParent } from "../domain/tracing.ts";
-import { validateCharity } from "../services/charities/confirmCharity.ts";
-import type { CharityContext } from "../services/charities/context.ts";
+import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
+import type { TraceParent } from "../runtime/tracing/tracing.rules.ts";
+import { validateCharity } from "../modules/charities/confirmCharity.ts";
+import type { CharityContext } from "../modules/charities/context.ts";
 
 /** The activities of donations, which run on the interactive queue because clients wait for them. */
 export const createDonationActivities = (

@@ -1,14 +1,14 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
-import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
-import { pollPlantingOrder } from "../services/planting/orders/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
+import { pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
 import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
-} from "../services/planting/orders/findPlantingOrdersToStart.ts";
-import { readPollIntervalMs } from "../services/planting/orders/pollInterval.ts";
-import type { PlantingContext } from "../services/planting/context.ts";
-import type { PollInterval } from "../services/planting/orders/pollInterval.ts";
+} from "../modules/planting/findPlantingOrdersToStart.ts";
+import { readPollIntervalMs } from "../modules/planting/pollInterval.ts";
+import type { PlantingContext } from "../modules/planting/context.ts";
+import type { PollInterval } from "../modules/planting/pollInterval.ts";
 import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 

@@ -1,6 +1,6 @@
-import { deleteOldData } from "../services/retention/deleteOldData.ts";
-import type { Context } from "../services/context.ts";
-import type { RetentionSettings } from "../services/retention/deleteOldData.ts";
+import { deleteOldData } from "../modules/support/deleteOldData.ts";
+import type { Context } from "../runtime/context.ts";
+import type { RetentionSettings } from "../modules/support/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */

@@ -1,24 +1,24 @@
 import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
-import { newId } from "../services/newId.ts";
+import { newId } from "../runtime/newId.ts";
 import { PAGE_SEARCH_MS } from "../api/http/lists/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "../api/http/lists/streamText.ts";
 import { createApp } from "../api/http/createApp.ts";
-import { authenticate } from "../api/middleware/authenticate.ts";
-import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
-import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
-import { systemClock } from "../domain/clock.ts";
-import { registrationOf } from "../domain/registrations/registrations.ts";
-import { openCopies, openDatabase } from "../program/openDatabase.ts";
-import { runProgram } from "../program/runProgram.ts";
-import { createPlaces } from "../program/server/createPlaces.ts";
-import { startServer } from "../program/server/startServer.ts";
-import { createBilling } from "../providers/billing/createBilling.ts";
-import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import { createRetryGuard } from "../services/registrations/createRetryGuard.ts";
-import type { RetryGuard } from "../services/registrations/createRetryGuard.ts";
-import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
-import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
-import type { Context } from "../services/context.ts";
+import { authenticate } from "../api/http/authenticate.ts";
+import { createApiMetrics } from "../api/http/createApiMetrics.ts";
+import { registrationEndpoints } from "../api/standalone/registrationEndpoints.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { registrationOf } from "../modules/registrations/registrations.rules.ts";
+import { openCopies, openDatabase } from "../db/openDatabase.ts";
+import { runProgram } from "../runtime/runProgram.ts";
+import { createPlaces } from "../api/http/createPlaces.ts";
+import { startServer } from "../runtime/server/startServer.ts";
+import { createBilling } from "../modules/billing/createBilling.ts";
+import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
+import { createRetryGuard } from "../modules/registrations/createRetryGuard.ts";
+import type { RetryGuard } from "../modules/registrations/createRetryGuard.ts";
+import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
+import type { RegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
+import type { Context } from "../runtime/context.ts";
 
 /*
  * The baseline of the registration benchmark: the API without writes to the database. Request ids, logging, metrics,

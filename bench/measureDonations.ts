@@ -1,7 +1,7 @@
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openPool } from "../db/pools/pool.ts";
-import { updateAccount } from "../db/accounts/accounts.ts";
+import { updateAccount } from "../modules/accounts/accounts.sql.ts";
 import { startProviderDouble } from "../test/charities/startProviderDouble.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";

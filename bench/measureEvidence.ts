@@ -1,10 +1,10 @@
 import { Client } from "pg";
 import { openPool } from "../db/pools/pool.ts";
-import { systemClock } from "../domain/clock.ts";
-import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
-import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
-import { readDashboard } from "../services/dashboard/readDashboard.ts";
-import type { PlantingContext } from "../services/planting/context.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
+import { getDashboardSlug } from "../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../modules/dashboard/readDashboard.ts";
+import type { PlantingContext } from "../modules/planting/context.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";

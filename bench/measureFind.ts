@@ -1,8 +1,8 @@
 import { Client } from "pg";
 import { openPool } from "../db/pools/pool.ts";
-import { SERVICE } from "../domain/accounts/audit.ts";
-import { systemClock } from "../domain/clock.ts";
-import { findRecords } from "../services/support/findRecords.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { findRecords } from "../modules/support/findRecords.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
 import { describeSpread, median } from "./support/statistics.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
-import { eventIdOf } from "../domain/events/events.ts";
+import { eventIdOf } from "../modules/events/events.rules.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";

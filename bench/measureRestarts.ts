@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { z } from "zod";
 import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
-import { findFreePort } from "../program/server/probePort.ts";
+import { findFreePort } from "../runtime/server/probePort.ts";
 import { startHaproxy } from "../test/deploy/startHaproxy.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { openPool } from "../db/pools/pool.ts";
-import { systemClock } from "../domain/clock.ts";
-import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../test/stripeDouble/startStripeDouble.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";

@@ -1,6 +1,6 @@
 import { openPool } from "../db/pools/pool.ts";
-import { listStatistics } from "../db/dashboard/statistics.ts";
-import type { Grouping, Interval } from "../domain/dashboard/statistics.ts";
+import { listStatistics } from "../modules/dashboard/statistics.sql.ts";
+import type { Grouping, Interval } from "../modules/dashboard/statistics.rules.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import type { Result } from "./support/result.ts";

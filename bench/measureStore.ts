@@ -1,12 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { safeInteger } from "../db/columns.ts";
+import { safeInteger, sql } from "../db/sql.ts";
 import { openPool } from "../db/pools/pool.ts";
-import { sql } from "../db/sql.ts";
-import { SERVICE } from "../domain/accounts/audit.ts";
-import { systemClock } from "../domain/clock.ts";
-import { changeBalance } from "../services/stores/balance/changeBalance.ts";
-import { createStore } from "../services/stores/createStore.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { changeBalance } from "../modules/stores/changeBalance.ts";
+import { createStore } from "../modules/stores/createStore.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";

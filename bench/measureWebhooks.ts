@@ -1,9 +1,9 @@
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "pg";
-import { newSecret } from "../services/webhooks/createWebhookEndpoint.ts";
-import { runConcurrently } from "../services/runConcurrently.ts";
-import { signWebhook } from "../services/webhooks/signWebhook.ts";
+import { newSecret } from "../modules/events/createWebhookEndpoint.ts";
+import { runConcurrently } from "../runtime/runConcurrently.ts";
+import { signWebhook } from "../modules/events/signWebhook.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";

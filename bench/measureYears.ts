@@ -1,12 +1,12 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
-import { findAccount } from "../db/accounts/accounts.ts";
+import { findAccount } from "../modules/accounts/accounts.sql.ts";
 import { openPool } from "../db/pools/pool.ts";
-import { SERVICE } from "../domain/accounts/audit.ts";
-import { latestFoldTime } from "../domain/billing/foldUsage.ts";
-import { systemClock } from "../domain/clock.ts";
-import { issueKey } from "../services/accounts/issueKey.ts";
-import { foldUsage } from "../services/billing/foldUsage.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { latestFoldTime } from "../modules/billing/foldUsage.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { issueKey } from "../modules/accounts/issueKey.ts";
+import { foldUsage } from "../modules/billing/foldUsage.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillYears } from "./support/fillYears.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";

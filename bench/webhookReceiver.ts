@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { reportReady } from "../program/readyMessage.ts";
+import { reportReady } from "../runtime/readyMessage.ts";
 
 /*
  * A client's server for webhooks: it responds at once, and never to requests whose path begins with /silent.

@@ -1,9 +1,10 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { MODES, CHARITY_PROVIDERS } from "../domain/accounts/accounts.ts";
-import type { Mode } from "../domain/accounts/accounts.ts";
-import { SHORT_TEXT_LENGTH, text } from "../domain/fields.ts";
-import { importedId } from "../domain/recordIds.ts";
+import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
+import { MODES } from "../modules/records/owner.rules.ts";
+import type { Mode } from "../modules/records/owner.rules.ts";
+import { SHORT_TEXT_LENGTH, text } from "../modules/records/fields.rules.ts";
+import { importedId } from "../modules/records/recordIds.rules.ts";
 
 /*
  * Parsers of arguments. Commander shows their error messages after the name of the argument.

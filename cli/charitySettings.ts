@@ -1,6 +1,6 @@
-import type { Config } from "../config/config.ts";
-import type { CharityProviderName } from "../domain/accounts/accounts.ts";
-import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
+import type { Config } from "../runtime/config/config.ts";
+import type { CharityProviderName } from "../modules/accounts/accounts.rules.ts";
+import { readCharitySettings } from "../modules/charities/readCharitySettings.ts";
 import type { CliContext } from "./context.ts";
 import { say } from "./io.ts";
 

@@ -1,26 +1,26 @@
 import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
-import type { Config } from "../config/config.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import type { CopyPool } from "../db/pools/copyPool.ts";
-import { readDeployment } from "../db/billing/deployment.ts";
-import { deploymentNameOf } from "../domain/billing/deployment.ts";
-import { systemClock } from "../domain/clock.ts";
-import { getDeploymentName } from "../services/billing/deploymentName.ts";
+import { readDeployment } from "../modules/billing/deployment.sql.ts";
+import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { getDeploymentName } from "../modules/billing/deploymentName.ts";
 import type { DatabaseRoles } from "../db/upgrade/grantPrivileges.ts";
-import { readRunFile } from "../embedded/runFile.ts";
-import type { RunFile } from "../embedded/runFile.ts";
-import { browsableUrl } from "../program/server/startServer.ts";
-import { openCopies, openDatabase } from "../program/openDatabase.ts";
-import { readStripeOptions } from "../program/settings/readStripeOptions.ts";
-import { StartupError } from "../program/startupError.ts";
-import { createBilling } from "../providers/billing/createBilling.ts";
-import type { Billing } from "../providers/billing/createBilling.ts";
-import { loadStripe, loadStripeInspector } from "../providers/billing/loadStripe.ts";
-import type { StripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
+import { readRunFile } from "../runtime/runFile.ts";
+import type { RunFile } from "../runtime/runFile.ts";
+import { browsableUrl } from "../runtime/server/startServer.ts";
+import { openCopies, openDatabase } from "../db/openDatabase.ts";
+import { readStripeOptions } from "../modules/billing/readStripeOptions.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import { createBilling } from "../modules/billing/createBilling.ts";
+import type { Billing } from "../modules/billing/createBilling.ts";
+import { loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
+import type { StripeInspector } from "../modules/billing/stripe/inspectStripe.ts";
 
 /** One for a long transfer, the others for concurrent queries. */
 const POOL_SIZE = 4;
@@ -126,7 +126,7 @@ const createAddresses = (config: () => Config): Addresses => {
 
 const openTemporal = async (config: Config, running: Connections["running"]): Promise<Client> => {
   // Most commands need no Temporal, and its client is the largest library.
-  const { openTemporalClient } = await import("../program/temporal/temporalClient.ts");
+  const { openTemporalClient } = await import("../runtime/temporal/temporalClient.ts");
   const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config;
   if (TEMPORAL_ADDRESS !== undefined) {
     return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });

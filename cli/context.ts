@@ -1,5 +1,5 @@
-import type { Clock } from "../domain/clock.ts";
-import type { BillingContext } from "../services/billing/context.ts";
+import type { Clock } from "../runtime/clock.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
 import type { Connections } from "./connections.ts";
 import type { Io } from "./io.ts";
 

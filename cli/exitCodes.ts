@@ -1,13 +1,8 @@
-// oxlint-disable-next-line architecture/imports -- it runs no query: it recognizes slonik's connection errors.
-import {
-  BackendTerminatedError,
-  BackendTerminatedUnexpectedlyError,
-  ConnectionError,
-} from "slonik";
-import { ConfigError } from "../config/config.ts";
-import type { ErrorCode } from "../domain/errors.ts";
-import { DomainError, UnavailableError } from "../domain/errors.ts";
-import { StartupError } from "../program/startupError.ts";
+import { isConnectionLost } from "../db/connections/databaseUnavailable.ts";
+import { ConfigError } from "../runtime/config/config.ts";
+import type { ErrorCode } from "../runtime/errors.rules.ts";
+import { DomainError, UnavailableError } from "../runtime/errors.rules.ts";
+import { StartupError } from "../runtime/startupError.ts";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
 
@@ -79,9 +74,7 @@ const UNREACHABLE_PROCESSOR = new Set([
 export const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
   error instanceof UnavailableError ||
-  error instanceof ConnectionError ||
-  error instanceof BackendTerminatedError ||
-  error instanceof BackendTerminatedUnexpectedlyError ||
+  isConnectionLost(error) ||
   UNREACHABLE_PROCESSOR.has("type" in error ? String(error.type) : error.name) ||
   ("code" in error && UNREACHABLE_CODES.has(String(error.code)));
 

@@ -11,14 +11,14 @@ import { fileURLToPath } from "node:url";
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 
 if (major > 22 || (major === 22 && minor >= 18)) {
-  await import("../config/enableCompileCache.ts");
-  await import("../config/loadEnvFile.ts");
+  await import("../runtime/config/enableCompileCache.ts");
+  await import("../runtime/config/loadEnvFile.ts");
   await import("./main.ts");
 } else {
   const node = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
   if (existsSync(node)) {
     const main = fileURLToPath(new URL("main.ts", import.meta.url));
-    const envFile = new URL("../config/loadEnvFile.ts", import.meta.url).href;
+    const envFile = new URL("../runtime/config/loadEnvFile.ts", import.meta.url).href;
     const { status, signal } = spawnSync(
       node,
       ["--import", envFile, main, ...process.argv.slice(2)],

@@ -1,9 +1,9 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import { MODES } from "../domain/accounts/accounts.ts";
-import type { Mode } from "../domain/accounts/accounts.ts";
-import { LIMITS } from "../domain/accounts/limits.ts";
-import type { AccountLimits, LimitName, NewLimits } from "../domain/accounts/limits.ts";
+import { MODES } from "../modules/records/owner.rules.ts";
+import type { Mode } from "../modules/records/owner.rules.ts";
+import { LIMITS } from "../modules/accounts/limits.rules.ts";
+import type { AccountLimits, LimitName, NewLimits } from "../modules/accounts/limits.rules.ts";
 import { parseMode, parserOf, wholeNumber } from "./arguments.ts";
 import type { Cell } from "./output/formatTable.ts";
 

@@ -1,6 +1,6 @@
-import { readConfig } from "../config/config.ts";
-import { systemClock } from "../domain/clock.ts";
-import { configureOutgoing } from "../program/outgoing.ts";
+import { readConfig } from "../runtime/config/config.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { configureOutgoing } from "../runtime/outgoing.ts";
 import { createConnections } from "./connections.ts";
 import { EXIT } from "./exitCodes.ts";
 import { sayError } from "./io.ts";

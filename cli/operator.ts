@@ -1,9 +1,9 @@
 import { userInfo } from "node:os";
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Actor } from "../domain/accounts/audit.ts";
-import type { OperatorContext } from "../services/accounts/context.ts";
-import type { BillingContext } from "../services/billing/context.ts";
+import type { Actor } from "../modules/accounts/audit.rules.ts";
+import type { OperatorContext } from "../modules/accounts/context.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
 import type { JsonOption } from "./output/print.ts";

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { FragmentSqlToken } from "slonik";
-import { safeInteger } from "./columns.ts";
-import { sql, timestamp } from "./sql.ts";
+import { safeInteger, sql, timestamp } from "./sql.ts";
 
 /** How many rows a batch deleted or erased, and the time of the last one in their order. */
 export const deletedRow = z.strictObject({ deleted: safeInteger, last: z.date().nullable() });

@@ -1,5 +1,5 @@
 import { IntegrityConstraintViolationError, InvalidInputError } from "slonik";
-import { DomainError } from "../domain/errors.ts";
+import { DomainError } from "../runtime/errors.rules.ts";
 
 /** Class 22 of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type. */
 const isDataException = (error: unknown): boolean =>

@@ -9,6 +9,9 @@ export const sql = createSqlTag({
   typeAliases: { void: nothing },
 });
 
+/** An `int8` column whose values are safe integers, by a constraint. */
+export const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
 /**
  * Returns a time as a parameter. It is sent as text, which is exact: the library's own `sql.timestamp` sends seconds as a
  * floating-point number.

@@ -1,8 +1,8 @@
-import { hasAccounts } from "../db/accounts/hasAccounts.ts";
+import { hasAccounts } from "../modules/accounts/hasAccounts.sql.ts";
 import { openPool } from "../db/pools/pool.ts";
-import { SERVICE } from "../domain/accounts/audit.ts";
-import { systemClock } from "../domain/clock.ts";
-import { createOrganization } from "../services/accounts/createOrganization.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { createOrganization } from "../modules/accounts/createOrganization.ts";
 
 /**
  * Creates a demo organization in an empty database.

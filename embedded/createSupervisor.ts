@@ -2,7 +2,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
-import { isRunning, stopProcess } from "./processIdentity.ts";
+import { isRunning, stopProcess } from "../runtime/processIdentity.ts";
 
 /** `logFile` is null if the process printed its output. */
 type UnexpectedExit = Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string };

@@ -1,9 +1,12 @@
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
-import { ConfigError, readConfig } from "../config/config.ts";
-import { configureOutgoing } from "../program/outgoing.ts";
-import { StartupError } from "../program/startupError.ts";
-import { describeUnknownSettings, findUnknownSettings } from "../config/findUnknownSettings.ts";
+import { ConfigError, readConfig } from "../runtime/config/config.ts";
+import { configureOutgoing } from "../runtime/outgoing.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import {
+  describeUnknownSettings,
+  findUnknownSettings,
+} from "../runtime/config/findUnknownSettings.ts";
 import { start } from "./start.ts";
 import type { Start } from "./start.ts";
 

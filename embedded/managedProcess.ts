@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { closeSync, openSync, readFileSync, renameSync } from "node:fs";
-import { StartupError } from "../program/startupError.ts";
-import { identifyProcess, stopProcess } from "./processIdentity.ts";
-import type { ProcessIdentity, StopSignals } from "./processIdentity.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import { identifyProcess, stopProcess } from "../runtime/processIdentity.ts";
+import type { ProcessIdentity, StopSignals } from "../runtime/processIdentity.ts";
 
 type ProcessExit = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 

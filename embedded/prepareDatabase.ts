@@ -1,14 +1,14 @@
 import { join } from "node:path";
-import type { Config } from "../config/config.ts";
+import type { Config } from "../runtime/config/config.ts";
 import type { DatabaseRoles } from "../db/upgrade/grantPrivileges.ts";
 import { migrate } from "../db/upgrade/migrate.ts";
-import { withoutPassword } from "../domain/databaseUrl.ts";
-import { StartupError } from "../program/startupError.ts";
+import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
+import { StartupError } from "../runtime/startupError.ts";
 import { findDemoData } from "./demo/demoData.ts";
 import type { DemoData } from "./demo/demoData.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
 import { fillNewDemo } from "./demo/fillNewDemo.ts";
-import { errorDetails } from "./errorDetails.ts";
+import { errorDetails } from "../runtime/errorDetails.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { startPostgres } from "./postgres/startPostgres.ts";
 

@@ -1,6 +1,6 @@
-import { probePort } from "../program/server/probePort.ts";
-import { StartupError } from "../program/startupError.ts";
-import { errorDetails } from "./errorDetails.ts";
+import { probePort } from "../runtime/server/probePort.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import { errorDetails } from "../runtime/errorDetails.ts";
 
 /**
  * Checks that a port can be bound.

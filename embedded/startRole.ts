@@ -1,5 +1,5 @@
 import { fork } from "node:child_process";
-import { awaitReady } from "../program/readyMessage.ts";
+import { awaitReady } from "../runtime/readyMessage.ts";
 import { manageProcess } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 

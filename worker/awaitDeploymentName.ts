@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
-import { deploymentNameOf, UNDECIDED_COPY } from "../domain/billing/deployment.ts";
-import { readDeployment, readServerMark } from "../db/billing/deployment.ts";
-import { StartupError } from "../program/startupError.ts";
-import { workerIdentity } from "../program/temporal/workerIdentity.ts";
-import { findDeploymentName } from "../services/billing/deploymentName.ts";
-import { pause } from "../services/pause.ts";
-import type { Context } from "../services/context.ts";
+import { deploymentNameOf, UNDECIDED_COPY } from "../modules/billing/deployment.rules.ts";
+import { readDeployment, readServerMark } from "../modules/billing/deployment.sql.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import { workerIdentity } from "../modules/billing/workerIdentity.ts";
+import { findDeploymentName } from "../modules/billing/deploymentName.ts";
+import { pause } from "../runtime/pause.ts";
+import type { Context } from "../runtime/context.ts";
 
 const INTERVAL_MS = 5000;
 const LINES_APART_MS = 60_000;

@@ -1,13 +1,13 @@
-import type { Config } from "../config/config.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
-import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { createPlanting } from "../modules/planting/createPlanting.ts";
 import {
   plantingOrderIntervalMs,
   readPlantingSettings,
-} from "../program/settings/readPlantingSettings.ts";
+} from "../modules/planting/readPlantingSettings.ts";
 import type { WorkerContext } from "./context.ts";
 
 /** Creates the activities of the background queue that are not run by shards. */

@@ -1,8 +1,8 @@
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
-import { HOUR_MS, MINUTE_MS } from "../domain/durations.ts";
-import { pause } from "../services/pause.ts";
+import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
+import { pause } from "../runtime/pause.ts";
 import {
   plantingOrderCreation,
   plantingOrderCreationId,
@@ -10,7 +10,7 @@ import {
 import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts";
 import { retention, retentionId } from "../workflows/retention.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../workflows/taskQueues.ts";
+import { backgroundQueue } from "../runtime/temporal/taskQueues.rules.ts";
 import { callTemporal } from "./callTemporal.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 

@@ -1,7 +1,7 @@
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { keepTemporalMetrics } from "./metrics/temporalMetrics.ts";
-import { findFreePort } from "../program/server/probePort.ts";
+import { findFreePort } from "../runtime/server/probePort.ts";
 import { withoutExpectedStack } from "./withoutExpectedStack.ts";
 
 const LEVELS = {

@@ -1,26 +1,30 @@
 import type { Logger } from "pino";
-import type { Config } from "../config/config.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import {
   createShardActivities,
   createWebhookActivities,
 } from "../activities/createShardActivities.ts";
-import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
+import { recordMaximumCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
-import type { RunningTracing } from "../program/tracing/startTracing.ts";
-import { runProgram } from "../program/runProgram.ts";
-import type { RunningPart } from "../program/runProgram.ts";
-import { serveMetrics } from "../program/server/serveMetrics.ts";
-import { addHealthMetrics } from "../program/server/addHealthMetrics.ts";
-import { addPoolMetrics } from "../program/addPoolMetrics.ts";
-import { watchHealth } from "../program/server/watchHealth.ts";
-import { createWebhookSender } from "../providers/webhooks/createWebhookSender.ts";
-import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
-import { plantingOrderIntervalMs } from "../program/settings/readPlantingSettings.ts";
-import { createReportingRuns } from "../services/billing/sending/createReportingRuns.ts";
-import { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
-import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
-import type { ShardRuns } from "../services/shards/createShardRuns.ts";
+import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
+import { runProgram } from "../runtime/runProgram.ts";
+import type { RunningPart } from "../runtime/runProgram.ts";
+import { serveMetrics } from "../runtime/server/serveMetrics.ts";
+import { addHealthMetrics } from "../runtime/server/addHealthMetrics.ts";
+import { addPoolMetrics } from "../db/addPoolMetrics.ts";
+import { watchHealth } from "../runtime/server/watchHealth.ts";
+import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
+import { readWebhookSettings } from "../modules/events/readWebhookSettings.ts";
+import { plantingOrderIntervalMs } from "../modules/planting/readPlantingSettings.ts";
+import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
+import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
+import {
+  backgroundQueue,
+  interactiveQueue,
+  webhookQueue,
+} from "../runtime/temporal/taskQueues.rules.ts";
+import type { ShardRuns } from "../db/shards/createShardRuns.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import type { Owner } from "../domain/accounts/accounts.ts";
+import type { Owner } from "../modules/records/owner.rules.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/isContentError.ts";
-import { needsAttention } from "../domain/billing/decideNextStep.ts";
-import type { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
-import type { DeliveryContext } from "../services/webhooks/context.ts";
+import { needsAttention } from "../modules/billing/decideNextStep.rules.ts";
+import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
+import type { DeliveryContext } from "../modules/events/context.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import type { WorkerMetrics } from "./metrics/createWorkerMetrics.ts";
 

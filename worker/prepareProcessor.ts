@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { StartupError } from "../program/startupError.ts";
-import type { Billing } from "../providers/billing/createBilling.ts";
-import { ProcessorMismatchError } from "../providers/billing/processor.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import type { Billing } from "../modules/billing/createBilling.ts";
+import { ProcessorMismatchError } from "../modules/billing/processor.ts";
 
 const RETRY_INTERVAL_MS = 30_000;
 

@@ -3,9 +3,9 @@ import { isGrpcServiceError } from "@temporalio/client";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
 import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { StartupError } from "../program/startupError.ts";
-import { readTemporalConfig } from "../program/temporal/temporalClient.ts";
-import { pause } from "../services/pause.ts";
+import { StartupError } from "../runtime/startupError.ts";
+import { readTemporalConfig } from "../runtime/temporal/temporalClient.ts";
+import { pause } from "../runtime/pause.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import { readTemporalProxy } from "./readTemporalProxy.ts";
 

@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import { describeHold, HOLD_ADVICE } from "../domain/billing/deployment.ts";
-import { guardUsage } from "../services/billing/holdUsage.ts";
-import { pause } from "../services/pause.ts";
-import type { Context } from "../services/context.ts";
+import { describeHold, HOLD_ADVICE } from "../modules/billing/deployment.rules.ts";
+import { guardUsage } from "../modules/billing/holdUsage.ts";
+import { pause } from "../runtime/pause.ts";
+import type { Context } from "../runtime/context.ts";
 
 const INTERVAL_MS = 60_000;
 

@@ -6,9 +6,9 @@ import {
   setHandler,
 } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
-import type { TraceParent } from "../domain/tracing.ts";
-import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
-import { inDeployment } from "./inDeployment.ts";
+import type { TraceParent } from "../runtime/tracing/tracing.rules.ts";
+import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
+import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
 
 export const donationWorkflowId = (deployment: string, donationId: string): string =>
   inDeployment(deployment, `donation-${donationId}`);

@@ -7,7 +7,7 @@ import {
   setHandler,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { Owner } from "../domain/accounts/accounts.ts";
+import type { Owner } from "../modules/records/owner.rules.ts";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import { isTimeout } from "./isTimeout.ts";
 

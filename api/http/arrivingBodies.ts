@@ -1,4 +1,4 @@
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 type Body = { bytes: number; readonly drop: (error: DomainError) => void };
 

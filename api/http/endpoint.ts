@@ -1,8 +1,8 @@
 import type { z } from "zod";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
-import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
-import { invalidRequest } from "../../domain/errors.ts";
-import type { ApiErrorCode } from "../../program/apiErrors.ts";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { KeyScope } from "../../modules/accounts/apiKeys.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";

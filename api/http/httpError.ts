@@ -1,4 +1,4 @@
-import type { HttpErrorCode } from "../../program/apiErrors.ts";
+import type { HttpErrorCode } from "../../runtime/apiErrors.ts";
 
 /** An error of HTTP itself; `message` is for the client. */
 export class HttpError extends Error {

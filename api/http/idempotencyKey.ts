@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
-import { describeIssues } from "../../domain/describeIssues.ts";
-import { invalidRequest } from "../../domain/errors.ts";
-import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
+import { describeIssues } from "../../runtime/describeIssues.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { idempotencyKey } from "../../modules/registrations/registrationFields.rules.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { decodeHeader } from "./decodeHeader.ts";
 import { parseRequest, queryObject } from "./parseRequest.ts";

@@ -1,4 +1,4 @@
-import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
+import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
 import type { ErrorResponse } from "./endpoint.ts";
 
 /** The error of registrations of accounts with a limit, on both interfaces. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { describeIssues, messageOfIssue } from "../../domain/describeIssues.ts";
-import { invalidRequest } from "../../domain/errors.ts";
+import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { HttpError } from "./httpError.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 

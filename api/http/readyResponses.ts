@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { DEFAULT_HEADERS } from "../../program/server/startServer.ts";
-import type { AnswersFromMemory } from "../../program/server/startServer.ts";
-import type { Listener } from "../../program/server/limitConcurrency.ts";
-import { runForCaller } from "../middleware/shareConnections.ts";
-import { logRequest } from "../middleware/observeRequest.ts";
-import type { RequestLog } from "../middleware/observeRequest.ts";
-import { requestIdOf } from "../middleware/identifyRequest.ts";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { DEFAULT_HEADERS } from "../../runtime/server/startServer.ts";
+import type { AnswersFromMemory } from "../../runtime/server/startServer.ts";
+import type { Listener } from "../../runtime/server/limitConcurrency.ts";
+import { runForCaller } from "./shareConnections.ts";
+import { logRequest } from "./observeRequest.ts";
+import type { RequestLog } from "./observeRequest.ts";
+import { requestIdOf } from "./identifyRequest.ts";
 import { clientAddress } from "./clientAddress.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";

@@ -1,6 +1,6 @@
 import type { ParameterizedContext } from "koa";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
-import type { Store } from "../../db/stores/stores.ts";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { Store } from "../../modules/stores/stores.sql.ts";
 
 /** What the middleware adds to a request. */
 export type ApiState = {

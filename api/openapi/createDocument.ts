@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
-import { counted } from "../../domain/counted.ts";
-import { ERROR_STATUS } from "../../program/apiErrors.ts";
-import type { PresentError } from "../../program/apiErrors.ts";
-import { BODY_KIB } from "../middleware/readBody.ts";
-import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
+import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
+import type { PresentError } from "../../runtime/apiErrors.ts";
+import { BODY_KIB } from "../http/readBody.ts";
+import { READ_ONLY_MESSAGE } from "../http/requireWriteScope.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./createSchemaCollector.ts";

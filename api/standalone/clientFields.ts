@@ -1,5 +1,8 @@
-import { longText, metadata } from "../../domain/fields.ts";
-import { attribution, idempotencyKey } from "../../domain/registrations/registrationFields.ts";
+import { longText, metadata } from "../../modules/records/fields.rules.ts";
+import {
+  attribution,
+  idempotencyKey,
+} from "../../modules/registrations/registrationFields.rules.ts";
 
 /*
  * What clients may add to registrations and donations, and to their refunds.

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ApiErrorCode } from "../../program/apiErrors.ts";
+import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
 
 /** The body of every error response of the standalone interface. */
 export const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });

@@ -1,27 +1,27 @@
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import { healthEndpoints } from "../health/healthEndpoints.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
-import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
-import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
+import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
+import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
+import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 import type { StoreAppContext } from "../context.ts";
-import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
-import { certificateEndpoints } from "./dashboard/certificateEndpoints.ts";
-import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
-import { donateEndpoint } from "./charities/donateEndpoint.ts";
-import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
-import { searchEndpoint } from "./charities/searchEndpoint.ts";
+import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
+import { certificateEndpoints } from "./certificateEndpoints.ts";
+import { balanceEndpoint } from "./balanceEndpoint.ts";
+import { donateEndpoint } from "./donateEndpoint.ts";
+import { donationListEndpoint } from "./donationListEndpoint.ts";
+import { searchEndpoint } from "./charitySearch.ts";
 import { errorBody, KEY_ERROR, presentStoreError } from "./errors.ts";
-import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
-import { listEndpoint } from "./registrations/listEndpoint.ts";
-import { platformWebhook } from "./privacy/platformWebhook.ts";
-import { refundEndpoint } from "./registrations/refundEndpoint.ts";
-import { registerEndpoint } from "./registrations/registerEndpoint.ts";
-import { statsEndpoint } from "./registrations/statsEndpoint.ts";
-import { verifyEndpoint } from "./accounts/verifyEndpoint.ts";
+import { evidenceEndpoint } from "./evidenceEndpoint.ts";
+import { listEndpoint } from "./listEndpoint.ts";
+import { platformWebhook } from "./platformWebhook.ts";
+import { refundEndpoint } from "./refundEndpoint.ts";
+import { registerEndpoint } from "./registerEndpoint.ts";
+import { statsEndpoint } from "./statsEndpoint.ts";
+import { verifyEndpoint } from "./verifyEndpoint.ts";
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { CustomerFilter, CustomerDetails } from "../../domain/stores/customers.ts";
-import { blankAsNull } from "../../domain/fields.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import type { CustomerFilter, CustomerDetails } from "../../modules/stores/customers.rules.ts";
+import { blankAsNull } from "../../modules/records/fields.rules.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -9,7 +9,7 @@ import {
   customerName,
   notes,
   orderId,
-} from "../../domain/stores/customers.ts";
+} from "../../modules/stores/customers.rules.ts";
 
 /** The names of the modes on this interface. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;

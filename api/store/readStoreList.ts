@@ -1,8 +1,8 @@
-import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
+import type { ListPosition, PositionedRow } from "../../modules/records/listPositions.sql.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { presentPages } from "../../program/exports/presentPages.ts";
-import type { ListPart } from "../../services/readWholeList.ts";
-import { readWholeList } from "../../services/readWholeList.ts";
+import { presentPages } from "../../runtime/exports/presentPages.ts";
+import type { ListPart } from "../../modules/records/readWholeList.ts";
+import { readWholeList } from "../../modules/records/readWholeList.ts";
 import { onePage, selectsPage } from "../http/lists/exports.ts";
 import { toPage } from "./pagination.ts";
 

@@ -4,7 +4,7 @@ import { Agent, request } from "node:http";
 import type { IncomingMessage, RequestOptions } from "node:http";
 import { fileURLToPath } from "node:url";
 import type { DatabasePool } from "slonik";
-import { buildChildEnvironment } from "../../config/config.ts";
+import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { openBulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openPool } from "../../db/pools/pool.ts";

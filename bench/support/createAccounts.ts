@@ -1,8 +1,8 @@
 import { openPool } from "../../db/pools/pool.ts";
-import { insertAccount } from "../../db/accounts/accounts.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
+import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 
 /** Creates organizations with the given ids and returns one production key for each, in the same order. */
 export const createAccounts = async (

@@ -1,12 +1,15 @@
-import { listReadyStreams, listResumableStreams } from "../../db/billing/sending/usageShards.ts";
-import { lastSealableSecond } from "../../domain/billing/usage.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
+import {
+  listReadyStreams,
+  listResumableStreams,
+} from "../../modules/billing/sending/usageShards.sql.ts";
+import { lastSealableSecond } from "../../modules/billing/usage.rules.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { DatabasePool } from "slonik";
-import { systemClock } from "../../domain/clock.ts";
-import { readStatement } from "../../services/billing/readStatement.ts";
-import { reconcileUsage } from "../../services/billing/reconciliation/reconcileUsage.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
-import { readDashboard } from "../../services/dashboard/readDashboard.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { readStatement } from "../../modules/billing/readStatement.ts";
+import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { createPlantedPlanting } from "./plantOrders.ts";
 import { timeCalls } from "./timeCalls.ts";
 

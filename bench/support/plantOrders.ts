@@ -1,9 +1,6 @@
-import type { Planting } from "../../providers/planting/createPlanting.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import {
-  placePlantingOrder,
-  pollPlantingOrder,
-} from "../../services/planting/orders/pollPlantingOrder.ts";
+import type { Planting } from "../../modules/planting/createPlanting.ts";
+import { createPlanting } from "../../modules/planting/createPlanting.ts";
+import { placePlantingOrder, pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
 
 const NEVER_ABORTED = new AbortController().signal;
 

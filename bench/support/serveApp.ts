@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type Koa from "koa";
-import { reportReady } from "../../program/readyMessage.ts";
+import { reportReady } from "../../runtime/readyMessage.ts";
 
 /** Serves an app as a program of a benchmark: reports its URL to the parent, and ends with it. */
 export const serveApp = async (app: Koa): Promise<void> => {

@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { buildChildEnvironment } from "../../config/config.ts";
+import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { stopLeftovers } from "../../embedded/createSupervisor.ts";
-import { readRunFile } from "../../embedded/runFile.ts";
-import type { RunFile } from "../../embedded/runFile.ts";
+import { readRunFile } from "../../runtime/runFile.ts";
+import type { RunFile } from "../../runtime/runFile.ts";
 import { ANY_PORTS, START } from "../../test/embedded/runStart.ts";
 
 /** Runs `npm start` with a new data folder: PostgreSQL, Temporal, the worker and the API. */

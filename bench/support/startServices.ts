@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, DatabaseError } from "pg";
-import { buildChildEnvironment } from "../../config/config.ts";
+import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
@@ -12,7 +12,7 @@ import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
-import { awaitReady } from "../../program/readyMessage.ts";
+import { awaitReady } from "../../runtime/readyMessage.ts";
 
 /** A running API, worker or echo server. */
 export type Program = {

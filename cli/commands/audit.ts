@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
-import type { AuditEntry } from "../../db/accounts/auditEntries.ts";
-import { AUDIT_ACTIONS } from "../../domain/accounts/audit.ts";
-import { getOrganizationOrStore } from "../../services/accounts/getOrganizationOrStore.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
+import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
+import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
+import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOrStore.ts";
 import { findNamedStore } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

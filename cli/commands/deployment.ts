@@ -1,16 +1,16 @@
 import type { Command } from "commander";
-import { readDeployment } from "../../db/billing/deployment.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   HOLD_ADVICE,
   deploymentNameOf,
   describeAccount,
   describeHold,
   findHold,
-} from "../../domain/billing/deployment.ts";
-import { counted } from "../../domain/counted.ts";
-import { moveToStripe } from "../../services/billing/moveToStripe.ts";
-import { separateDeployment } from "../../services/billing/separateDeployment.ts";
-import { takeOverDeployment } from "../../services/billing/takeOverDeployment.ts";
+} from "../../modules/billing/deployment.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { moveToStripe } from "../../modules/billing/moveToStripe.ts";
+import { separateDeployment } from "../../modules/billing/separateDeployment.ts";
+import { takeOverDeployment } from "../../modules/billing/takeOverDeployment.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";

@@ -1,9 +1,9 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import { listProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
-import { PROCESSOR_EVENT_STATES } from "../../domain/billing/processorEvents.ts";
-import type { ProcessorEventState } from "../../domain/billing/processorEvents.ts";
-import { resolveProcessorEvent } from "../../services/billing/processorEvents/resolveProcessorEvent.ts";
+import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { PROCESSOR_EVENT_STATES } from "../../modules/billing/processorEvents.rules.ts";
+import type { ProcessorEventState } from "../../modules/billing/processorEvents.rules.ts";
+import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
 import { parseLimit, parseProcessorEventId, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";

@@ -1,8 +1,11 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { describeUnknownSettings, findUnknownSettings } from "../../config/findUnknownSettings.ts";
-import { findProxy } from "../../program/outgoing.ts";
-import { findTemporalProxy, readTemporalConfig } from "../../program/temporal/temporalClient.ts";
+import {
+  describeUnknownSettings,
+  findUnknownSettings,
+} from "../../runtime/config/findUnknownSettings.ts";
+import { findProxy } from "../../runtime/outgoing.ts";
+import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporal/temporalClient.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { printList } from "../output/print.ts";

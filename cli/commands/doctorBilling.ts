@@ -1,15 +1,15 @@
-import { listOrganizations } from "../../db/accounts/accounts.ts";
-import { readDeployment } from "../../db/billing/deployment.ts";
+import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   listOrganizationsWithoutCustomer,
   listUsedKinds,
   listWatchedSubscriptions,
-} from "../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { listStores } from "../../db/stores/stores.ts";
-import { listSubscriptionProblems } from "../../domain/billing/subscriptions.ts";
-import { counted } from "../../domain/counted.ts";
-import { findIgnoredPrice } from "../../program/settings/readStripeOptions.ts";
-import { runConcurrently } from "../../services/runConcurrently.ts";
+} from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { listStores } from "../../modules/stores/stores.sql.ts";
+import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { findIgnoredPrice } from "../../modules/billing/readStripeOptions.ts";
+import { runConcurrently } from "../../runtime/runConcurrently.ts";
 import { missingCharitySettings } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
 import {

@@ -1,10 +1,10 @@
-import { listExpiringKeys } from "../../db/accounts/apiKeys.ts";
+import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import {
   countFailedMeterEvents,
   countUncreditedMeterEvents,
-} from "../../db/billing/meterEventReports.ts";
-import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
-import { findOldestUnreportedSecond } from "../../db/billing/usageFacts.ts";
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
 import { readPooler } from "../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../db/connections/readEncryption.ts";
 import {
@@ -12,10 +12,10 @@ import {
   readRole,
   readServerStatus,
 } from "../../db/connections/serverStatus.ts";
-import { findFeedBlocker } from "../../db/events/feed.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import { DAY_MS, HOUR_MS } from "../../domain/durations.ts";
+import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { check, checkEach, checkWithDatabase, ok, warning, wrong } from "./doctorFindings.ts";

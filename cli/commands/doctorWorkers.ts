@@ -1,15 +1,15 @@
 import type { Client } from "@temporalio/client";
-import { readDeployment, readServerMark } from "../../db/billing/deployment.ts";
-import { hasLiveLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
-import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
-import { listShardStatuses } from "../../db/shards.ts";
+import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
+import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { readDispatcherStatus } from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import { listShardStatuses } from "../../db/shards/shards.sql.ts";
 import {
   listEndpointBacklogs,
   listEndpointsDisabledByFailure,
-} from "../../db/webhooks/endpointHealth.ts";
-import type { EndpointBacklog } from "../../db/webhooks/endpointHealth.ts";
-import { readWebhookState } from "../../db/webhooks/state.ts";
+} from "../../modules/events/endpointHealth.sql.ts";
+import type { EndpointBacklog } from "../../modules/events/endpointHealth.sql.ts";
+import { readWebhookState } from "../../modules/events/state.sql.ts";
 import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
@@ -18,14 +18,18 @@ import {
   describeAccount,
   describeHold,
   findHold,
-} from "../../domain/billing/deployment.ts";
-import type { LiveProcessor } from "../../domain/billing/deployment.ts";
-import { counted } from "../../domain/counted.ts";
-import { HOUR_MS } from "../../domain/durations.ts";
-import { SHARDS } from "../../domain/shards.ts";
-import type { ShardKind } from "../../domain/shards.ts";
-import { usesOtherDatabase } from "../../program/temporal/workerIdentity.ts";
-import { backgroundQueue, interactiveQueue, webhookQueue } from "../../workflows/taskQueues.ts";
+} from "../../modules/billing/deployment.rules.ts";
+import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { HOUR_MS } from "../../runtime/durations.rules.ts";
+import { SHARDS } from "../../db/shards/shards.rules.ts";
+import type { ShardKind } from "../../db/shards/shards.rules.ts";
+import { usesOtherDatabase } from "../../modules/billing/workerIdentity.ts";
+import {
+  backgroundQueue,
+  interactiveQueue,
+  webhookQueue,
+} from "../../runtime/temporal/taskQueues.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";

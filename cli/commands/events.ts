@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { EVENT_TYPES } from "../../domain/events/events.ts";
-import type { EventType } from "../../domain/events/events.ts";
-import { presentEvent } from "../../domain/events/presentEvent.ts";
-import { getOrganization } from "../../services/accounts/getOrganization.ts";
-import { readFeed } from "../../services/events/readFeed.ts";
-import type { Feed } from "../../services/events/readFeed.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
+import type { EventType } from "../../modules/events/events.rules.ts";
+import { presentEvent } from "../../modules/events/presentEvent.rules.ts";
+import { getOrganization } from "../../modules/accounts/getOrganization.ts";
+import { readFeed } from "../../modules/feed/readFeed.ts";
+import type { Feed } from "../../modules/feed/readFeed.ts";
 import { namesFrom, parseEventId, parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";

@@ -2,38 +2,44 @@ import { Argument, Option } from "commander";
 import type { Command } from "commander";
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
-import { listStoreDonations } from "../../db/stores/storeDonations.ts";
-import { listStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { AccountMode, Kind, Mode } from "../../domain/accounts/accounts.ts";
-import { USAGE_COLUMNS, presentUsage } from "../../domain/billing/presentUsage.ts";
-import { DONATION_COLUMNS, presentDonation } from "../../domain/charities/presentDonation.ts";
-import { counted } from "../../domain/counted.ts";
+import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
+import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { AccountMode, Kind, Mode } from "../../modules/records/owner.rules.ts";
+import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/presentUsage.rules.ts";
+import {
+  DONATION_COLUMNS,
+  presentDonation,
+} from "../../modules/charities/presentDonation.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
 import {
   REGISTRATION_COLUMNS,
   presentRegistration,
-} from "../../domain/registrations/presentRegistration.ts";
-import { BALANCE_COLUMNS, presentBalanceEntry } from "../../domain/stores/presentBalanceEntry.ts";
+} from "../../modules/registrations/presentRegistration.rules.ts";
+import {
+  BALANCE_COLUMNS,
+  presentBalanceEntry,
+} from "../../modules/stores/presentBalanceEntry.rules.ts";
 import {
   DONATION_RECORD_COLUMNS,
   presentDonationRecord,
-} from "../../domain/stores/presentDonationRecord.ts";
+} from "../../modules/stores/presentDonationRecord.rules.ts";
 import {
   IMPACT_RECORD_COLUMNS,
   presentImpactRecord,
-} from "../../domain/stores/presentImpactRecord.ts";
-import { formatHead, formatRow } from "../../program/exports/formatRows.ts";
-import type { ExportFormat } from "../../program/exports/formatRows.ts";
-import { inChunks, joinPieces } from "../../program/exports/inChunks.ts";
-import { presentPages, rowsOf } from "../../program/exports/presentPages.ts";
-import type { BillingContext } from "../../services/billing/context.ts";
-import { listAllDonations } from "../../services/charities/donations/listAllDonations.ts";
-import { readWholeList } from "../../services/readWholeList.ts";
-import type { ListContext } from "../../services/registrations/context.ts";
-import { listRegistrations } from "../../services/registrations/listRegistrations.ts";
-import { listUsageReports } from "../../services/registrations/readUsageReports.ts";
-import { recordListExport } from "../../services/stores/privacy/recordListExport.ts";
-import { readWholeLedger } from "../../services/stores/records/readWholeLedger.ts";
+} from "../../modules/stores/presentImpactRecord.rules.ts";
+import { formatHead, formatRow } from "../../runtime/exports/formatRows.ts";
+import type { ExportFormat } from "../../runtime/exports/formatRows.ts";
+import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
+import { presentPages, rowsOf } from "../../runtime/exports/presentPages.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
+import { readWholeList } from "../../modules/records/readWholeList.ts";
+import type { ListContext } from "../../modules/registrations/context.ts";
+import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
+import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
+import { recordListExport } from "../../modules/stores/recordListExport.ts";
+import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { parseMode, parsePath } from "../arguments.ts";

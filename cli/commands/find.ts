@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
-import { isFailed } from "../../domain/billing/meterEvents.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { formatCents } from "../../domain/money.ts";
-import { shownIdOf } from "../../domain/recordIds.ts";
-import { findRecords } from "../../services/support/findRecords.ts";
-import type { FoundRecords } from "../../services/support/findRecords.ts";
+import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
+import { isFailed } from "../../modules/billing/meterEvents.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { formatCents } from "../../modules/records/money.rules.ts";
+import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { findRecords } from "../../modules/support/findRecords.ts";
+import type { FoundRecords } from "../../modules/support/findRecords.ts";
 import { parseId, parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";

@@ -1,4 +1,4 @@
-import { counted } from "../../domain/counted.ts";
+import { counted } from "../../runtime/counted.rules.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { decodeText } from "../input/readLines.ts";
 import { printable } from "../output/printable.ts";

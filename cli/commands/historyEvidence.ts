@@ -1,14 +1,17 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
-import { describeIssues, messageOfIssue, mustBe } from "../../domain/describeIssues.ts";
-import { text } from "../../domain/fields.ts";
-import { findFactsProblem, sortByStage } from "../../domain/history/importedEvidence.ts";
-import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/importedEvidence.ts";
-import { plantingFact, reference as referenceText } from "../../domain/planting/fact.ts";
-import type { PlantingFact } from "../../domain/planting/fact.ts";
-import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
-import { importedReference } from "../../domain/planting/importedReference.ts";
-import { importedId } from "../../domain/recordIds.ts";
+import { describeIssues, messageOfIssue, mustBe } from "../../runtime/describeIssues.rules.ts";
+import { text } from "../../modules/records/fields.rules.ts";
+import { findFactsProblem, sortByStage } from "../../modules/history/importedEvidence.rules.ts";
+import type {
+  ImportedEvidence,
+  ImportedTreeOrder,
+} from "../../modules/history/importedEvidence.rules.ts";
+import { plantingFact, reference as referenceText } from "../../modules/planting/fact.rules.ts";
+import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
+import { FOREST_TYPES } from "../../modules/planting/impactFactors.rules.ts";
+import { importedReference } from "../../modules/planting/importedReference.rules.ts";
+import { importedId } from "../../modules/records/recordIds.rules.ts";
 
 /*
  * Lines of evidence: the contract's response to GET /evidence/tree/{id}. What the contract does not name is rejected,
@@ -22,17 +25,11 @@ const optionalLink = () =>
     .union([z.literal(""), link()], { error: "must be an http:// or https:// URL, or empty" })
     .default("");
 const words = () => text(200).default("");
-const coordinate = () =>
-  z.union(
-    [
-      z.number(),
-      z
-        .string()
-        .regex(/^-?\d+(?:\.\d+)?$/u)
-        .transform(Number),
-    ],
-    { error: mustBe("a number") },
-  );
+const decimal = z
+  .string()
+  .regex(/^-?\d+(?:\.\d+)?$/u)
+  .transform(Number);
+const coordinate = () => z.union([z.number(), decimal], { error: mustBe("a number") });
 
 /** A timestamp, or a date, which means its start in UTC. */
 const time = () =>

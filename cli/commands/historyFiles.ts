@@ -1,12 +1,12 @@
 import { resolve } from "node:path";
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Account } from "../../db/accounts/accounts.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { text } from "../../domain/fields.ts";
-import { LINE_KINDS } from "../../domain/history/importedRecords.ts";
-import type { LineKind } from "../../domain/history/importedRecords.ts";
-import type { ImportLine } from "../../services/history/importLine.ts";
+import type { Account } from "../../modules/accounts/accounts.sql.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { text } from "../../modules/records/fields.rules.ts";
+import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { LineKind } from "../../modules/history/importedRecords.rules.ts";
+import type { ImportLine } from "../../modules/history/importLine.ts";
 import { withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";

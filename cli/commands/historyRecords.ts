@@ -1,37 +1,44 @@
 import { z } from "zod";
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { ein } from "../../domain/charities/charities.ts";
-import { describeIssues, messageOfIssue, mustBeOneOf } from "../../domain/describeIssues.ts";
-import { blankAsNull, count, emptyAsNull, metadata, shortText, text } from "../../domain/fields.ts";
-import { findAmountProblem } from "../../domain/history/importedBalance.ts";
-import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
-import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
-import { IMPORT_KINDS, LINE_KINDS } from "../../domain/history/importedRecords.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { ein } from "../../modules/charities/charities.rules.ts";
+import { describeIssues, messageOfIssue, mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
+import {
+  blankAsNull,
+  count,
+  emptyAsNull,
+  metadata,
+  shortText,
+  text,
+} from "../../modules/records/fields.rules.ts";
+import { findAmountProblem } from "../../modules/history/importedBalance.rules.ts";
+import type { ImportedBalanceEntry } from "../../modules/history/importedBalance.rules.ts";
+import type { ImportedEvidence } from "../../modules/history/importedEvidence.rules.ts";
+import { IMPORT_KINDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
 import type {
   ImportedDonation,
   ImportedRecord,
   ImportedRegistration,
   LineKind,
-} from "../../domain/history/importedRecords.ts";
-import { MAXIMUM_CENTS, dollarsToCents } from "../../domain/money.ts";
-import { importedId } from "../../domain/recordIds.ts";
+} from "../../modules/history/importedRecords.rules.ts";
+import { MAXIMUM_CENTS, dollarsToCents } from "../../modules/records/money.rules.ts";
+import { importedId } from "../../modules/records/recordIds.rules.ts";
 import {
   attribution,
   fractionalCount,
   fractionalCountOf,
   idempotencyKey,
-} from "../../domain/registrations/registrationFields.ts";
+} from "../../modules/registrations/registrationFields.rules.ts";
 import {
   customerEmail,
   customerId,
   customerName,
   notes,
   orderId,
-} from "../../domain/stores/customers.ts";
-import { BALANCE_ENTRY_KINDS, balanceNote } from "../../domain/stores/stores.ts";
-import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
-import { readTimestamp } from "../../domain/timestamps.ts";
+} from "../../modules/stores/customers.rules.ts";
+import { BALANCE_ENTRY_KINDS, balanceNote } from "../../modules/stores/stores.rules.ts";
+import type { BalanceEntryKind } from "../../modules/stores/stores.rules.ts";
+import { readTimestamp } from "../../modules/records/timestamps.rules.ts";
 import { parseEvidence } from "./historyEvidence.ts";
 
 const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";

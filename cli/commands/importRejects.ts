@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { constants, open, stat } from "node:fs/promises";
 import type { WriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
-import type { Rejection } from "../../services/history/importLine.ts";
+import type { Rejection } from "../../modules/history/importLine.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";

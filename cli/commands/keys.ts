@@ -1,7 +1,7 @@
 import type { Command } from "commander";
-import { listApiKeys } from "../../db/accounts/apiKeys.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
-import { revokeKey } from "../../services/accounts/revokeKey.ts";
+import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import {

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/upgrade/migrate.ts";
-import { counted } from "../../domain/counted.ts";
-import { unusableDatabaseError } from "../../program/openDatabase.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { unusableDatabaseError } from "../../db/openDatabase.ts";
 import type { CliContext } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";

@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
 import type { Command } from "commander";
-import { LEAST_CONTRAST, listColorAdjustments } from "../../domain/dashboard/brandColor.ts";
+import { LEAST_CONTRAST, listColorAdjustments } from "../../modules/accounts/brandColor.rules.ts";
 import {
   DISPLAY_NAME_CHARACTERS,
   HIDEABLE_SECTIONS,
@@ -10,10 +10,10 @@ import {
   hiddenSections,
   homeUrl,
   story,
-} from "../../domain/dashboard/profile.ts";
-import type { HideableSection, Profile } from "../../domain/dashboard/profile.ts";
-import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
-import type { ProfileChanges } from "../../services/dashboard/updateAccountProfile.ts";
+} from "../../modules/accounts/profile.rules.ts";
+import type { HideableSection, Profile } from "../../modules/accounts/profile.rules.ts";
+import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
 import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

@@ -1,15 +1,19 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import { listAccountLimits } from "../../db/accounts/accountLimits.ts";
-import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
-import { readDeployment } from "../../db/billing/deployment.ts";
-import { findProfile } from "../../db/dashboard/profiles.ts";
-import { CHARITY_PROVIDERS, KINDS, SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
-import type { CharityProviderName, SubscriptionPolicy } from "../../domain/accounts/accounts.ts";
-import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
-import { createOrganization } from "../../services/accounts/createOrganization.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { refreshSubscription } from "../../services/billing/processorEvents/refreshSubscription.ts";
+import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
+import type { Account, AccountChanges } from "../../modules/accounts/accounts.sql.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { findProfile } from "../../modules/accounts/profiles.sql.ts";
+import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type {
+  CharityProviderName,
+  SubscriptionPolicy,
+} from "../../modules/accounts/accounts.rules.ts";
+import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
+import { createOrganization } from "../../modules/accounts/createOrganization.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscription.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
 import {
   nonBlank,

@@ -1,16 +1,16 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import type { Command } from "commander";
-import { listIssues, messageOfIssue } from "../../domain/describeIssues.ts";
-import { plantingReport } from "../../domain/planting/fact.ts";
-import type { PlantingReport } from "../../domain/planting/fact.ts";
-import { wakePlantingOrder } from "../../program/temporal/wakePlantingOrder.ts";
-import { reportPlanting } from "../../services/planting/orders/reportPlanting.ts";
+import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
+import { plantingReport } from "../../modules/planting/fact.rules.ts";
+import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
+import { wakePlantingOrder } from "../../modules/planting/wakePlantingOrder.ts";
+import { reportPlanting } from "../../modules/planting/reportPlanting.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,
-} from "../../services/planting/orders/withdrawPlantingFact.ts";
-import type { CorrectedOrder } from "../../services/planting/orders/withdrawPlantingFact.ts";
+} from "../../modules/planting/withdrawPlantingFact.ts";
+import type { CorrectedOrder } from "../../modules/planting/withdrawPlantingFact.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";

@@ -1,10 +1,10 @@
-import type { UnnamedRejections } from "../../db/billing/processorEvents/usageRejections.ts";
-import type { MinuteEvent } from "../../db/billing/reconciliation/minuteUsage.ts";
-import type { ReportedStream } from "../../db/billing/reconciliation/reportedStreams.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import type { Span } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import type { StreamReport } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import type { UnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
+import type { MinuteEvent } from "../../modules/billing/reconciliation/minuteUsage.sql.ts";
+import type { ReportedStream } from "../../modules/billing/reconciliation/reportedStreams.sql.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import type { Span } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";

@@ -1,16 +1,16 @@
 import type { Command } from "commander";
-import { findDonationDetails } from "../../db/charities/donations.ts";
-import { sumRefundable } from "../../db/registrations/refundableRegistrations.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { counted } from "../../domain/counted.ts";
-import { SHORT_TEXT_LENGTH, shortText } from "../../domain/fields.ts";
-import { formatCents } from "../../domain/money.ts";
-import { recordNotFound, shownIdOf } from "../../domain/recordIds.ts";
-import { getOrganizationOrStore } from "../../services/accounts/getOrganizationOrStore.ts";
-import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
-import { getRecordId } from "../../services/getRecordId.ts";
-import { refundAnyRegistration } from "../../services/support/refundAnyRegistration.ts";
-import { refundMatching } from "../../services/support/refundMatching.ts";
+import { findDonationDetails } from "../../modules/charities/donations.sql.ts";
+import { sumRefundable } from "../../modules/registrations/refundableRegistrations.sql.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";
+import { formatCents } from "../../modules/records/money.rules.ts";
+import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOrStore.ts";
+import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { getRecordId } from "../../modules/records/getRecordId.ts";
+import { refundAnyRegistration } from "../../modules/support/refundAnyRegistration.ts";
+import { refundMatching } from "../../modules/support/refundMatching.ts";
 import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import {

@@ -1,12 +1,12 @@
 import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
-import { listBalanceEntries } from "../../db/stores/balances.ts";
-import type { BalanceEntry } from "../../db/stores/balances.ts";
-import { LONG_TEXT_LENGTH } from "../../domain/fields.ts";
-import { MAXIMUM_CENTS, dollarsToCents, formatCents } from "../../domain/money.ts";
-import { balanceNote, isBalanceLow } from "../../domain/stores/stores.ts";
-import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
+import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
+import type { BalanceEntry } from "../../modules/stores/balances.sql.ts";
+import { LONG_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
+import { MAXIMUM_CENTS, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
+import { balanceNote, isBalanceLow } from "../../modules/stores/stores.rules.ts";
+import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { nonBlank, parseCount, parseLimit, parseReason, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

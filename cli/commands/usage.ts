@@ -1,29 +1,29 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import { listMeterEvents } from "../../db/billing/meterEventReports.ts";
-import type { ListedMeterEvent } from "../../db/billing/meterEventReports.ts";
-import { listUnnamedRejections } from "../../db/billing/processorEvents/usageRejections.ts";
-import { listUnsealedUsage } from "../../db/billing/usageFacts.ts";
-import type { UnsealedUsage, UsageFact } from "../../db/billing/usageFacts.ts";
-import { findRegistration } from "../../db/registrations/registrations.ts";
-import type { AccountRegistration } from "../../db/registrations/registrations.ts";
-import { isAccepted, outcomeOf } from "../../domain/batches.ts";
-import { USAGE_STATES, isUnfinished } from "../../domain/billing/meterEvents.ts";
-import type { UsageState } from "../../domain/billing/meterEvents.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { recordNotFound, shownIdOf } from "../../domain/recordIds.ts";
-import { decideRefund } from "../../domain/registrations/decideRefund.ts";
-import { shardOf } from "../../domain/shards.ts";
-import { readUsage } from "../../services/billing/readUsage.ts";
-import type { RegistrationUsage } from "../../services/billing/readUsage.ts";
-import { defaultSpan } from "../../services/billing/reconciliation/reconcileUsage.ts";
-import { getRecordId } from "../../services/getRecordId.ts";
-import { findRefundWindow } from "../../services/registrations/readRefundWindow.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
+import { listUnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
+import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
+import type { UnsealedUsage, UsageFact } from "../../modules/billing/usageFacts.sql.ts";
+import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
+import type { AccountRegistration } from "../../modules/registrations/registrations.sql.ts";
+import { isAccepted, outcomeOf } from "../../modules/records/batches.rules.ts";
+import { USAGE_STATES, isUnfinished } from "../../modules/billing/meterEvents.rules.ts";
+import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { decideRefund } from "../../modules/registrations/decideRefund.rules.ts";
+import { shardOf } from "../../db/shards/shards.rules.ts";
+import { readUsage } from "../../modules/billing/readUsage.ts";
+import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
+import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { getRecordId } from "../../modules/records/getRecordId.ts";
+import { findRefundWindow } from "../../modules/registrations/readRefundWindow.ts";
 import {
   refundWorkflowId,
   usageSenderWorkflowId,
   usageShardWorkflowId,
-} from "../../workflows/workflowIds.ts";
+} from "../../runtime/temporal/workflowIds.rules.ts";
 import { readAccountFilter, recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseRecordId } from "../arguments.ts";

@@ -1,14 +1,14 @@
 import type { Command } from "commander";
-import { countLateMeterEvents } from "../../db/billing/meterEventReports.ts";
-import { describeHold } from "../../domain/billing/deployment.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import { HOUR_MS } from "../../domain/durations.ts";
-import { holdUsage, releaseUsage } from "../../services/billing/holdUsage.ts";
+import { countLateMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
+import { describeHold } from "../../modules/billing/deployment.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { HOUR_MS } from "../../runtime/durations.rules.ts";
+import { holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
 import {
   processorQuantityOf,
   settleAfterRestore,
-} from "../../services/billing/reconciliation/settleAfterRestore.ts";
+} from "../../modules/billing/reconciliation/settleAfterRestore.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";

@@ -1,25 +1,25 @@
 import type { Command } from "commander";
-import { readDeployment } from "../../db/billing/deployment.ts";
-import { listUnnamedRejections } from "../../db/billing/processorEvents/usageRejections.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { listUnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
-} from "../../db/billing/reconciliation/reconciliations.ts";
-import type { StoredReconciliation } from "../../db/billing/reconciliation/reconciliations.ts";
-import { minuteOf, timeOf } from "../../domain/billing/usage.ts";
-import type { Span } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import { HOUR_MS, secondOf } from "../../domain/durations.ts";
-import { readDatabaseTime } from "../../services/billing/readDatabaseTime.ts";
-import { acknowledgeDrift } from "../../services/billing/reconciliation/acknowledgeDrift.ts";
-import { readReconciliation } from "../../services/billing/reconciliation/readReconciliation.ts";
-import type { DriftingStream } from "../../services/billing/reconciliation/readReconciliation.ts";
-import { defaultSpan } from "../../services/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../services/billing/reconciliation/reconcileUsage.ts";
+} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import type { StoredReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
+import type { Span } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
+import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
+import { acknowledgeDrift } from "../../modules/billing/reconciliation/acknowledgeDrift.ts";
+import { readReconciliation } from "../../modules/billing/reconciliation/readReconciliation.ts";
+import type { DriftingStream } from "../../modules/billing/reconciliation/readReconciliation.ts";
+import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,
-} from "../../services/billing/reconciliation/runReconciliation.ts";
+} from "../../modules/billing/reconciliation/runReconciliation.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import { collect, generatedId, parseId, parseReason, parserOf } from "../arguments.ts";
 import { openBilling } from "../context.ts";

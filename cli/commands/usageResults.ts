@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
-import { readDeployment } from "../../db/billing/deployment.ts";
-import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/meterEventReports.ts";
-import { HOLD_ADVICE, describeHold, findHold } from "../../domain/billing/deployment.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../modules/billing/meterEventReports.sql.ts";
+import { HOLD_ADVICE, describeHold, findHold } from "../../modules/billing/deployment.rules.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";

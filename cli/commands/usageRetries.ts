@@ -1,18 +1,18 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
-import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
-import { findRegistration } from "../../db/registrations/registrations.ts";
-import { ownerKey } from "../../domain/accounts/accounts.ts";
-import { ASSUMED_OUTCOMES } from "../../domain/billing/repair/decideRetry.ts";
-import type { AssumedOutcome } from "../../domain/billing/repair/decideRetry.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import { invalidRequest } from "../../domain/errors.ts";
-import { recordNotFound } from "../../domain/recordIds.ts";
-import { reopenUsage } from "../../services/billing/repair/reopenUsage.ts";
-import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
-import { sendUsageNow } from "../../services/billing/sending/sendUsageNow.ts";
+import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
+import { ownerKey } from "../../modules/records/owner.rules.ts";
+import { ASSUMED_OUTCOMES } from "../../modules/billing/reconciliation/decideRetry.rules.ts";
+import type { AssumedOutcome } from "../../modules/billing/reconciliation/decideRetry.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { recordNotFound } from "../../modules/records/recordIds.rules.ts";
+import { reopenUsage } from "../../modules/billing/reconciliation/reopenUsage.ts";
+import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { sendUsageNow } from "../../modules/billing/sending/sendUsageNow.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {
   collect,

@@ -1,20 +1,20 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
-import type { HandSettlement } from "../../domain/billing/repair/decideHandSettlement.ts";
-import { timeOf } from "../../domain/billing/usage.ts";
-import { counted } from "../../domain/counted.ts";
-import { HOUR_MS } from "../../domain/durations.ts";
+import type { HandSettlement } from "../../modules/billing/reconciliation/decideHandSettlement.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import {
   correctFailover as correct,
   unitsOf,
-} from "../../services/billing/reconciliation/correctFailover.ts";
+} from "../../modules/billing/reconciliation/correctFailover.ts";
 import type {
   FailoverReport,
   ProposedCorrection,
-} from "../../services/billing/reconciliation/correctFailover.ts";
-import { settleUsage } from "../../services/billing/repair/settleUsage.ts";
-import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
+} from "../../modules/billing/reconciliation/correctFailover.ts";
+import { settleUsage } from "../../modules/billing/reconciliation/settleUsage.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {
   collect,

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
-import { counted } from "../../domain/counted.ts";
-import { formatCents } from "../../domain/money.ts";
-import { isLedgerEqual, verifyImport } from "../../services/history/verifyImport.ts";
-import type { Verification } from "../../services/history/verifyImport.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { formatCents } from "../../modules/records/money.rules.ts";
+import { isLedgerEqual, verifyImport } from "../../modules/history/verifyImport.ts";
+import type { Verification } from "../../modules/history/verifyImport.ts";
 import { openAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { LatestRecords } from "../../domain/bulkWork.ts";
+import type { LatestRecords } from "./bulkWork.rules.ts";
 import { sql } from "../sql.ts";
 
 const latestRow = z.strictObject({

@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
-import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "../../domain/bulkWork.ts";
-import type { LatestRecords, Observation } from "../../domain/bulkWork.ts";
+import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "./bulkWork.rules.ts";
+import type { LatestRecords, Observation } from "./bulkWork.rules.ts";
 import { runForAll } from "../pools/connectionShares.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 

@@ -3,8 +3,8 @@ import { Client } from "pg";
 import type { ClientConfig } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import { explainTlsError } from "./explainTlsError.ts";
-import { parseDatabaseUrl } from "../../domain/databaseUrl.ts";
-import type { DatabaseUrl, SslMode } from "../../domain/databaseUrl.ts";
+import { parseDatabaseUrl } from "../../runtime/config/databaseUrl.rules.ts";
+import type { DatabaseUrl, SslMode } from "../../runtime/config/databaseUrl.rules.ts";
 
 /** How to connect to one of the servers of a database. */
 export type Server = {

@@ -1,5 +1,5 @@
 import { TLSSocket } from "node:tls";
-import type { SslMode } from "../../domain/databaseUrl.ts";
+import type { SslMode } from "../../runtime/config/databaseUrl.rules.ts";
 import { connectClient } from "./connectClient.ts";
 
 /** How the connection to a database is protected on its way. */

@@ -85,7 +85,7 @@ CREATE TABLE account_limit (
 CREATE TABLE audit_entry (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   created_at timestamptz NOT NULL,
-  -- Such as key.issue; domain/accounts/audit.ts lists them.
+  -- Such as key.issue; modules/accounts/audit.rules.ts lists them.
   action text COLLATE "C" NOT NULL,
   -- The platform acts through signed requests, the service on its own.
   actor text NOT NULL CONSTRAINT audit_entry_actor CHECK (actor IN ('operator', 'platform', 'service')),

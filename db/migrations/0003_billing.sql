@@ -149,7 +149,7 @@ CREATE INDEX meter_event_waived ON meter_event (id) WHERE state = 'waived';
 -- Those of usage that was settled by hand or waived need an operator.
 CREATE INDEX meter_event_held ON meter_event (id) WHERE state = 'held';
 
--- Late deliveries, by their note: DELIVERED_LATE in domain/billing/meterEvents.ts. Other delivered events have the note of
+-- Late deliveries, by their note: DELIVERED_LATE in modules/billing/meterEvents.rules.ts. Other delivered events have the note of
 -- an earlier delay.
 CREATE INDEX meter_event_late ON meter_event (id)
   WHERE state = 'delivered' AND last_error = 'delivered after its billing period ended; may not be on any invoice';

@@ -4,7 +4,7 @@ CREATE TABLE event (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL CONSTRAINT event_mode CHECK (mode IN ('live', 'test')),
-  -- Such as donation.created; domain/events/events.ts lists them.
+  -- Such as donation.created; modules/events/events.rules.ts lists them.
   type text COLLATE "C" NOT NULL,
   -- The transaction that inserted it. Events have the order of their transactions. Numbers of a sequence would not do: a
   -- transaction with a lower number can commit after one with a higher number, when a reader has already gone on.

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 /** For whom a connection is needed: an account, and the kind of its request. */
 export type Claim = {

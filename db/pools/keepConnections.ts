@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { BatchRejectedError } from "../../domain/errors.ts";
+import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { isContentError } from "../isContentError.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";

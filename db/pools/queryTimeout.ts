@@ -1,10 +1,11 @@
 import { StatementTimeoutError } from "slonik";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 /** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
 const QUERY_CANCELED = "57014";
 
-const isTimeout = (error: unknown): boolean =>
+/** Returns whether a statement took too long. */
+export const isTimeout = (error: unknown): boolean =>
   error instanceof StatementTimeoutError ||
   (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);
 

@@ -1,4 +1,4 @@
-import { SchemaMismatchError } from "../../domain/errors.ts";
+import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
 import type { Client } from "pg";
 import { isPooled, PoolerError } from "../connections/inspectPooler.ts";
 import { connectClient } from "../connections/connectClient.ts";

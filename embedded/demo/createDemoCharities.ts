@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import type { Clock } from "../../domain/clock.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { CharityContext } from "../../services/charities/context.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
+import type { CharityContext } from "../../modules/charities/context.ts";
 
 /** Only a remote provider's charities are validated. */
 const validateCharity = (): Promise<never> =>

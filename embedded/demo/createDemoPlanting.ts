@@ -1,6 +1,6 @@
-import type { TimelineShape } from "../../domain/plantingChoices.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
+import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import { createPlanting } from "../../modules/planting/createPlanting.ts";
+import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { DEMO_DURATIONS } from "./demoPace.ts";
 
 /** Returns the simulated partner, which takes as long as real planting. */

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import { donate } from "../../services/charities/donations/donate.ts";
-import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import type { Billing } from "../../modules/billing/createBilling.ts";
+import { donate } from "../../modules/charities/donate.ts";
+import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createDemoCharities } from "./createDemoCharities.ts";
 import type { CertifiedRecord } from "./demoData.ts";
 import type { HistoryClock } from "./historyClock.ts";

@@ -1,11 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
-import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
-import {
-  placePlantingOrder,
-  pollPlantingOrder,
-} from "../../services/planting/orders/pollPlantingOrder.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import type { Planting } from "../../modules/planting/createPlanting.ts";
+import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
+import { placePlantingOrder, pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
 import type { HistoryClock } from "./historyClock.ts";
 
 const NEVER = new AbortController().signal;

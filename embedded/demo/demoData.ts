@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import type { Config } from "../../config/config.ts";
-import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
-import { hasAccounts } from "../../db/accounts/hasAccounts.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
+import { hasAccounts } from "../../modules/accounts/hasAccounts.sql.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import { StartupError } from "../../program/startupError.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 
 const demoData = z.strictObject({
   organization_id: z.uuid(),

@@ -1,10 +1,10 @@
 import { openPool } from "../../db/pools/pool.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
-} from "../../services/dashboard/getCertificateToken.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+} from "../../modules/dashboard/getCertificateToken.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import type { DemoData } from "./demoData.ts";
 import { DEMO_STORE } from "./planDemo.ts";
 

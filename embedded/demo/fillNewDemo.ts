@@ -1,6 +1,6 @@
-import type { Config } from "../../config/config.ts";
+import type { Config } from "../../runtime/config/config.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { createDemoPlanting } from "./createDemoPlanting.ts";
 import { fillDemo } from "./fillDemo.ts";
 import type { FilledDemo } from "./fillDemo.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../domain/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
 
 /** A clock that is moved through the past as history is written. */
 export type HistoryClock = Clock & { readonly moveTo: (time: Date) => void };

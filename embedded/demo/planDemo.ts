@@ -1,9 +1,9 @@
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { Kind } from "../../domain/accounts/accounts.ts";
-import type { Ein } from "../../domain/charities/charities.ts";
-import { DAY_MS } from "../../domain/durations.ts";
-import { chooseBySeed } from "../../domain/planting/seededChoice.ts";
-import type { SeededChoice } from "../../domain/planting/seededChoice.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { Ein } from "../../modules/charities/charities.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { chooseBySeed } from "../../modules/planting/seededChoice.rules.ts";
+import type { SeededChoice } from "../../modules/planting/seededChoice.rules.ts";
 
 /** What a record's certificate shows. */
 type CertificateLabel = "verified" | "recent" | "refunded" | "bottles" | "donation";

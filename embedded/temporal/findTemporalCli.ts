@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StartupError } from "../../program/startupError.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 import type { StartContext } from "../managedProcess.ts";
-import { errorDetails } from "../errorDetails.ts";
+import { errorDetails } from "../../runtime/errorDetails.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { recordAction } from "../../services/accounts/recordAction.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -1,9 +1,9 @@
-import { insertAccount } from "../../db/accounts/accounts.ts";
-import { listApiKeys } from "../../db/accounts/apiKeys.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createAuthenticator, UNKNOWN_MS } from "../../services/accounts/createAuthenticator.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
+import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
+import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createAuthenticator, UNKNOWN_MS } from "../../modules/accounts/createAuthenticator.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

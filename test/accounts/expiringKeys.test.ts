@@ -1,7 +1,7 @@
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
-import { revokeKey } from "../../services/accounts/revokeKey.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { diagnose } from "../cli/diagnose.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";

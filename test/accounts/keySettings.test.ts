@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
-import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";

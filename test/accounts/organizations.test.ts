@@ -1,11 +1,11 @@
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
-import type { AccountType } from "../../domain/accounts/accounts.ts";
-import { listCallers } from "../../db/accounts/apiKeys.ts";
-import { findAccount } from "../../db/accounts/accounts.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { systemClock } from "../../domain/clock.ts";
+import type { AccountType } from "../../modules/records/owner.rules.ts";
+import { listCallers } from "../../modules/accounts/apiKeys.sql.ts";
+import { findAccount } from "../../modules/accounts/accounts.sql.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { hash } from "node:crypto";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext, TestFn } from "ava";
 import { z } from "zod";
-import type { Kind } from "../../domain/accounts/accounts.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
 
 /** The contract's names, repeated here so that the tests notice a change of the product's table. */
 export const KIND_NAMES = {

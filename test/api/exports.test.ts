@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { accountModeKey } from "../../domain/accounts/accounts.ts";
-import { createPlaces } from "../../program/server/createPlaces.ts";
+import { accountModeKey } from "../../modules/records/owner.rules.ts";
+import { createPlaces } from "../../api/http/createPlaces.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";

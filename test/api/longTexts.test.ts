@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { issueKey } from "../../services/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { untilComplete } from "../events/readEvents.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
-import { setUpWebhooks, verify } from "../webhooks/webhookScene.ts";
+import { setUpWebhooks, verify } from "../events/webhookScene.ts";
 import { eachKind, idIn, KIND_NAMES } from "./contract.ts";
 import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
 

@@ -1,9 +1,9 @@
-import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
+import { signCallback } from "../../api/standalone/verifySignature.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { UnavailableError } from "../../domain/errors.ts";
-import { createDeploymentName } from "../../services/billing/deploymentName.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { UnavailableError } from "../../runtime/errors.rules.ts";
+import { createDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import {
   asOwner,

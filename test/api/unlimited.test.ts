@@ -1,7 +1,7 @@
 import { get } from "node:http";
 import type { ExecutionContext } from "ava";
-import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

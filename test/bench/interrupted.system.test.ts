@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 import { z } from "zod";
 import { stopLeftovers } from "../../embedded/createSupervisor.ts";
-import { isRunning } from "../../embedded/processIdentity.ts";
+import { isRunning } from "../../runtime/processIdentity.ts";
 import { eventually } from "../support/programs.ts";
 
 const BENCH = fileURLToPath(new URL("../../bench/main.ts", import.meta.url));

@@ -1,4 +1,4 @@
-import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
+import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 
 /** The record of an invented charity, but for its EIN and name. */
 export const CHARITY_RECORD: MasterFileRecord = {

@@ -1,9 +1,9 @@
-import { upsertCharities } from "../../db/charities/charityImports.ts";
-import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
+import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
+import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import type { Charity } from "../../domain/charities/charities.ts";
-import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
+import type { Charity } from "../../modules/charities/charities.rules.ts";
+import { createCatalogue } from "../../modules/charities/createCatalogue.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -1,5 +1,5 @@
-import { findCharityRecord } from "../../db/charities/charities.ts";
-import { upsertCharities } from "../../db/charities/charityImports.ts";
+import { findCharityRecord } from "../../modules/charities/charities.sql.ts";
+import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";

@@ -1,5 +1,5 @@
 import test from "ava";
-import { formatEin, parseEin } from "../../domain/charities/charities.ts";
+import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
 
 const parses = test.macro({
   exec: (t, written: string, ein: string | null) => t.is(parseEin(written), ein),

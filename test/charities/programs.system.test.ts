@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { updateAccount } from "../../db/accounts/accounts.ts";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { updateAccount } from "../../db/accounts/accounts.ts";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { createPermits } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
-import { validateCharity } from "../../services/charities/confirmCharity.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
+import { validateCharity } from "../../modules/charities/confirmCharity.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";

@@ -1,7 +1,7 @@
-import type { Charity } from "../../domain/charities/charities.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { CharityProvider } from "../../providers/charities/provider.ts";
-import { CharityProviderError } from "../../providers/charities/provider.ts";
+import type { Charity } from "../../modules/charities/charities.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import type { CharityProvider } from "../../modules/charities/provider.ts";
+import { CharityProviderError } from "../../modules/charities/provider.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { never, query, stage } from "./stageRemoteProvider.ts";

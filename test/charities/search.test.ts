@@ -1,11 +1,11 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { upsertCharities } from "../../db/charities/charityImports.ts";
-import { updateAccount } from "../../db/accounts/accounts.ts";
-import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
-import { monogramUrl } from "../../api/charities/monograms.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
+import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
+import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
+import { monogramUrl } from "../../api/endpoints/monograms.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import type { DatabaseContext } from "../support/database.ts";

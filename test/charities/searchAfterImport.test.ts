@@ -1,6 +1,6 @@
-import { upsertCharities } from "../../db/charities/charityImports.ts";
+import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
+import { createCatalogue } from "../../modules/charities/createCatalogue.ts";
 import { createPageCounter, openSinglePools } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CHARITY_RECORD } from "./charityRecord.ts";

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
-import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { CharityProvider } from "../../providers/charities/provider.ts";
+import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
+import type { CharityProvider } from "../../modules/charities/provider.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { settingsOf } from "./donations/donationSetup.ts";

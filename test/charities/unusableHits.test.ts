@@ -1,4 +1,4 @@
-import { CharityProviderError } from "../../providers/charities/provider.ts";
+import { CharityProviderError } from "../../modules/charities/provider.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { never, query, stage } from "./stageRemoteProvider.ts";

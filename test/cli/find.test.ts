@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
 import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { donationLookups, registrationLookups } from "../../db/support/recordLookups.ts";
+import { donationLookups, registrationLookups } from "../../modules/support/recordLookups.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { RECORD_FIELDS } from "../../domain/support/lookup.ts";
+import { RECORD_FIELDS } from "../../modules/support/lookup.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
@@ -12,10 +12,10 @@ import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { DAY_MS } from "../../domain/durations.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { idIn } from "../api/contract.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";

@@ -1,9 +1,9 @@
 import { Readable, Writable } from "node:stream";
-import { parseConfig } from "../../config/config.ts";
+import { parseConfig } from "../../runtime/config/config.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { runCli } from "../../cli/runCli.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { systemClock } from "../../domain/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 export type Run = {

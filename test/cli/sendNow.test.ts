@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { listTroubledStreams } from "../../modules/billing/sending/usageShards.sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { setUpShards } from "../billing/sending/shardSetup.ts";
 import { listedEvent, setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { systemClock } from "../../domain/clock.ts";
-import { getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
-import { usageSenderWorkflowId } from "../../workflows/workflowIds.ts";
+import { usageSenderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { runImpact } from "./runImpact.ts";

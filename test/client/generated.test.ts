@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { z } from "zod";
-import { dashboardResponse } from "../../api/standalone/dashboard/presentDashboard.ts";
-import { certificateResponse } from "../../api/standalone/dashboard/views/presentCertificate.ts";
+import { dashboardResponse } from "../../api/standalone/presentDashboard.ts";
+import { certificateResponse } from "../../api/pages/presentCertificate.ts";
 import { generateTypes } from "../../clients/typescript/generate.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { startStoreApi } from "../stores/startStoreApi.ts";

@@ -12,7 +12,7 @@ import { createImpactClient } from "../../clients/typescript/src/index.ts";
 import { sql } from "../../db/sql.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
-import { startServer } from "../../program/server/startServer.ts";
+import { startServer } from "../../runtime/server/startServer.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -7,7 +7,11 @@ import {
   WebhookVerificationError,
 } from "../../clients/typescript/src/index.ts";
 import type { Webhook as ClientWebhook } from "../../clients/typescript/src/index.ts";
-import { DELIVERED_TYPES, PING_DATA, WEBHOOK_DATA } from "../../domain/events/webhookPayloads.ts";
+import {
+  DELIVERED_TYPES,
+  PING_DATA,
+  WEBHOOK_DATA,
+} from "../../modules/events/webhookPayloads.rules.ts";
 
 const PAYLOAD = {
   type: "registration.refunded",

@@ -1,13 +1,13 @@
 import type { Browser } from "playwright-core";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { startServer } from "../../program/server/startServer.ts";
+import { startServer } from "../../runtime/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
-import { encodePng } from "../../services/dashboard/pictures/encodePng.ts";
-import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
-import { normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
+import { encodePng } from "../../modules/dashboard/pictures/encodePng.ts";
+import { getCertificateToken } from "../../modules/dashboard/getCertificateToken.ts";
+import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
 
 const test = testWithDatabase();

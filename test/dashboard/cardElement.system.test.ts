@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
-import { insertAlias } from "../../db/dashboard/dashboards.ts";
-import { startServer } from "../../program/server/startServer.ts";
+import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
+import { startServer } from "../../runtime/server/startServer.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";

@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
-import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
+import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";

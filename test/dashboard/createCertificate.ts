@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { systemClock } from "../../domain/clock.ts";
-import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { getCertificateToken } from "../../modules/dashboard/getCertificateToken.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
 /** Registers a tree of a new organization and returns the token of its certificate. */

@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
-import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import type { ProfileChanges } from "../../services/dashboard/updateAccountProfile.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { changeDonationTotals } from "../../modules/charities/donationTotals.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../planting/setUpPlanting.ts";

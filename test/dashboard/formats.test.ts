@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
-import { readDashboard } from "../../services/dashboard/readDashboard.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";

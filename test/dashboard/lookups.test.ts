@@ -1,15 +1,15 @@
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createDashboardCache } from "../../services/dashboard/createDashboardCache.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createDashboardCache } from "../../modules/dashboard/createDashboardCache.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { createSlugLookup } from "../../services/dashboard/createSlugLookup.ts";
-import { insertAlias } from "../../db/dashboard/dashboards.ts";
+import { createSlugLookup } from "../../modules/dashboard/createSlugLookup.ts";
+import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 

@@ -1,4 +1,4 @@
-import { findCertified, listOrderRecords } from "../../db/dashboard/certificates.ts";
+import { findCertified, listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -1,12 +1,12 @@
 import test from "ava";
-import { presentDashboard } from "../../api/standalone/dashboard/presentDashboard.ts";
-import { presentShield, renderBadge } from "../../api/standalone/dashboard/views/renderBadge.ts";
-import { renderCard } from "../../api/standalone/dashboard/views/renderCard.ts";
-import { drawPreview } from "../../api/standalone/dashboard/views/preview.ts";
-import { renderPage } from "../../api/standalone/dashboard/views/page/renderPage.ts";
-import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../domain/dashboard/profile.ts";
-import type { HideableSection } from "../../domain/dashboard/profile.ts";
-import type { Dashboard } from "../../services/dashboard/readDashboard.ts";
+import { presentDashboard } from "../../api/standalone/presentDashboard.ts";
+import { presentShield, renderBadge } from "../../api/pages/renderBadge.ts";
+import { renderCard } from "../../api/pages/renderCard.ts";
+import { drawPreview } from "../../api/pages/preview.ts";
+import { renderPage } from "../../api/pages/renderPage.ts";
+import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../modules/accounts/profile.rules.ts";
+import type { HideableSection } from "../../modules/accounts/profile.rules.ts";
+import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 
 /*
  * What the formats of a dashboard say about each kind of data. They are drawn without a database.

@@ -6,17 +6,17 @@ import {
   LEAST_CONTRAST,
   listColorAdjustments,
   parseColor,
-} from "../../domain/dashboard/brandColor.ts";
-import { createRenderings } from "../../api/standalone/dashboard/createRenderings.ts";
+} from "../../modules/accounts/brandColor.rules.ts";
+import { createRenderings } from "../../api/standalone/createRenderings.ts";
 import type {
   CertifiedDonation,
   CertifiedItem,
   CertifiedRegistration,
-} from "../../db/dashboard/certificates.ts";
-import { DEFAULT_PROFILE } from "../../domain/dashboard/profile.ts";
-import { CERTIFICATE_URL } from "../../api/dashboard/certificateSchemas.ts";
-import { CERTIFICATE_TOKEN } from "../../domain/dashboard/certificate.ts";
-import { renderCertificate } from "../../api/standalone/dashboard/views/renderCertificate.ts";
+} from "../../modules/dashboard/certificates.sql.ts";
+import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
+import { CERTIFICATE_URL } from "../../api/endpoints/certificateSchemas.ts";
+import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
+import { renderCertificate } from "../../api/pages/renderCertificate.ts";
 
 test("black on white has a contrast of 21, and a color none to itself", (t) => {
   t.is(contrastOf("#000000", "#ffffff"), 21);

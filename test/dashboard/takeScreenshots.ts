@@ -5,8 +5,8 @@ import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
-} from "../../services/dashboard/getCertificateToken.ts";
-import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+} from "../../modules/dashboard/getCertificateToken.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createMovableClock } from "../support/movableClock.ts";

@@ -2,11 +2,11 @@ import { readLatestRecords, reserveBulkTurn } from "../../db/bulkWork/bulkTurns.
 import { createBulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { importHistory } from "../../services/history/importHistory.ts";
-import type { ImportLine } from "../../services/history/importLine.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { importHistory } from "../../modules/history/importHistory.ts";
+import type { ImportLine } from "../../modules/history/importLine.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { importedTree } from "../history/importedTree.ts";

@@ -9,7 +9,7 @@ import {
 } from "../../db/pools/connectionShares.ts";
 import type { Claim } from "../../db/pools/connectionShares.ts";
 import { sql } from "../../db/sql.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 

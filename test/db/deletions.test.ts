@@ -1,13 +1,12 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
-import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
-import { safeInteger } from "../../db/columns.ts";
-import { sql } from "../../db/sql.ts";
-import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
-import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
-import { deleteInBatches, deleteInOrder } from "../../services/batching/deleteInBatches.ts";
-import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
+import { deleteOldReconciliations } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { deleteOldTraceContexts } from "../../modules/billing/sending/traceContexts.sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
+import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
+import type { DeliveryPlace } from "../../modules/events/deliveries.sql.ts";
+import { deleteInBatches, deleteInOrder } from "../../db/batching/deleteInBatches.ts";
+import { deleteOldEvents } from "../../modules/events/deleteOldEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 

@@ -1,6 +1,6 @@
 import { sql } from "../../db/sql.ts";
-import { claimDeliveries } from "../../db/webhooks/attempts.ts";
-import { newId } from "../../services/newId.ts";
+import { claimDeliveries } from "../../modules/events/attempts.sql.ts";
+import { newId } from "../../runtime/newId.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";

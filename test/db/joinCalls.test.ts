@@ -2,7 +2,7 @@ import type { FragmentSqlToken } from "slonik";
 import { isContentError } from "../../db/isContentError.ts";
 import { joinCalls } from "../../db/joinCalls.ts";
 import { sql } from "../../db/sql.ts";
-import { invalidRequest } from "../../domain/errors.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
-import { BALANCE_ENTRY_KINDS, STORE_OPERATIONS } from "../../domain/stores/stores.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import { CERTIFIED_KINDS } from "../../modules/dashboard/certificate.rules.ts";
+import { BALANCE_ENTRY_KINDS, STORE_OPERATIONS } from "../../modules/stores/stores.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { z } from "zod";
-import { systemClock } from "../../domain/clock.ts";
-import { getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -1,10 +1,13 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findDonationByKey, findOwnDonation } from "../../db/charities/donations.ts";
-import { listKnownKeys, listOwnedIds } from "../../db/ownedRecords.ts";
-import { findByIdempotencyKey, findOwnRegistration } from "../../db/registrations/registrations.ts";
-import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
-import { listRefundsByKeys } from "../../db/registrations/refundBatches.ts";
+import { findDonationByKey, findOwnDonation } from "../../modules/charities/donations.sql.ts";
+import { listKnownKeys, listOwnedIds } from "../../modules/records/ownedRecords.sql.ts";
+import {
+  findByIdempotencyKey,
+  findOwnRegistration,
+} from "../../modules/registrations/registrations.sql.ts";
+import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
+import { listRefundsByKeys } from "../../modules/registrations/refundBatches.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";

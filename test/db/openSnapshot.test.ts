@@ -1,17 +1,20 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
-import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
-import { listOldestUnsealedFacts } from "../../db/billing/sending/unsealedFacts.ts";
-import { deleteDonations, lockOldTestDonations } from "../../db/charities/oldTestDonations.ts";
-import { deleteExpiredResponses } from "../../db/planting/cachedResponses.ts";
-import { insertPlantingOrder } from "../../db/planting/orders.ts";
+import { deleteProcessedEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { deleteOldTraceContexts } from "../../modules/billing/sending/traceContexts.sql.ts";
+import { listOldestUnsealedFacts } from "../../modules/billing/sending/unsealedFacts.sql.ts";
+import {
+  deleteDonations,
+  lockOldTestDonations,
+} from "../../modules/charities/oldTestDonations.sql.ts";
+import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
+import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
-import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
-import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
-import { deleteInOrder } from "../../services/batching/deleteInBatches.ts";
+import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
+import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
+import type { DeliveryPlace } from "../../modules/events/deliveries.sql.ts";
+import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

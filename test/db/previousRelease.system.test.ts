@@ -2,7 +2,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
-import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { openReleases, previousTag, runImpactOf } from "./releases.ts";

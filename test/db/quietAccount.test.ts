@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { listBalanceEntries } from "../../db/stores/balances.ts";
+import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -4,24 +4,24 @@ import {
   beginProcessing,
   recordProcessingError,
   settleProcessorEvent,
-} from "../../db/billing/processorEvents/processorEvents.ts";
-import { countUncreditedMeterEvents } from "../../db/billing/meterEventReports.ts";
+} from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { countUncreditedMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import {
   beginAttempts,
   recordDelays,
   renewLease,
   settleAttempts,
-} from "../../db/billing/sending/attempts.ts";
-import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
-import { listWithWaitingRefund } from "../../db/registrations/oldTestRegistrations.ts";
+} from "../../modules/billing/sending/attempts.sql.ts";
+import { releaseHeldRefunds } from "../../modules/billing/usageFacts.sql.ts";
+import { listWithWaitingRefund } from "../../modules/registrations/oldTestRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
-import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
-import { listDueEndpoints } from "../../db/webhooks/pendingEndpoints.ts";
-import type { ClaimedDelivery } from "../../db/webhooks/attempts.ts";
-import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
-import { disableEndpoint } from "../../db/webhooks/endpoints.ts";
-import { readWebhookState } from "../../db/webhooks/state.ts";
+import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
+import { failPendingDeliveries } from "../../modules/events/deliveries.sql.ts";
+import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
+import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
+import { listEndpointBacklogs } from "../../modules/events/endpointHealth.sql.ts";
+import { disableEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { readWebhookState } from "../../modules/events/state.sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 

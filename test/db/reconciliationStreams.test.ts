@@ -3,7 +3,7 @@ import {
   listReconciliationDifferences,
   listReconciliationStreams,
   replaceReconciliationStreams,
-} from "../../db/billing/reconciliation/reconciliations.ts";
+} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -1,8 +1,11 @@
-import { countLateMeterEvents, listMeterEvents } from "../../db/billing/meterEventReports.ts";
+import {
+  countLateMeterEvents,
+  listMeterEvents,
+} from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { readWebhookState } from "../../db/webhooks/state.ts";
-import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
-import { newId } from "../../services/newId.ts";
+import { readWebhookState } from "../../modules/events/state.sql.ts";
+import { DELIVERED_LATE } from "../../modules/billing/meterEvents.rules.ts";
+import { newId } from "../../runtime/newId.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -6,7 +6,7 @@ import { openCopyPool } from "../../db/pools/copyPool.ts";
 import { migrate, requireCurrentSchema } from "../../db/upgrade/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { findFreePort } from "../../program/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { openTestPool } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { startCluster } from "../support/startCluster.ts";

@@ -1,19 +1,19 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { readFeedPage } from "../../db/events/feed.ts";
-import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
-import { findListPosition } from "../../db/registrations/registrationPages.ts";
+import { readFeedPage } from "../../modules/feed/feed.sql.ts";
+import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
+import { findListPosition } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
   lockRegistration,
-} from "../../db/registrations/registrations.ts";
-import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
-import { insertRefunds } from "../../db/registrations/refunds.ts";
-import { readShortPage } from "../../db/registrations/shortPages.ts";
-import { insertReversals } from "../../db/stores/storeRegistrations.ts";
+} from "../../modules/registrations/registrations.sql.ts";
+import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
+import { insertRefunds } from "../../modules/registrations/refunds.sql.ts";
+import { readShortPage } from "../../modules/registrations/shortPages.sql.ts";
+import { insertReversals } from "../../modules/stores/storeRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { EVENT_TYPES } from "../../domain/events/events.ts";
+import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

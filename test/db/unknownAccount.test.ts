@@ -1,59 +1,69 @@
 import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
-import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
-import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
-import { listDonationsByIds, listDonationsByKeys } from "../../db/charities/donationBatches.ts";
+import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
+import { findUnfinishedMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSpans.sql.ts";
+import {
+  listDonationsByIds,
+  listDonationsByKeys,
+} from "../../modules/charities/donationBatches.sql.ts";
 import {
   findDonationByKey,
   findOwnDonation,
   listDonations,
   lockDonation,
-} from "../../db/charities/donations.ts";
+} from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
-} from "../../db/history/furtherRefunds.ts";
-import { listOrderRecords } from "../../db/dashboard/certificates.ts";
-import { listKnownKeys, listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
-import { insertPlantingOrder } from "../../db/planting/orders.ts";
-import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
-import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
-import { findListPosition } from "../../db/registrations/registrationPages.ts";
-import { readShortPage } from "../../db/registrations/shortPages.ts";
+} from "../../modules/history/furtherRefunds.sql.ts";
+import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
+import {
+  listKnownKeys,
+  listOwnedIds,
+  listRecordIds,
+} from "../../modules/records/ownedRecords.sql.ts";
+import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
+import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
+import { listRefundable } from "../../modules/registrations/refundableRegistrations.sql.ts";
+import { findListPosition } from "../../modules/registrations/registrationPages.sql.ts";
+import { readShortPage } from "../../modules/registrations/shortPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
   listByIdempotencyKeys,
   listRegistrationsByIds,
   lockRegistration,
-} from "../../db/registrations/registrations.ts";
+} from "../../modules/registrations/registrations.sql.ts";
 import {
   findRegistrationUsage,
   listRegistrationUsage,
-} from "../../db/registrations/registrationUsage.ts";
+} from "../../modules/registrations/registrationUsage.sql.ts";
 import {
   findMatchingTreeId,
   listStoreRegistrations,
   lockReversible,
   sumStoreRegistrations,
-} from "../../db/stores/storeRegistrations.ts";
+} from "../../modules/stores/storeRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
+import {
+  findBalanceEntryByReference,
+  listBalanceEntries,
+} from "../../modules/stores/balances.sql.ts";
 import {
   blankSelected,
   countSelectedRecords,
   listUnsharedEmails,
   readIdentities,
-} from "../../db/stores/personalData.ts";
+} from "../../modules/stores/personalData.sql.ts";
 import {
   listPersonalDonations,
   listPersonalRegistrations,
   listRefundReasons,
-} from "../../db/stores/personalRecords.ts";
-import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
-import { EVENT_TYPES } from "../../domain/events/events.ts";
+} from "../../modules/stores/personalRecords.sql.ts";
+import { listStoreDonations, sumStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
+import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

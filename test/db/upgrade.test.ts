@@ -4,7 +4,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { migrate, requireCurrentSchema } from "../../db/upgrade/migrate.ts";
-import { SchemaMismatchError } from "../../domain/errors.ts";
+import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";

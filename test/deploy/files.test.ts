@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { z } from "zod";
 import { parse } from "yaml";
-import { SETTING_NAMES, parseConfig } from "../../config/config.ts";
-import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
+import { SETTING_NAMES, parseConfig } from "../../runtime/config/config.ts";
+import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
 
 const lockFile = z.object({
   packages: z.record(

@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import { findFreePort } from "../../program/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

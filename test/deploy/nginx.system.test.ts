@@ -1,5 +1,5 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { findFreePort } from "../../program/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { testWithDatabase } from "../support/database.ts";
 import {
   passesOn,

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { text } from "node:stream/consumers";
-import { findFreePort } from "../../program/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import type { NAMES, Sent } from "./startProxy.ts";
 import { adapt, createCertificate, openThroughProxy } from "./startProxy.ts";
 

@@ -6,8 +6,8 @@ import type { Command } from "commander";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
-import { parseConfig } from "../../config/config.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { parseConfig } from "../../runtime/config/config.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -42,7 +42,15 @@ const checkLink = async (page: string, target: string): Promise<string | null> =
 
 test("links between pages lead to files and headings that exist", async (t) => {
   const pages = glob(
-    ["*.md", "clients/*/*.md", "deploy/**/*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"],
+    [
+      "*.md",
+      "clients/*/*.md",
+      "deploy/**/*.md",
+      "docs/**/*.md",
+      ".github/**/*.md",
+      "modules/*/*.md",
+      "test/**/*.md",
+    ],
     { cwd: ROOT },
   );
   const checks: Promise<string | null>[] = [];
@@ -63,15 +71,17 @@ test("links between pages lead to files and headings that exist", async (t) => {
   );
 });
 
-test("every name in CONTRIBUTING.md's table of rules occurs in the file beside it", async (t) => {
-  const text = await readText("CONTRIBUTING.md");
-  const rows = [...text.matchAll(/\]\((?<path>[^)]+)\) *\| `(?<name>[^`]+)`/gu)];
-  t.true(rows.length >= 15);
+test("every module has a README, and each file that it names exists", async (t) => {
   const missing: string[] = [];
-  for (const { groups } of rows) {
-    const [path, name] = [groups?.["path"] ?? "", groups?.["name"] ?? ""];
-    if (!(await readText(path)).includes(name)) {
-      missing.push(`${path}: ${name}`);
+  const modules = await readdir(join(ROOT, "modules"));
+  t.true(modules.length >= 10);
+  for (const module of modules) {
+    const text = await readText(`modules/${module}/README.md`);
+    for (const { groups } of text.matchAll(/`(?<name>[\w/.]+\.ts|[\w/]+\/)`/gu)) {
+      const name = groups?.["name"] ?? "";
+      const inModule = access(join(ROOT, "modules", module, name));
+      const inRoot = access(join(ROOT, name));
+      await Promise.any([inModule, inRoot]).catch(() => missing.push(`${module}: ${name}`));
     }
   }
   t.deepEqual(missing, []);

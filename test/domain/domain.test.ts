@@ -1,15 +1,15 @@
 import test from "ava";
 import { z } from "zod";
-import { describeIssues, messageOfIssue } from "../../domain/describeIssues.ts";
-import { centsToDollars, dollarsToCents, formatCents } from "../../domain/money.ts";
+import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
+import { centsToDollars, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
 import {
   completeDatabaseUrl,
   DatabaseUrlError,
   nameDatabase,
   parseDatabaseUrl,
   withoutPassword,
-} from "../../domain/databaseUrl.ts";
-import { count, date, metadata, text } from "../../domain/fields.ts";
+} from "../../runtime/config/databaseUrl.rules.ts";
+import { count, date, metadata, text } from "../../modules/records/fields.rules.ts";
 
 const UNKNOWN_NAMES = 100_000;
 

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import test from "ava";
 import { z } from "zod";
 import { openPool } from "../../db/pools/pool.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { planDemo } from "../../embedded/demo/planDemo.ts";
-import type { RunFile } from "../../embedded/runFile.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
+import type { RunFile } from "../../runtime/runFile.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { makeDataDir, runStart, waitUntilReady } from "./runStart.ts";
 import type { StartedProcess } from "./runStart.ts";
 

@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
-import { parseConfig } from "../../config/config.ts";
+import { parseConfig } from "../../runtime/config/config.ts";
 import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
 import { findDemoData } from "../../embedded/demo/demoData.ts";
 import { fillDemo } from "../../embedded/demo/fillDemo.ts";
-import { StartupError } from "../../program/startupError.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -7,10 +7,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { isRunning } from "../../embedded/processIdentity.ts";
-import type { ProcessIdentity } from "../../embedded/processIdentity.ts";
-import { readRunFile } from "../../embedded/runFile.ts";
-import type { RunFile } from "../../embedded/runFile.ts";
+import { isRunning } from "../../runtime/processIdentity.ts";
+import type { ProcessIdentity } from "../../runtime/processIdentity.ts";
+import { readRunFile } from "../../runtime/runFile.ts";
+import type { RunFile } from "../../runtime/runFile.ts";
 import { stopLeftovers } from "../../embedded/createSupervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));

@@ -7,13 +7,13 @@ import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { StartupError } from "../../program/startupError.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 import { copyForServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
-import { parseConfig } from "../../config/config.ts";
+import { parseConfig } from "../../runtime/config/config.ts";
 import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
-import { isRunning } from "../../embedded/processIdentity.ts";
+import { isRunning } from "../../runtime/processIdentity.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
   const root = await makeTestFolder(t);

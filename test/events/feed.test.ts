@@ -1,16 +1,19 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listFailedMeterEventIds, listMeterEvents } from "../../db/billing/meterEventReports.ts";
+import {
+  listFailedMeterEventIds,
+  listMeterEvents,
+} from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { systemClock } from "../../domain/clock.ts";
-import type { EventType } from "../../domain/events/events.ts";
-import { simulateAllocated } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
-import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
-import { recordEvent } from "../../services/events/recordEvent.ts";
-import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { EventType } from "../../modules/events/events.rules.ts";
+import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
+import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { recordEvent } from "../../modules/events/recordEvent.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";

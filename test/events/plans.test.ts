@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { EVENT_TYPES, eventIdOf } from "../../domain/events/events.ts";
-import { readFeed } from "../../services/events/readFeed.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
+import { EVENT_TYPES, eventIdOf } from "../../modules/events/events.rules.ts";
+import { readFeed } from "../../modules/feed/readFeed.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { refunded } from "./readEvents.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { FeedEvent } from "../../db/events/feed.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { EVENT_TYPES } from "../../domain/events/events.ts";
-import { readFeed } from "../../services/events/readFeed.ts";
+import type { FeedEvent } from "../../modules/feed/feed.sql.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
+import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
+import { readFeed } from "../../modules/feed/readFeed.ts";
 
 const DEADLINE_MS = 150_000;
 

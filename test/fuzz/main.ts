@@ -8,7 +8,7 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { z } from "zod";
-import { readRunFile } from "../../embedded/runFile.ts";
+import { readRunFile } from "../../runtime/runFile.ts";
 import { installPythonPackages } from "../support/installPythonPackages.ts";
 
 /*

@@ -1,9 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
+import { insertImportedStoreKeys } from "../../modules/history/importedStoreKeys.sql.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { lockBalances } from "../../db/stores/balances.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { lockBalances } from "../../modules/stores/balances.sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";

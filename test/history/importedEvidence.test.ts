@@ -1,15 +1,15 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { storeCachedResponse } from "../../db/planting/cachedResponses.ts";
-import { listFacts } from "../../db/planting/facts.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { listPlantedSites } from "../../db/planting/tallies.ts";
+import { storeCachedResponse } from "../../modules/planting/cachedResponses.sql.ts";
+import { listFacts } from "../../modules/planting/facts.sql.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import { listPlantedSites } from "../../modules/planting/tallies.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,
-} from "../../services/planting/orders/withdrawPlantingFact.ts";
+} from "../../modules/planting/withdrawPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";

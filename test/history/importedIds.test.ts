@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { readJson } from "../cli/runImpact.ts";

@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { simulateAllocated } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";

@@ -1,4 +1,4 @@
-import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
+import type { ImportedRegistration } from "../../modules/history/importedRecords.rules.ts";
 
 /** A line of one tree, as it is read from a file. */
 export const importedTree: ImportedRegistration = {

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { readTotals } from "../../db/registrations/totals.ts";
+import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";

@@ -1,11 +1,11 @@
 import test from "ava";
 import { parseJsonLine } from "../../cli/commands/historyRecords.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { contentOf } from "../../domain/history/importedRecords.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { contentOf } from "../../modules/history/importedRecords.rules.ts";
 import type {
   ImportedDonation,
   ImportedRegistration,
-} from "../../domain/history/importedRecords.ts";
+} from "../../modules/history/importedRecords.rules.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
 

@@ -1,25 +1,22 @@
 import type { DatabasePool } from "slonik";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
-import type { PlantingOrder } from "../../domain/planting/order.ts";
-import type { TimelineShape } from "../../domain/plantingChoices.ts";
-import type { PlantingFact } from "../../domain/planting/fact.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
-import {
-  pollPlantingOrder,
-  placePlantingOrder,
-} from "../../services/planting/orders/pollPlantingOrder.ts";
-import { getDeploymentName } from "../../services/billing/deploymentName.ts";
-import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
-import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
-import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import type { Refunded } from "../../services/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import type { EvidenceContext } from "../../services/planting/context.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
+import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
+import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { pollPlantingOrder, placePlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
+import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { plantingOrderWorkflowId } from "../../workflows/workflowIds.ts";
+import { plantingOrderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
 
 const NEVER = new AbortController().signal;
 

@@ -1,10 +1,10 @@
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";

@@ -1,6 +1,6 @@
-import { DomainError } from "../../domain/errors.ts";
-import { createRetryGuard } from "../../services/registrations/createRetryGuard.ts";
-import type { RetryGuard, WriteAttempt } from "../../services/registrations/createRetryGuard.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
+import type { RetryGuard, WriteAttempt } from "../../modules/registrations/createRetryGuard.ts";
 import { eventually } from "../support/programs.ts";
 
 /** Returns a guard whose next write is held until the test ends the hold. */

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
-import { OutageError } from "../../domain/errors.ts";
-import { createRetryGuard } from "../../services/registrations/createRetryGuard.ts";
+import { OutageError } from "../../runtime/errors.rules.ts";
+import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { batchIn } from "../api/batches.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";

@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf, startTwoStoreApis } from "../stores/startStoreApi.ts";

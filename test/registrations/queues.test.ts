@@ -1,7 +1,7 @@
 import test from "ava";
-import { DomainError, invalidRequest } from "../../domain/errors.ts";
-import { createGroupCommit } from "../../services/batching/createGroupCommit.ts";
-import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
+import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
 

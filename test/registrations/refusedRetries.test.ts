@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
-import { systemClock } from "../../domain/clock.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { sql } from "../../db/sql.ts";
-import { updateStore } from "../../db/stores/stores.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import { updateStore } from "../../modules/stores/stores.sql.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { batchIn } from "../api/batches.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";

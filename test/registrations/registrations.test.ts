@@ -1,7 +1,7 @@
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

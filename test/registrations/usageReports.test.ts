@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
-import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";

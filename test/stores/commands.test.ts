@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { findAccount } from "../../db/accounts/accounts.ts";
-import { findStore } from "../../db/stores/stores.ts";
-import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
+import { findAccount } from "../../modules/accounts/accounts.sql.ts";
+import { findStore } from "../../modules/stores/stores.sql.ts";
+import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
+import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { deleteBefore } from "../../services/batching/deleteInBatches.ts";
+import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "./startStoreApi.ts";
 

@@ -1,19 +1,19 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { lockBalances, setLowBalance } from "../../db/stores/balances.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
-import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
-import { updateStore } from "../../services/stores/updateStore.ts";
+import { lockBalances, setLowBalance } from "../../modules/stores/balances.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
+import { changeBalance } from "../../modules/stores/changeBalance.ts";
+import { updateStore } from "../../modules/stores/updateStore.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
-import { startReceiver } from "../webhooks/startReceiver.ts";
-import { verify } from "../webhooks/webhookScene.ts";
+import { createDeliveriesTo } from "../events/deliverTo.ts";
+import { startReceiver } from "../events/startReceiver.ts";
+import { verify } from "../events/webhookScene.ts";
 import {
   createTestStore,
   startStoreApi,

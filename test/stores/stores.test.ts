@@ -1,12 +1,12 @@
 import test from "ava";
-import { normalizeDomain } from "../../domain/stores/stores.ts";
+import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import {
   fromMicroseconds,
   readTimestamp,
   spreadTimes,
   TIMESTAMP_PATTERN,
   toMicroseconds,
-} from "../../domain/timestamps.ts";
+} from "../../modules/records/timestamps.rules.ts";
 
 test("a domain in every common spelling has one normal form", (t) => {
   for (const [given, domain] of [

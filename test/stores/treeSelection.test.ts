@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findMatchingTreeId } from "../../db/stores/storeRegistrations.ts";
+import { findMatchingTreeId } from "../../modules/stores/storeRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";

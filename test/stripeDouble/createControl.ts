@@ -1,5 +1,5 @@
-import type { Kind } from "../../domain/accounts/accounts.ts";
-import { METERS } from "../../providers/billing/stripe/meters.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import { METERS } from "../../modules/billing/stripe/meters.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { invoiceLines } from "./rules/itemPeriods.ts";
 import type { InvoiceLine } from "./rules/itemPeriods.ts";

@@ -1,17 +1,17 @@
 import type { DatabasePool } from "slonik";
-import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { LimitChanges } from "../../domain/accounts/limits.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { systemClock } from "../../domain/clock.ts";
-import type { NewRegistration } from "../../domain/registrations/registrations.ts";
-import type { CharitySettings } from "../../providers/charities/createCharities.ts";
-import { createOrganization } from "../../services/accounts/createOrganization.ts";
+import { updateAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import type { LimitChanges } from "../../modules/accounts/limits.rules.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { NewRegistration } from "../../modules/registrations/registrations.rules.ts";
+import type { CharitySettings } from "../../modules/charities/createCharities.ts";
+import { createOrganization } from "../../modules/accounts/createOrganization.ts";
 import type {
   CreatedOrganization,
   NewOrganization,
-} from "../../services/accounts/createOrganization.ts";
+} from "../../modules/accounts/createOrganization.ts";
 
 /** Creates an organization with defaults for everything that the test does not set. */
 export const createTestOrganization = (

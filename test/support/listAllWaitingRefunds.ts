@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { listWaitingRefunds } from "../../db/registrations/refunds.ts";
-import type { WaitingRefunds } from "../../db/registrations/refunds.ts";
+import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
+import type { WaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
 
 /** Lists the refunds of a test's database whose workflow has not been started yet. */
 export const listAllWaitingRefunds = (db: DatabasePool): Promise<readonly WaitingRefunds[]> =>

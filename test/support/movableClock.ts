@@ -1,4 +1,4 @@
-import type { Clock } from "../../domain/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
 
 /** Creates a clock that shows a fixed time until it is set. */
 export const createMovableClock = (start: string): Clock & { set: (time: string) => void } => {

@@ -1,6 +1,6 @@
-import type { TimelineShape } from "../../domain/plantingChoices.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
+import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import { createPlanting } from "../../modules/planting/createPlanting.ts";
+import type { Planting } from "../../modules/planting/createPlanting.ts";
 
 /** The duration of each stage of the simulated partner. */
 export const STAGE_MS = 60_000;

@@ -3,11 +3,11 @@ import { access, chmod, constants, mkdir, mkdtemp, readdir, rm, statfs } from "n
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { COMPILE_CACHE } from "../../config/enableCompileCache.ts";
+import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.ts";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
-import { StartupError } from "../../program/startupError.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { App } from "../../api/http/createApp.ts";
-import { startServer } from "../../program/server/startServer.ts";
+import { startServer } from "../../runtime/server/startServer.ts";
 
 /** Serves the app as the program does, on a free port until the test ends. Returns its base URL. */
 export const serve = async (t: ExecutionContext, app: App): Promise<string> => {

@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
-import { findFreePort } from "../../program/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { eventually } from "./programs.ts";
 
 const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";

@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import type { ValidateCharity } from "../../services/charities/context.ts";
+import type { ValidateCharity } from "../../modules/charities/context.ts";
 
 /*
  * Calls of Temporal that load its client when the first is made. Most tests that serve an API make none, and the client
@@ -11,7 +11,7 @@ export type OpenTemporal = () => Promise<Client>;
 export const temporalAt = (address: string): OpenTemporal => {
   let client: Client | null = null;
   return async () => {
-    const { openTemporalClient } = await import("../../program/temporal/temporalClient.ts");
+    const { openTemporalClient } = await import("../../runtime/temporal/temporalClient.ts");
     client ??= openTemporalClient({ address });
     return client;
   };
@@ -24,13 +24,13 @@ export const validateThrough =
   (openTemporal: OpenTemporal, getDeployment: () => Promise<string>): ValidateCharity =>
   async (donationId, lookup) => {
     const { createCharityValidator } =
-      await import("../../api/charities/createCharityValidator.ts");
+      await import("../../api/endpoints/createCharityValidator.ts");
     return createCharityValidator(await openTemporal(), getDeployment)(donationId, lookup);
   };
 
 export const wakeThrough =
   (openTemporal: OpenTemporal, getDeployment: () => Promise<string>) =>
   async (orderId: number): Promise<void> => {
-    const { wakePlantingOrder } = await import("../../program/temporal/wakePlantingOrder.ts");
+    const { wakePlantingOrder } = await import("../../modules/planting/wakePlantingOrder.ts");
     await wakePlantingOrder(await openTemporal(), getDeployment, orderId, 30_000);
   };

@@ -3,20 +3,24 @@ import test from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
+import {
+  lockDeployment,
+  readDeployment,
+  recordProcessor,
+} from "../../modules/billing/deployment.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { disableEndpoint, findEndpoint } from "../../db/webhooks/endpoints.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import type { LiveProcessor } from "../../domain/billing/deployment.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { ProcessorMismatchError } from "../../providers/billing/processor.ts";
-import { requireProcessor } from "../../providers/billing/requireProcessor.ts";
-import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
-import { createDeploymentName, getDeploymentName } from "../../services/billing/deploymentName.ts";
-import { recordEvent } from "../../services/events/recordEvent.ts";
-import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
+import { disableEndpoint, findEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { ProcessorMismatchError } from "../../modules/billing/processor.ts";
+import { requireProcessor } from "../../modules/billing/requireProcessor.ts";
+import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
+import { createDeploymentName, getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { recordEvent } from "../../modules/events/recordEvent.ts";
+import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
-import { backgroundQueue } from "../../workflows/taskQueues.ts";
+import { backgroundQueue } from "../../runtime/temporal/taskQueues.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
@@ -30,8 +34,8 @@ import {
   startProgram,
   TEMPORAL_ADDRESS,
 } from "../support/programs.ts";
-import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
-import { startReceiver } from "../webhooks/startReceiver.ts";
+import { createDeliveriesTo } from "../events/deliverTo.ts";
+import { startReceiver } from "../events/startReceiver.ts";
 import { seizeLease } from "./dispatcher/dispatching.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;

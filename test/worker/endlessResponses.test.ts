@@ -2,9 +2,9 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import type { ExecutionContext } from "ava";
 import test from "ava";
-import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { boundBody } from "../../providers/boundBody.ts";
-import { readTreeMapper } from "../../providers/planting/treemapper/readTreeMapper.ts";
+import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
+import { boundBody } from "../../runtime/boundBody.ts";
+import { readTreeMapper } from "../../modules/planting/treemapper/readTreeMapper.ts";
 
 /** Large, so that the bound is reached long before a request's time limit, even on a busy machine. */
 const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");

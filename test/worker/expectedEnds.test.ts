@@ -4,7 +4,7 @@ import test from "ava";
 import { pino } from "pino";
 import { z } from "zod";
 import { asNonRetryable } from "../../activities/asNonRetryable.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { installTemporalRuntime } from "../../worker/installTemporalRuntime.ts";
 import { plantingOrder } from "../../workflows/plantingOrder.ts";

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";

@@ -3,9 +3,9 @@ import type { ChildProcess } from "node:child_process";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
-import { backgroundQueue, interactiveQueue } from "../../workflows/taskQueues.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { backgroundQueue, interactiveQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import {

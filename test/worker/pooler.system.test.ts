@@ -1,4 +1,4 @@
-import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { diagnose } from "../cli/diagnose.ts";
 import { runImpact } from "../cli/runImpact.ts";

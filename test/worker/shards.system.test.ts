@@ -1,6 +1,6 @@
-import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";

@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import { updateAccount } from "../../db/accounts/accounts.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
+import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";

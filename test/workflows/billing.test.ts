@@ -5,26 +5,29 @@ import type { Payload } from "@temporalio/common";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
-import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
-import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
+import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { findUnfinishedMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
-} from "../../db/billing/reconciliation/reconciliations.ts";
-import { markRefundsDispatched } from "../../db/registrations/refunds.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
-import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
-import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
-import { settleUsage } from "../../services/billing/repair/settleUsage.ts";
-import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
-import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
-import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
+import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { settleUsage } from "../../modules/billing/reconciliation/settleUsage.ts";
+import { drainUsage } from "../../modules/billing/sending/drainUsage.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
-import { refundWorkflowId, usageSenderWorkflowId } from "../../workflows/workflowIds.ts";
+import {
+  refundWorkflowId,
+  usageSenderWorkflowId,
+} from "../../runtime/temporal/workflowIds.rules.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

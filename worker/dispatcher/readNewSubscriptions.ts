@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
-import { ProcessorUnavailableError } from "../../providers/billing/processor.ts";
-import { sweepSubscriptions } from "../../services/billing/processorEvents/sweepSubscriptions.ts";
-import type { BillingContext } from "../../services/billing/context.ts";
+import { ProcessorUnavailableError } from "../../modules/billing/processor.ts";
+import { sweepSubscriptions } from "../../modules/billing/processorEvents/sweepSubscriptions.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
 
 const NEVER = new Date(0);
 

@@ -3,9 +3,9 @@ import type { DatabasePool } from "slonik";
 import {
   readDispatcherStatus,
   recordDispatcherPass,
-} from "../../db/billing/sending/dispatcherLease.ts";
-import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
-import { pause } from "../../services/pause.ts";
+} from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import { pause } from "../../runtime/pause.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import type { Pass, DispatchContext } from "./passes/pass.ts";

@@ -3,10 +3,10 @@ import {
   acquireDispatcherLease,
   releaseDispatcherLease,
   renewDispatcherLease,
-} from "../../db/billing/sending/dispatcherLease.ts";
-import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
-import { withTimeout } from "../../domain/withTimeout.ts";
-import { pause } from "../../services/pause.ts";
+} from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import { withTimeout } from "../../runtime/withTimeout.ts";
+import { pause } from "../../runtime/pause.ts";
 
 /** A killed leader's successor waits this long. */
 const LEASE_MS = 10_000;

@@ -1,32 +1,32 @@
 import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
-import { readCallRate } from "../../db/billing/sending/callRate.ts";
-import { readDeployment } from "../../db/billing/deployment.ts";
-import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
+import { readCallRate } from "../../modules/billing/sending/callRate.sql.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { readDispatcherStatus } from "../../modules/billing/sending/dispatcherLease.sql.ts";
 import {
   countFailedMeterEvents,
   countLateMeterEvents,
   countUncreditedMeterEvents,
-} from "../../db/billing/meterEventReports.ts";
-import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
-import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
-import { countSubscriptionsByState } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { summarizeWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
-import { listShardAges } from "../../db/shards.ts";
-import { readFeedHorizon } from "../../db/events/feed.ts";
-import { countLowBalances } from "../../db/stores/balances.ts";
-import { readWebhookState } from "../../db/webhooks/state.ts";
-import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
-import { currentCallsPerSecond } from "../../domain/billing/callRate.ts";
-import { findHold } from "../../domain/billing/deployment.ts";
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { countSubscriptionsByState } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { summarizeWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
+import { listShardAges } from "../../db/shards/shards.sql.ts";
+import { readFeedHorizon } from "../../modules/feed/feed.sql.ts";
+import { countLowBalances } from "../../modules/stores/balances.sql.ts";
+import { readWebhookState } from "../../modules/events/state.sql.ts";
+import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
+import { currentCallsPerSecond } from "../../modules/billing/callRate.rules.ts";
+import { findHold } from "../../modules/billing/deployment.rules.ts";
 import {
   listSubscriptionProblems,
   SUBSCRIPTION_PROBLEMS,
-} from "../../domain/billing/subscriptions.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { createScanPace } from "../../services/shards/createScanPace.ts";
-import type { ScanPace } from "../../services/shards/createScanPace.ts";
+} from "../../modules/billing/subscriptions.rules.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { createScanPace } from "../../db/shards/createScanPace.ts";
+import type { ScanPace } from "../../db/shards/createScanPace.ts";
 
 /** What queries read from. */
 type Source = {

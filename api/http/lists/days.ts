@@ -1,4 +1,4 @@
-import { DAY_MS } from "../../../domain/durations.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
 
 /** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
 export const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000Z`);

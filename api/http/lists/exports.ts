@@ -1,7 +1,7 @@
-import type { ExportFormat } from "../../../program/exports/formatRows.ts";
-import { EXPORT_FORMATS, formatHead, formatRows } from "../../../program/exports/formatRows.ts";
+import type { ExportFormat } from "../../../runtime/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRows } from "../../../runtime/exports/formatRows.ts";
 import type { RequestContext } from "../requestContext.ts";
-import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../../runtime/exports/inChunks.ts";
 import { parseQueryString } from "../parseQueryString.ts";
 
 /** A list as a file. */

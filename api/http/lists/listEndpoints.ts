@@ -1,11 +1,11 @@
 import type { z } from "zod";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import { EXPORT_FORMATS } from "../../../program/exports/formatRows.ts";
-import type { ExportFormat } from "../../../program/exports/formatRows.ts";
-import { inChunks } from "../../../program/exports/inChunks.ts";
-import { accountModeKey } from "../../../domain/accounts/accounts.ts";
-import type { Places } from "../../../program/server/createPlaces.ts";
-import { leaveForGood } from "../../../program/server/limitConcurrency.ts";
+import { EXPORT_FORMATS } from "../../../runtime/exports/formatRows.ts";
+import type { ExportFormat } from "../../../runtime/exports/formatRows.ts";
+import { inChunks } from "../../../runtime/exports/inChunks.ts";
+import { accountModeKey } from "../../../modules/records/owner.rules.ts";
+import type { Places } from "../createPlaces.ts";
+import { leaveForGood } from "../../../runtime/server/limitConcurrency.ts";
 import { callerOf } from "../requestContext.ts";
 import type { RequestContext } from "../requestContext.ts";
 import { buildKeyEndpoint, RETRY_AFTER } from "../endpoint.ts";

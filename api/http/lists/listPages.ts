@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { rowsOf } from "../../../program/exports/presentPages.ts";
+import { rowsOf } from "../../../runtime/exports/presentPages.ts";
 import type { RequestContext } from "../requestContext.ts";
 
 /*

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
+import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";

@@ -5,7 +5,7 @@ import { pino } from "pino";
 import test from "ava";
 import { z } from "zod";
 import type { ApiState } from "../../../api/http/requestContext.ts";
-import { observeRequest } from "../../../api/middleware/observeRequest.ts";
+import { observeRequest } from "../../../api/http/observeRequest.ts";
 import { serve } from "../../support/server.ts";
 import { createArrivingBodies } from "../../../api/http/arrivingBodies.ts";
 

@@ -9,9 +9,9 @@ import Koa from "koa";
 import { pino } from "pino";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { streamText } from "../../../api/http/lists/streamText.ts";
-import { handleErrors } from "../../../api/middleware/handleErrors.ts";
-import { startServer } from "../../../program/server/startServer.ts";
-import type { ServerOptions } from "../../../program/server/startServer.ts";
+import { handleErrors } from "../../../api/http/handleErrors.ts";
+import { startServer } from "../../../runtime/server/startServer.ts";
+import type { ServerOptions } from "../../../runtime/server/startServer.ts";
 
 const serve = async (
   t: ExecutionContext,

@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { isJsonInUtf8 } from "../../../api/http/contentType.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { rawRequest } from "./rawRequest.ts";

@@ -10,8 +10,8 @@ import {
   limitConcurrency,
   takeTurn,
   withoutPlace,
-} from "../../../program/server/limitConcurrency.ts";
-import type { Answer } from "../../../program/server/limitConcurrency.ts";
+} from "../../../runtime/server/limitConcurrency.ts";
+import type { Answer } from "../../../runtime/server/limitConcurrency.ts";
 import { eventually } from "../../support/programs.ts";
 
 type Started = { readonly url: string; readonly end: (body?: string | Buffer) => void };

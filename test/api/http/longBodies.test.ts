@@ -7,9 +7,9 @@ import { gzipSync } from "node:zlib";
 import test from "ava";
 import Koa from "koa";
 import type { ApiState } from "../../../api/http/requestContext.ts";
-import { takeTurnOfLongBody } from "../../../api/middleware/longBodies.ts";
-import { readBody } from "../../../api/middleware/readBody.ts";
-import { limitConcurrency } from "../../../program/server/limitConcurrency.ts";
+import { takeTurnOfLongBody } from "../../../api/http/longBodies.ts";
+import { readBody } from "../../../api/http/readBody.ts";
+import { limitConcurrency } from "../../../runtime/server/limitConcurrency.ts";
 
 const app = new Koa<ApiState>();
 const read = readBody(64);

@@ -1,23 +1,23 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listSealingsOfSecond } from "../../../db/billing/meterEventReports.ts";
-import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { listSealingsOfSecond } from "../../../modules/billing/meterEventReports.sql.ts";
+import { readMinuteUsage } from "../../../modules/billing/reconciliation/minuteUsage.sql.ts";
 import {
   deleteProcessedEvents,
   insertProcessorEvent,
-} from "../../../db/billing/processorEvents/processorEvents.ts";
-import { listUsedKinds } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
-import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
+} from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { listUsedKinds } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { listUnnamedRejections } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
+import type { ReportedStream } from "../../../modules/billing/reconciliation/reportedStreams.sql.ts";
+import { insertUsageCorrection } from "../../../modules/billing/reconciliation/usageCorrections.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
-import { foldUsage } from "../../../services/billing/foldUsage.ts";
-import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
-import { deleteBefore } from "../../../services/batching/deleteInBatches.ts";
+import { minuteOf } from "../../../modules/billing/usage.rules.ts";
+import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
+import { foldUsage } from "../../../modules/billing/foldUsage.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
+import { deleteBefore } from "../../../db/batching/deleteInBatches.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

@@ -1,7 +1,7 @@
-import { deleteOldReconciliations } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { deleteOldReconciliations } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
-import { deleteInBatches } from "../../../services/batching/deleteInBatches.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { deleteInBatches } from "../../../db/batching/deleteInBatches.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpFolding, START } from "./foldSetup.ts";
 

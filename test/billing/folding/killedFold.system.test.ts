@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { DatabaseTransactionConnection } from "slonik";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked, awaitGone } from "../../support/lockWaits.ts";

@@ -1,5 +1,5 @@
 import test from "ava";
-import { isWithin, monthlyCycle } from "../../../domain/billing/billingCycle.ts";
+import { isWithin, monthlyCycle } from "../../../modules/billing/billingCycle.rules.ts";
 
 const cycleEdge = test.macro({
   exec: (

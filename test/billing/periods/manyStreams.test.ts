@@ -1,6 +1,6 @@
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { sql } from "../../../db/sql.ts";
-import { sumUnsealed } from "../../../services/billing/reconciliation/sumOwnUsage.ts";
+import { sumUnsealed } from "../../../modules/billing/reconciliation/sumOwnUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 
 const test = testWithDatabase();

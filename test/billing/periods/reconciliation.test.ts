@@ -1,19 +1,19 @@
-import { insertReconciliation } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { insertReconciliation } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../domain/accounts/audit.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
-import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
-import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { acknowledgeDrift } from "../../../modules/billing/reconciliation/acknowledgeDrift.ts";
+import { readReconciliation } from "../../../modules/billing/reconciliation/readReconciliation.ts";
 import {
   defaultSpan,
   listStreamsNeedingAttention,
   reconcileUsage,
-} from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+} from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";

@@ -1,12 +1,12 @@
-import { minuteOf } from "../../../domain/billing/usage.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
-import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import { minuteOf } from "../../../modules/billing/usage.rules.ts";
+import type { Billing } from "../../../modules/billing/createBilling.ts";
+import type { BillingProcessor } from "../../../modules/billing/processor.ts";
 import {
   listStreamsNeedingAttention,
   reconcileUsage,
-} from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+} from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import { setUpBilling } from "../billingSetup.ts";

@@ -3,15 +3,15 @@ import { z } from "zod";
 import {
   insertProcessorEvent,
   settleProcessorEvent,
-} from "../../../db/billing/processorEvents/processorEvents.ts";
+} from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import {
   insertReconciliation,
   replaceReconciliationStreams,
   updateReconciliation,
-} from "../../../db/billing/reconciliation/reconciliations.ts";
-import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
+} from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { saveUsageRejection } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldData } from "../../../services/retention/deleteOldData.ts";
+import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 

@@ -1,12 +1,12 @@
 import test from "ava";
 import type { DatabaseTransactionConnection } from "slonik";
-import { lockDeployment, recordHold } from "../../../db/billing/deployment.ts";
-import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { lockDeployment, recordHold } from "../../../modules/billing/deployment.sql.ts";
+import { insertUsageCorrection } from "../../../modules/billing/reconciliation/usageCorrections.sql.ts";
+import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { holdUsage } from "../../../services/billing/holdUsage.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { holdUsage } from "../../../modules/billing/holdUsage.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";

@@ -1,8 +1,8 @@
 import test from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
-import { holdUsage } from "../../../services/billing/holdUsage.ts";
+import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
+import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { LAG_SECONDS, setUpAcknowledged, setUpMinute } from "./acknowledgedSetup.ts";
 import { NOON } from "./restoreSetup.ts";

@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
+import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 

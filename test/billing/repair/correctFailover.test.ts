@@ -1,11 +1,11 @@
 import test from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import type { BillingProcessor } from "../../../providers/billing/processor.ts";
-import type { FailoverOptions } from "../../../services/billing/reconciliation/correctFailover.ts";
-import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import type { BillingProcessor } from "../../../modules/billing/processor.ts";
+import type { FailoverOptions } from "../../../modules/billing/reconciliation/correctFailover.ts";
+import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { callDouble } from "../stripe/doubleScene.ts";
 import {

@@ -2,7 +2,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
+import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
 import {
   countCorrections,
   LAG_SECONDS,

@@ -1,7 +1,7 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS, MINUTE } from "./retriedSetup.ts";

@@ -1,22 +1,22 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import {
   countFailedProcessorEvents,
   insertProcessorEvent,
-} from "../../../db/billing/processorEvents/processorEvents.ts";
+} from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
-import { ProcessorMismatchError } from "../../../providers/billing/processor.ts";
-import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
-import { releaseUsage } from "../../../services/billing/holdUsage.ts";
-import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
-import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import type { Billing } from "../../../modules/billing/createBilling.ts";
+import { ProcessorMismatchError } from "../../../modules/billing/processor.ts";
+import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { releaseUsage } from "../../../modules/billing/holdUsage.ts";
+import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import type { DrainResult } from "../../../modules/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";

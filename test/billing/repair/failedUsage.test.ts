@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpRestore } from "./restoreSetup.ts";

@@ -2,7 +2,7 @@ import test from "ava";
 import { z } from "zod";
 import { migrate } from "../../../db/upgrade/migrate.ts";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { createRandom } from "../../support/random.ts";
 import { startCluster } from "../../support/startCluster.ts";

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";

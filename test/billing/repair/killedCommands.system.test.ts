@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 

@@ -1,8 +1,8 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 import { LAG_SECONDS, setUpRetried } from "./retriedSetup.ts";

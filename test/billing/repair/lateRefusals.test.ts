@@ -1,11 +1,11 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
+import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 

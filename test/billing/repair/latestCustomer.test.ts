@@ -1,4 +1,4 @@
-import { findLatestCustomer } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
+import { findLatestCustomer } from "../../../modules/billing/reconciliation/eventsInDoubt.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,18 +1,17 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { recordProcessor } from "../../../db/billing/deployment.ts";
-import { findLatestCustomer } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
-import { safeInteger } from "../../../db/columns.ts";
-import { sql } from "../../../db/sql.ts";
+import { recordProcessor } from "../../../modules/billing/deployment.sql.ts";
+import { findLatestCustomer } from "../../../modules/billing/reconciliation/eventsInDoubt.sql.ts";
+import { safeInteger, sql } from "../../../db/sql.ts";
 import {
   FAILED_STATES,
   METER_EVENT_STATES,
   UNFINISHED_STATES,
-} from "../../../domain/billing/meterEvents.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
-import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+} from "../../../modules/billing/meterEvents.rules.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
 import type { Random } from "../../support/random.ts";
 import { createDecisions } from "./repairDecisions.ts";
 import { createOperations, RETRIABLE, UNSENT } from "./repairOperations.ts";

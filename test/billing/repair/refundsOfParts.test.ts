@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
+import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
-import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
-import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { settleUsage } from "../../../modules/billing/reconciliation/settleUsage.ts";
+import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

@@ -1,9 +1,9 @@
 import test from "ava";
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS } from "./retriedSetup.ts";
 

@@ -1,13 +1,13 @@
 import { listFacts } from "./repairTruth.ts";
 import type { Finding, Opened } from "./repairTruth.ts";
-import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
-import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { reopenUsage } from "../../../modules/billing/reconciliation/reopenUsage.ts";
+import type { FoundDifference } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
-import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
-import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
-import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
-import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
+import { minuteOf } from "../../../modules/billing/usage.rules.ts";
+import { acknowledgeDrift } from "../../../modules/billing/reconciliation/acknowledgeDrift.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { settleUsage } from "../../../modules/billing/reconciliation/settleUsage.ts";
+import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
 import { sumRow } from "./repairWorld.ts";
 import type { Event, World } from "./repairWorld.ts";
 

@@ -2,9 +2,9 @@ import {
   findReconciliationDifference,
   listReconciliationDifferences,
   listReconciliationStreams,
-} from "../../../db/billing/reconciliation/reconciliations.ts";
-import { FAILED_STATES } from "../../../domain/billing/meterEvents.ts";
-import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
+} from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { FAILED_STATES } from "../../../modules/billing/meterEvents.rules.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Decisions } from "./repairDecisions.ts";
 import { whileReadingSums } from "./restoreSetup.ts";

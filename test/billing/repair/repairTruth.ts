@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { safeInteger } from "../../../db/columns.ts";
-import { sql } from "../../../db/sql.ts";
+import { safeInteger, sql } from "../../../db/sql.ts";
 import type { setUpRestore } from "./restoreSetup.ts";
 
 type Scene = Awaited<ReturnType<typeof setUpRestore>>;

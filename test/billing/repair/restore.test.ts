@@ -1,12 +1,12 @@
 import test from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { sealMeterEvent } from "../../../services/billing/sending/sealMeterEvents.ts";
-import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { guardUsage, holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { sealMeterEvent } from "../../../modules/billing/sending/sealMeterEvents.ts";
+import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";

@@ -2,20 +2,20 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../domain/accounts/audit.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
-import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
-import { startLease } from "../../../services/billing/sending/attemptLease.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { guardUsage, holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
+import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
+import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import {
   createAttemptRecords,
   finishSending,
-} from "../../../services/billing/sending/sendMeterEvent.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+} from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";

@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 

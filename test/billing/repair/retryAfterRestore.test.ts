@@ -2,15 +2,15 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
+import { lockMeterEventRow } from "../../../modules/billing/meterEvents.sql.ts";
 import {
   doubtUnsentEvents,
   redateBlockedEvents,
-} from "../../../db/billing/reconciliation/eventsInDoubt.ts";
+} from "../../../modules/billing/reconciliation/eventsInDoubt.sql.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
-import { getMeterEvent } from "../../../services/billing/repair/getMeterEvent.ts";
-import { requireUnchanged } from "../../../services/billing/repair/requireUnchanged.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { getMeterEvent } from "../../../modules/billing/reconciliation/getMeterEvent.ts";
+import { requireUnchanged } from "../../../modules/billing/reconciliation/requireUnchanged.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpRestore, whileReadingSums } from "./restoreSetup.ts";

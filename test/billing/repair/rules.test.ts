@@ -1,10 +1,10 @@
 import test from "ava";
-import type { DecidedCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
-import { decideCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
-import type { BillingStatus, FactEvent } from "../../../domain/billing/billingStatus.ts";
-import { billingStatusOf } from "../../../domain/billing/billingStatus.ts";
-import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
-import { groupByMinute } from "../../../domain/billing/repair/usageInDoubt.ts";
+import type { DecidedCorrection } from "../../../modules/billing/reconciliation/decideCorrection.rules.ts";
+import { decideCorrection } from "../../../modules/billing/reconciliation/decideCorrection.rules.ts";
+import type { BillingStatus, FactEvent } from "../../../modules/billing/billingStatus.rules.ts";
+import { billingStatusOf } from "../../../modules/billing/billingStatus.rules.ts";
+import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
+import { groupByMinute } from "../../../modules/billing/reconciliation/usageInDoubt.rules.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const NOW_SECOND = NOW.getTime() / 1000;

@@ -1,16 +1,16 @@
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
-import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { saveUsageRejection } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../domain/shards.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
-import { usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
+import { usageShardWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
 
 const test = testWithDatabase();
 

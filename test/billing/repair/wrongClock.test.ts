@@ -1,7 +1,7 @@
 import { mock } from "node:test";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { readServerStatus } from "../../../db/connections/serverStatus.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Run } from "../../cli/runImpact.ts";

@@ -1,19 +1,22 @@
 import type { ExecutionContext } from "ava";
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
-import { findUnfinishedMeterEvent, findMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
+import {
+  findUnfinishedMeterEvent,
+  findMeterEvent,
+} from "../../../modules/billing/meterEvents.sql.ts";
 import {
   beginAttempts,
   recordDelays,
   renewLease,
   settleAttempts,
-} from "../../../db/billing/sending/attempts.ts";
-import { DomainError } from "../../../domain/errors.ts";
-import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
-import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
-import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
-import { checkRefund } from "../../../services/registrations/checkRefund.ts";
+} from "../../../modules/billing/sending/attempts.sql.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
+import { checkRefund } from "../../../modules/registrations/checkRefund.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

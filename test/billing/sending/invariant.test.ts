@@ -1,5 +1,5 @@
-import { DomainError } from "../../../domain/errors.ts";
-import { beginSending } from "../../../services/billing/sending/sendMeterEvent.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,8 +1,8 @@
-import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { foldUsage } from "../../../services/billing/foldUsage.ts";
-import { readStatement } from "../../../services/billing/readStatement.ts";
-import { MAXIMUM_QUANTITY } from "../../../domain/billing/usage.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { foldUsage } from "../../../modules/billing/foldUsage.ts";
+import { readStatement } from "../../../modules/billing/readStatement.ts";
+import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { createTestOrganization } from "../../support/factories.ts";

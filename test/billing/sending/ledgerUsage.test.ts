@@ -2,9 +2,9 @@ import {
   recordLedgerUsage,
   sumFirstLedgerUsage,
   sumLedgerUsage,
-} from "../../../db/billing/ledgerUsage.ts";
+} from "../../../modules/billing/ledgerUsage.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { createLedgerProcessor } from "../../../providers/billing/ledger/createLedgerProcessor.ts";
+import { createLedgerProcessor } from "../../../modules/billing/createLedgerProcessor.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";

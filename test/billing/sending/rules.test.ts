@@ -1,33 +1,33 @@
 import { readFile } from "node:fs/promises";
 import test from "ava";
-import { decideNextStep, withoutProcessor } from "../../../domain/billing/decideNextStep.ts";
-import type { AttemptOutcome, NextStep } from "../../../domain/billing/decideNextStep.ts";
+import { decideNextStep, withoutProcessor } from "../../../modules/billing/decideNextStep.rules.ts";
+import type { AttemptOutcome, NextStep } from "../../../modules/billing/decideNextStep.rules.ts";
 import {
   decideReopenAfterCheck,
   decideRetry,
   decideRetryAfterCheck,
   requireDelivered,
-} from "../../../domain/billing/repair/decideRetry.ts";
-import { decideLateRejection } from "../../../domain/billing/processorEvents.ts";
-import { DomainError } from "../../../domain/errors.ts";
+} from "../../../modules/billing/reconciliation/decideRetry.rules.ts";
+import { decideLateRejection } from "../../../modules/billing/processorEvents.rules.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
 import {
   isFailed,
   METER_EVENT_STATES,
   stateAtSealing,
-} from "../../../domain/billing/meterEvents.ts";
-import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
+} from "../../../modules/billing/meterEvents.rules.ts";
+import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
 import {
   lastSealableSecond,
   MAXIMUM_QUANTITY,
   meterEventIdentifierStem,
   minuteOf,
-} from "../../../domain/billing/usage.ts";
-import { secondOf } from "../../../domain/durations.ts";
+} from "../../../modules/billing/usage.rules.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
 import {
   currentCallsPerSecond,
   lowerCallRate,
   reserveCalls,
-} from "../../../domain/billing/callRate.ts";
+} from "../../../modules/billing/callRate.rules.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const NEVER_HELD = { isHeld: false, releasedAt: null };

@@ -1,10 +1,10 @@
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
-import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
-import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
-import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
+import { findUnfinishedMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

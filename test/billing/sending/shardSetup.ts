@@ -1,22 +1,22 @@
 import type { ExecutionContext } from "ava";
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
-import type { Owner } from "../../../domain/accounts/accounts.ts";
+import { ownerKey } from "../../../modules/records/owner.rules.ts";
+import type { Owner } from "../../../modules/records/owner.rules.ts";
 import {
   listResumableStreams,
   listTroubledStreams,
-} from "../../../db/billing/sending/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
-import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
-import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
-import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
-import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
-import type { UsageSender } from "../../../services/billing/sending/createShardSender.ts";
-import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
-import type { ScanPace } from "../../../services/shards/createScanPace.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
-import type { BillingContext } from "../../../services/billing/context.ts";
+} from "../../../modules/billing/sending/usageShards.sql.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import type { SendResult } from "../../../modules/billing/decideNextStep.rules.ts";
+import { SHARD_NUMBERS, shardOf } from "../../../db/shards/shards.rules.ts";
+import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
+import { createStreamScans } from "../../../modules/billing/sending/createStreamScans.ts";
+import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
+import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
+import type { ScanPace } from "../../../db/shards/createScanPace.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
+import type { BillingContext } from "../../../modules/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";

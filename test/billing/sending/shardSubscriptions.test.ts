@@ -1,9 +1,10 @@
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
-import { ownerKey, SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
-import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
+import { ownerKey } from "../../../modules/records/owner.rules.ts";
+import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";

@@ -1,17 +1,20 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
-import { readCallRate, recordMaximumCallRate } from "../../../db/billing/sending/callRate.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
-import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
+import { ownerKey } from "../../../modules/records/owner.rules.ts";
+import {
+  readCallRate,
+  recordMaximumCallRate,
+} from "../../../modules/billing/sending/callRate.sql.ts";
+import { lockStream } from "../../../modules/billing/streams.sql.ts";
+import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../domain/shards.ts";
-import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import {
   beginSending,
   createAttemptRecords,
   finishSending,
-} from "../../../services/billing/sending/sendMeterEvent.ts";
-import { reserveStripeCalls } from "../../../services/billing/sending/shareCallRate.ts";
+} from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { BilledOrganization } from "./shardSetup.ts";

@@ -4,15 +4,15 @@ import {
   LEASED,
   STRIPE_MISSING,
   withJitter,
-} from "../../../domain/billing/decideNextStep.ts";
+} from "../../../modules/billing/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
   Delay,
   NextStep,
   SendingEvent,
-} from "../../../domain/billing/decideNextStep.ts";
-import { SHARDS, shardOf } from "../../../domain/shards.ts";
-import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
+} from "../../../modules/billing/decideNextStep.rules.ts";
+import { SHARDS, shardOf } from "../../../db/shards/shards.rules.ts";
+import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

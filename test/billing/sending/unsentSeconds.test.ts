@@ -1,11 +1,11 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { shardOf } from "../../../domain/shards.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";

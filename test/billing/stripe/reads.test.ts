@@ -1,12 +1,12 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import type { Stripe } from "stripe";
-import type { Period } from "../../../domain/billing/billingCycle.ts";
+import type { Period } from "../../../modules/billing/billingCycle.rules.ts";
 import {
   ProcessorUnavailableError,
   UsageUnreadableError,
-} from "../../../providers/billing/processor.ts";
-import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+} from "../../../modules/billing/processor.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { Control } from "../../stripeDouble/createControl.ts";
 import { amendSubscription } from "./amendSubscription.ts";
 import { never, setUpStripe } from "./stripeSetup.ts";

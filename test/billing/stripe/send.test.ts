@@ -1,5 +1,5 @@
 import test from "ava";
-import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
+import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown, until } from "./stripeSetup.ts";
 

@@ -1,9 +1,9 @@
 import test from "ava";
 import { Stripe } from "stripe";
-import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
-import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
-import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
-import { outcomeOfError } from "../../../providers/billing/stripe/attemptOutcome.ts";
+import type { AttemptOutcome } from "../../../modules/billing/decideNextStep.rules.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
+import { outcomeOfError } from "../../../modules/billing/stripe/attemptOutcome.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown } from "./stripeSetup.ts";

@@ -5,8 +5,8 @@ import type {
   BillingProcessor,
   MeterEvent,
   Subscriber,
-} from "../../../providers/billing/processor.ts";
-import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
+} from "../../../modules/billing/processor.ts";
+import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
 

@@ -4,8 +4,8 @@ import type { RequestListener } from "node:http";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Stripe } from "stripe";
-import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
-import type { StripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import type { StripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 
 /** Starts a server, and returns a client of it with the number of connections so far. */
 const serve = async (

@@ -1,13 +1,13 @@
 import { wrapPool } from "../../../db/pools/wrapPool.ts";
-import { saveCharityDetail } from "../../../db/charities/charityDetails.ts";
-import type { CharityIds } from "../../../domain/charities/charities.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
-import { createCharities } from "../../../providers/charities/createCharities.ts";
+import { saveCharityDetail } from "../../../modules/charities/charityDetails.sql.ts";
+import type { CharityIds } from "../../../modules/charities/charities.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { createCharities } from "../../../modules/charities/createCharities.ts";
 import {
   charityKey,
   createCharityConfirmer,
-} from "../../../services/charities/createCharityConfirmer.ts";
+} from "../../../modules/charities/createCharityConfirmer.ts";
 import { testWithDatabase } from "../../support/database.ts";
 
 const test = testWithDatabase();

@@ -1,7 +1,7 @@
-import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldTestDonations } from "../../../services/charities/donations/deleteOldTestDonations.ts";
-import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
+import { deleteOldTestDonations } from "../../../modules/charities/deleteOldTestDonations.ts";
+import { refundDonation } from "../../../modules/charities/refundDonation.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";

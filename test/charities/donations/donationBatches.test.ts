@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { MAXIMUM_CENTS } from "../../../domain/money.ts";
+import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";

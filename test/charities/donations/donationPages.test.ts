@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { listDonations } from "../../../db/charities/donations.ts";
+import { listDonations } from "../../../modules/charities/donations.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { DonationFilter } from "../../../domain/charities/donations.ts";
-import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
+import type { DonationFilter } from "../../../modules/charities/donations.rules.ts";
+import { readDonationPage } from "../../../modules/charities/readDonationPage.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";

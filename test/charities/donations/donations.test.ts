@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
-import { MAXIMUM_CENTS } from "../../../domain/money.ts";
+import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
+import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";

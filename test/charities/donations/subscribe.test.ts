@@ -1,20 +1,20 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import {
   findDonationSubscription,
   leaseDonationSubscription,
-} from "../../../db/charities/donationSubscriptions.ts";
+} from "../../../modules/charities/donationSubscriptions.sql.ts";
 import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/commands/orgs.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { OutageError } from "../../../domain/errors.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
-import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
-import { getAccount } from "../../../services/accounts/getAccount.ts";
-import { requireDonationSubscription } from "../../../services/charities/donations/requireDonationSubscription.ts";
-import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { OutageError } from "../../../runtime/errors.rules.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
+import { getAccount } from "../../../modules/accounts/getAccount.ts";
+import { requireDonationSubscription } from "../../../modules/charities/requireDonationSubscription.ts";
+import { subscribeToDonations } from "../../../modules/charities/subscribeToDonations.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { callDouble } from "../../billing/stripe/doubleScene.ts";

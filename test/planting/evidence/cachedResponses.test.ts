@@ -1,11 +1,11 @@
 import { Client } from "pg";
 import { z } from "zod";
-import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
-import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
+import { renderEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
 import { sql } from "../../../db/sql.ts";
-import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
-import { clearExpiredResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
-import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import { clearExpiredResponses } from "../../../modules/planting/clearCachedResponses.ts";
+import { readTreeEvidence } from "../../../modules/planting/readTreeEvidence.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";

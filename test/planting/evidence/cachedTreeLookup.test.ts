@@ -1,6 +1,6 @@
-import type { CachedTree } from "../../../db/planting/treeEvidence.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
+import type { CachedTree } from "../../../modules/planting/treeEvidence.sql.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createCachedTreeLookup } from "../../../modules/planting/createCachedTreeLookup.ts";
 import { testWithDatabase } from "../../support/database.ts";
 
 const test = testWithDatabase();

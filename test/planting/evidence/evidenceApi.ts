@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { Planting } from "../../../providers/planting/createPlanting.ts";
+import type { Mode } from "../../../modules/records/owner.rules.ts";
+import type { Planting } from "../../../modules/planting/createPlanting.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

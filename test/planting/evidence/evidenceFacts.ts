@@ -2,13 +2,13 @@ import type {
   AllocatedEvidence,
   PlantedEvidence,
   VerifiedEvidence,
-} from "../../../domain/planting/evidence.ts";
-import { NOTHING_REACHED } from "../../../domain/planting/timeline.ts";
+} from "../../../modules/planting/evidence.rules.ts";
+import { NOTHING_REACHED } from "../../../modules/planting/timeline.rules.ts";
 import type {
   EvidenceFacts,
   OrderedTrees,
   ReachedStages,
-} from "../../../domain/planting/timeline.ts";
+} from "../../../modules/planting/timeline.rules.ts";
 
 export const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 

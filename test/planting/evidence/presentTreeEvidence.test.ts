@@ -1,10 +1,10 @@
 import test from "ava";
-import { absoluteUrl } from "../../../api/planting/absoluteUrl.ts";
-import { presentTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
-import type { PresentedTreeEvidence } from "../../../api/planting/treeEvidenceSchema.ts";
-import { treeEvidence } from "../../../api/planting/treeEvidenceSchema.ts";
-import { buildTreeEvidence } from "../../../domain/planting/timeline.ts";
-import type { MilestoneEvent } from "../../../domain/planting/timeline.ts";
+import { absoluteUrl } from "../../../api/endpoints/absoluteUrl.ts";
+import { presentTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
+import type { PresentedTreeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
+import { treeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
+import { buildTreeEvidence } from "../../../modules/planting/timeline.rules.ts";
+import type { MilestoneEvent } from "../../../modules/planting/timeline.rules.ts";
 import { allFacts, factsOf, ID, order, reach, REACHED } from "./evidenceFacts.ts";
 import type { GivenFacts } from "./evidenceFacts.ts";
 

@@ -1,20 +1,20 @@
 import test from "ava";
-import { PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type { TimelineShape } from "../../../domain/plantingChoices.ts";
-import { buildTreeEvidence, isTimelineComplete } from "../../../domain/planting/timeline.ts";
-import type { MilestoneEvent, TreeEvidence } from "../../../domain/planting/timeline.ts";
+import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
+import type { TimelineShape } from "../../../runtime/config/plantingChoices.rules.ts";
+import { buildTreeEvidence, isTimelineComplete } from "../../../modules/planting/timeline.rules.ts";
+import type { MilestoneEvent, TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
 import { allFacts, allocation, factsOf, order, reach, REACHED } from "./evidenceFacts.ts";
 import type { GivenFacts } from "./evidenceFacts.ts";
 import {
   evidenceSummary,
   renderEvidenceSummary,
-} from "../../../api/planting/presentEvidenceSummary.ts";
+} from "../../../api/endpoints/presentEvidenceSummary.ts";
 import {
   factorFor,
   IMPACT_FACTORS,
   projectGenericCo2Kg,
   projectImpact,
-} from "../../../domain/planting/impactFactors.ts";
+} from "../../../modules/planting/impactFactors.rules.ts";
 
 const build = (given: GivenFacts): TreeEvidence => buildTreeEvidence(factsOf(given));
 

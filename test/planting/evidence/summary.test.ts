@@ -1,17 +1,17 @@
 import { z } from "zod";
-import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
-import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { deleteCachedResponses } from "../../../db/planting/cachedResponses.ts";
+import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { deleteCachedResponses } from "../../../modules/planting/cachedResponses.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
-import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
-import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import { EVIDENCE_STAGES } from "../../../modules/planting/timeline.rules.ts";
+import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import {
   simulateAllocated,
   simulatePlanted,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { clearCachedResponses } from "../../../modules/planting/clearCachedResponses.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";

@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { DatabasePool, Interceptor } from "slonik";
-import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { renderEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { createReadShares, runForAccount } from "../../../db/pools/connectionShares.ts";
-import { lockSummary } from "../../../db/planting/cachedResponses.ts";
-import { readSummary } from "../../../db/planting/summary.ts";
+import { lockSummary } from "../../../modules/planting/cachedResponses.sql.ts";
+import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { openTurnPool } from "../../../db/pools/pool.ts";
 import { sql } from "../../../db/sql.ts";
-import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";

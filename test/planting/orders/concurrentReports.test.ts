@@ -1,7 +1,7 @@
 import { sql } from "../../../db/sql.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import { simulateAllocated } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
+import { simulateAllocated } from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";

@@ -1,14 +1,17 @@
 import { z } from "zod";
-import { parseConfig } from "../../../config/config.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
-import { listAccountsWithUnorderedTrees, lockPlantingOrder } from "../../../db/planting/orders.ts";
-import { readSummary } from "../../../db/planting/summary.ts";
-import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { parseConfig } from "../../../runtime/config/config.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import {
+  listAccountsWithUnorderedTrees,
+  lockPlantingOrder,
+} from "../../../modules/planting/orders.sql.ts";
+import { readSummary } from "../../../modules/planting/summary.sql.ts";
+import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { plantingOrderIntervalMs } from "../../../program/settings/readPlantingSettings.ts";
-import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
-import { placePlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import { plantingOrderIntervalMs } from "../../../modules/planting/readPlantingSettings.ts";
+import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
+import { placePlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { STAGE_MS } from "../../support/planting.ts";
@@ -25,23 +28,20 @@ const plantedOf = async (setup: PlantingSetup) => {
   };
 };
 
-test.serial(
-  "an order has all unordered trees except refunded ones, and each tree once",
-  async (t) => {
-    const setup = await setUpPlanting(t.context.db);
-    await setup.register(3);
-    const partly = await setup.register(5);
-    const wholly = await setup.register(7);
-    await setup.register(100, { kind: "bottle" });
-    await setup.refund(partly, 2);
-    await setup.refund(wholly, 7);
-    t.is(await setup.createOrders(), 1);
-    t.is(await setup.createOrders(), 0);
-    const [order] = await setup.orders();
-    t.is(order?.treeCount, 6);
-    t.is(order?.buyerName, "Test Organization");
-  },
-);
+test.serial("an order has all unordered trees but refunded ones, each tree once", async (t) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.register(3);
+  const partly = await setup.register(5);
+  const wholly = await setup.register(7);
+  await setup.register(100, { kind: "bottle" });
+  await setup.refund(partly, 2);
+  await setup.refund(wholly, 7);
+  t.is(await setup.createOrders(), 1);
+  t.is(await setup.createOrders(), 0);
+  const [order] = await setup.orders();
+  t.is(order?.treeCount, 6);
+  t.is(order?.buyerName, "Test Organization");
+});
 
 test.serial("concurrent runs put no tree into two orders", async (t) => {
   const setup = await setUpPlanting(t.context.db);

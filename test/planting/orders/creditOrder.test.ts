@@ -1,6 +1,6 @@
 import test from "ava";
-import { creditOrder } from "../../../domain/planting/creditOrder.ts";
-import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
+import { creditOrder } from "../../../modules/planting/creditOrder.rules.ts";
+import type { RecordedTrees } from "../../../modules/planting/creditOrder.rules.ts";
 
 const ORDER = { id: 1, treeCount: 100 };
 

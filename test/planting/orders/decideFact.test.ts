@@ -1,7 +1,11 @@
 import test from "ava";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type { FactDecision, PlantingStage, ReachedStage } from "../../../domain/planting/order.ts";
-import type { TimelineShape } from "../../../domain/plantingChoices.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
+import type {
+  FactDecision,
+  PlantingStage,
+  ReachedStage,
+} from "../../../modules/planting/order.rules.ts";
+import type { TimelineShape } from "../../../runtime/config/plantingChoices.rules.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);

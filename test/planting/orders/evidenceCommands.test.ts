@@ -1,17 +1,17 @@
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
-import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,12 +1,12 @@
 import type { ExecutionContext } from "ava";
-import { listFacts } from "../../../db/planting/facts.ts";
-import { plantingReport } from "../../../domain/planting/fact.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import { plantingReport } from "../../../modules/planting/fact.rules.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
 import {
   simulateAllocated,
   simulatePlanted,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { reportPlanting } from "../../../modules/planting/reportPlanting.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";

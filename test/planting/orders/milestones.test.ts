@@ -1,14 +1,14 @@
 import type { ExecutionContext } from "ava";
-import { listFacts } from "../../../db/planting/facts.ts";
-import { PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { readEvents } from "../../events/readEvents.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

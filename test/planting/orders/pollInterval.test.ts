@@ -1,6 +1,6 @@
 import { sql } from "../../../db/sql.ts";
-import { findPlantingOrdersToStart } from "../../../services/planting/orders/findPlantingOrdersToStart.ts";
-import { readPollIntervalMs } from "../../../services/planting/orders/pollInterval.ts";
+import { findPlantingOrdersToStart } from "../../../modules/planting/findPlantingOrdersToStart.ts";
+import { readPollIntervalMs } from "../../../modules/planting/pollInterval.ts";
 import { openSinglePools } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";

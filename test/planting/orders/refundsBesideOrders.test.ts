@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
-import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
+import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";

@@ -1,21 +1,21 @@
 import { z } from "zod";
-import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
-import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
-import { signCallback } from "../../../api/standalone/planting/verifySignature.ts";
+import { renderEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
+import { signCallback } from "../../../api/standalone/verifySignature.ts";
 import { sql } from "../../../db/sql.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
-import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import { readTreeEvidence } from "../../../modules/planting/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
-import { FACTS_RECORDED } from "../../../workflows/workflowIds.ts";
+import { FACTS_RECORDED } from "../../../runtime/temporal/workflowIds.rules.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -4,22 +4,22 @@ import { z } from "zod";
 import {
   evidenceSummary,
   renderEvidenceSummary,
-} from "../../../api/planting/presentEvidenceSummary.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
+} from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
+import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,
-} from "../../../services/planting/orders/withdrawPlantingFact.ts";
+} from "../../../modules/planting/withdrawPlantingFact.ts";
 import { countReads } from "../../support/countReads.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -1,7 +1,7 @@
 import test from "ava";
-import type { PlantingOrder, SiteShare } from "../../../domain/planting/order.ts";
-import { tallyChange, withImpactFactors } from "../../../domain/planting/tally.ts";
-import type { TalliedOrder, TallyEntry } from "../../../domain/planting/tally.ts";
+import type { PlantingOrder, SiteShare } from "../../../modules/planting/order.rules.ts";
+import { tallyChange, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
+import type { TalliedOrder, TallyEntry } from "../../../modules/planting/tally.rules.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 

@@ -1,8 +1,8 @@
-import { listFacts } from "../../../db/planting/facts.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import { simulateAllocated } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
+import { simulateAllocated } from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 

@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
-import { listFacts } from "../../../db/planting/facts.ts";
-import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";

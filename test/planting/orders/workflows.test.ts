@@ -4,30 +4,33 @@ import { NativeConnection, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import { systemClock } from "../../../domain/clock.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import { systemClock } from "../../../runtime/clock.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
-import { listPlantingOrders } from "../../../db/planting/orders.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
+import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { PlantingOrder } from "../../../domain/planting/order.ts";
-import { createPlanting } from "../../../providers/planting/createPlanting.ts";
-import type { PlantingSettings } from "../../../providers/planting/createPlanting.ts";
+import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
+import { createPlanting } from "../../../modules/planting/createPlanting.ts";
+import type { PlantingSettings } from "../../../modules/planting/createPlanting.ts";
 import {
   simulateAllocated,
   simulatePlanted,
-} from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+} from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import {
   plantingOrderCreation,
   plantingOrderCreationId,
 } from "../../../workflows/plantingOrderCreation.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
-import { backgroundQueue } from "../../../workflows/taskQueues.ts";
-import { FACTS_RECORDED, plantingOrderWorkflowId } from "../../../workflows/workflowIds.ts";
+import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import {
+  FACTS_RECORDED,
+  plantingOrderWorkflowId,
+} from "../../../runtime/temporal/workflowIds.rules.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

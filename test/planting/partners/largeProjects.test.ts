@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { listClaims, listCreditedTrees } from "../../../db/planting/claims.ts";
-import { findPlantingOrder } from "../../../db/planting/orders.ts";
-import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
+import { listClaims, listCreditedTrees } from "../../../modules/planting/claims.sql.ts";
+import { findPlantingOrder } from "../../../modules/planting/orders.sql.ts";
+import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { planting, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 

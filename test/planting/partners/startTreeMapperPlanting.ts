@@ -1,14 +1,14 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import { startServer } from "../../../program/server/startServer.ts";
-import { createPlanting } from "../../../providers/planting/createPlanting.ts";
-import type { UnusableRecords } from "../../../providers/planting/treemapper/downloadRecords.ts";
+import { startServer } from "../../../runtime/server/startServer.ts";
+import { createPlanting } from "../../../modules/planting/createPlanting.ts";
+import type { UnusableRecords } from "../../../modules/planting/treemapper/downloadRecords.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
+} from "../../../modules/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 

@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
-import { listFacts } from "../../../db/planting/facts.ts";
-import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { claimTrees } from "../../../modules/planting/claimTrees.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,8 +1,11 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
-import { findListPosition, readPage } from "../../../db/registrations/registrationPages.ts";
-import { hasShortPages, readShortPage } from "../../../db/registrations/shortPages.ts";
+import type { Owner } from "../../../modules/records/owner.rules.ts";
+import {
+  findListPosition,
+  readPage,
+} from "../../../modules/registrations/registrationPages.sql.ts";
+import { hasShortPages, readShortPage } from "../../../modules/registrations/shortPages.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { RegistrationFilter } from "../../../domain/registrations/registrations.ts";
+import type { RegistrationFilter } from "../../../modules/registrations/registrations.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { sql } from "../../../db/sql.ts";
-import type { UsageReportState } from "../../../domain/billing/billingStatus.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
+import type { UsageReportState } from "../../../modules/billing/billingStatus.rules.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { listUsageReports } from "../../../modules/registrations/readUsageReports.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";

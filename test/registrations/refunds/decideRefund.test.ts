@@ -1,8 +1,8 @@
 import test from "ava";
-import { DomainError } from "../../../domain/errors.ts";
-import type { ErrorCode } from "../../../domain/errors.ts";
-import type { RefundableRegistration } from "../../../domain/registrations/decideRefund.ts";
-import { decideRefund } from "../../../domain/registrations/decideRefund.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import type { ErrorCode } from "../../../runtime/errors.rules.ts";
+import type { RefundableRegistration } from "../../../modules/registrations/decideRefund.rules.ts";
+import { decideRefund } from "../../../modules/registrations/decideRefund.rules.ts";
 
 const cycle = {
   start: new Date("2026-05-15T00:00:00.000Z"),

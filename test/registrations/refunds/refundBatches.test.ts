@@ -1,5 +1,5 @@
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { systemClock } from "../../../domain/clock.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { systemClock } from "../../../runtime/clock.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";

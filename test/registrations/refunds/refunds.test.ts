@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { issueKey } from "../../../services/accounts/issueKey.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";

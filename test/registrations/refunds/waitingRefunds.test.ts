@@ -6,8 +6,8 @@ import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
-import { issueKey } from "../../../services/accounts/issueKey.ts";
-import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
+import { issueKey } from "../../../modules/accounts/issueKey.ts";
+import { createRefundQueue } from "../../../modules/registrations/createRefundQueue.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
 const test = testWithDatabase();

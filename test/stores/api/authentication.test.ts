@@ -1,5 +1,5 @@
-import { markStoreUninstalled, updateStore } from "../../../db/stores/stores.ts";
-import { revokeApiKey, listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { markStoreUninstalled, updateStore } from "../../../modules/stores/stores.sql.ts";
+import { revokeApiKey, listApiKeys } from "../../../modules/accounts/apiKeys.sql.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";

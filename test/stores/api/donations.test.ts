@@ -1,4 +1,4 @@
-import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";

@@ -1,11 +1,11 @@
-import { listPlantingOrders } from "../../../db/planting/orders.ts";
+import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
+import { EVIDENCE_STAGES } from "../../../modules/planting/timeline.rules.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
+} from "../../../modules/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting } from "../../support/planting.ts";

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { updateStore } from "../../../db/stores/stores.ts";
-import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
+import { updateStore } from "../../../modules/stores/stores.sql.ts";
+import { createStoreAuthenticator } from "../../../modules/stores/createStoreAuthenticator.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import {

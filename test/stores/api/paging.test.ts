@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import { systemClock } from "../../../domain/clock.ts";
+import { systemClock } from "../../../runtime/clock.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";

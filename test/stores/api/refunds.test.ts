@@ -10,14 +10,14 @@ import {
   startTwoStoreApis,
 } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
-import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
-import { readTotals } from "../../../db/registrations/totals.ts";
+import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
+import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../domain/accounts/audit.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { MAXIMUM_CENTS } from "../../../domain/money.ts";
-import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
+import { refundDonation } from "../../../modules/charities/refundDonation.ts";
+import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();

@@ -1,7 +1,7 @@
-import { systemClock } from "../../../domain/clock.ts";
-import { createStoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createStoreRegistrationWriter } from "../../../modules/stores/createStoreRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { MAXIMUM_CENTS } from "../../../domain/money.ts";
+import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { createTestStore, startStoreApiOf } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 

@@ -2,7 +2,7 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { factorFor } from "../../../domain/planting/impactFactors.ts";
+import { factorFor } from "../../../modules/planting/impactFactors.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi } from "../startStoreApi.ts";

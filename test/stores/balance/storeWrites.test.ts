@@ -1,11 +1,11 @@
 import test from "ava";
-import { DomainError } from "../../../domain/errors.ts";
-import { responseKey, decideStoreWrites } from "../../../domain/stores/storeWrites.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { responseKey, decideStoreWrites } from "../../../modules/stores/storeWrites.rules.ts";
 import type {
   StoreBalance,
   StoreWriteDecision,
   StoreRegistrationWrite,
-} from "../../../domain/stores/storeWrites.ts";
+} from "../../../modules/stores/storeWrites.rules.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 

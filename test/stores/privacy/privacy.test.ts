@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldData } from "../../../services/retention/deleteOldData.ts";
+import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,4 +1,4 @@
-import { DAY_MS } from "../../../domain/durations.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";

@@ -4,33 +4,36 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import { createShardActivities } from "../../../activities/createShardActivities.ts";
-import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
-import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
-import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempts.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
+import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
+import { beginAttempts, recordDelays } from "../../../modules/billing/sending/attempts.sql.ts";
 import {
   readDispatcherStatus,
   releaseDispatcherLease,
   acquireDispatcherLease,
   recordDispatcherPass,
   renewDispatcherLease,
-} from "../../../db/billing/sending/dispatcherLease.ts";
-import { listShardStatuses } from "../../../db/shards.ts";
+} from "../../../modules/billing/sending/dispatcherLease.sql.ts";
+import { listShardStatuses } from "../../../db/shards/shards.sql.ts";
 import { openPool } from "../../../db/pools/pool.ts";
-import { markRefundsDispatched } from "../../../db/registrations/refunds.ts";
+import { markRefundsDispatched } from "../../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SHARDS } from "../../../domain/shards.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import { findSender } from "../../../program/temporal/usageSenders.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
-import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
-import { sealMeterEvent } from "../../../services/billing/sending/sealMeterEvents.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { SHARDS } from "../../../db/shards/shards.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import { findSender } from "../../../worker/dispatcher/usageSenders.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import type { Billing } from "../../../modules/billing/createBilling.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { sealMeterEvent } from "../../../modules/billing/sending/sealMeterEvents.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
 import { usageSender } from "../../../workflows/usageSender.ts";
 import { usageShard } from "../../../workflows/usageShard.ts";
-import { usageSenderWorkflowId, usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
+import {
+  usageSenderWorkflowId,
+  usageShardWorkflowId,
+} from "../../../runtime/temporal/workflowIds.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -43,27 +46,24 @@ import { isStarted, refundOneTree, SEIZED_MS, seizeLease, startDispatcher } from
 // Serial, because a database has one lease, so only one of its dispatchers leads.
 const test = testWithDatabase();
 
-test.serial(
-  "when the leader loses the database, it gives up and another dispatcher takes over",
-  async (t) => {
-    const { client: temporal } = await openNamespace(t);
-    const relay = await startRelay(t, t.context.databaseUrl);
-    const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
-    t.teardown(() => relayed.end());
-    const leader = await startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
-    const first = await refundOneTree(t.context.db);
-    await eventually(() => isStarted(temporal, first.refund));
+test.serial("a leader that loses the database gives up, and another takes over", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
+  t.teardown(() => relayed.end());
+  const leader = await startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
+  const first = await refundOneTree(t.context.db);
+  await eventually(() => isStarted(temporal, first.refund));
 
-    relay.freeze();
-    await startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
-    const second = await refundOneTree(t.context.db);
+  relay.freeze();
+  await startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
+  const second = await refundOneTree(t.context.db);
 
-    await leader.stop();
-    await eventually(() => isStarted(temporal, second.refund));
-    await eventually(() => isStarted(temporal, second.sender));
-    t.pass();
-  },
-);
+  await leader.stop();
+  await eventually(() => isStarted(temporal, second.refund));
+  await eventually(() => isStarted(temporal, second.sender));
+  t.pass();
+});
 
 test.serial("a leader whose lease was lost stops, and leads again when it is free", async (t) => {
   const { db } = t.context;

@@ -4,19 +4,22 @@ import type { Client } from "@temporalio/client";
 import { pino } from "pino";
 import type { Logger } from "pino";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { acquireDispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
-import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
+import { acquireDispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
+import type { DispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../domain/shards.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
-import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { runDispatcher } from "../../../worker/dispatcher/runDispatcher.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { refundWorkflowId, usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
+import {
+  refundWorkflowId,
+  usageShardWorkflowId,
+} from "../../../runtime/temporal/workflowIds.rules.ts";
 
 /** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
 export const refundOneTree = async (

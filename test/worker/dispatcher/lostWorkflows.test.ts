@@ -1,16 +1,16 @@
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { disableEndpoint } from "../../../db/webhooks/endpoints.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { disableEndpoint } from "../../../modules/events/endpoints.sql.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
 import { webhookShard, webhookShardWorkflowId } from "../../../workflows/webhookShard.ts";
-import { usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
+import { usageShardWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
-import { setUpWebhooks } from "../../webhooks/webhookScene.ts";
+import { setUpWebhooks } from "../../events/webhookScene.ts";
 import { startDispatcher } from "./dispatching.ts";
 
 // Serial, because a database has one lease, so only one of its dispatchers leads.

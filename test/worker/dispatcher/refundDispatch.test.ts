@@ -1,15 +1,15 @@
 import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
-import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
+import { refundWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
 
 // Serial, because a database has one lease, so only one of its dispatchers leads.
 const test = testWithDatabase();

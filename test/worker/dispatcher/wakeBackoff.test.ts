@@ -1,6 +1,6 @@
 import test from "ava";
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
-import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
+import { ownerKey } from "../../../modules/records/owner.rules.ts";
+import type { WaitingStream } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { createWakeBackoff } from "../../../worker/dispatcher/wakeBackoff.ts";
 
 const streamOf = (accountId: string, second = 100): WaitingStream => ({

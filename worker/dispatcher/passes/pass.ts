@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
-import type { Context } from "../../../services/context.ts";
+import type { DispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
+import type { Context } from "../../../runtime/context.ts";
 
 /** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
 type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };

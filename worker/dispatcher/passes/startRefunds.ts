@@ -1,7 +1,10 @@
-import { listWaitingRefunds, markRefundsDispatched } from "../../../db/registrations/refunds.ts";
+import {
+  listWaitingRefunds,
+  markRefundsDispatched,
+} from "../../../modules/registrations/refunds.sql.ts";
 import { refund, refundedSignal } from "../../../workflows/refund.ts";
-import { backgroundQueue } from "../../../workflows/taskQueues.ts";
-import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
+import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import { refundWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
 import { forEachConcurrently } from "../../forEachConcurrently.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, DispatchContext } from "./pass.ts";

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
-import { listShardStatuses } from "../../../db/shards.ts";
-import { secondOf } from "../../../domain/durations.ts";
-import { SHARD_KINDS, SHARD_NUMBERS } from "../../../domain/shards.ts";
-import type { ShardKind } from "../../../domain/shards.ts";
-import { shardSenderId, startShardSender } from "../../../program/temporal/shardSenders.ts";
+import { listShardStatuses } from "../../../db/shards/shards.sql.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
+import { SHARD_KINDS, SHARD_NUMBERS } from "../../../db/shards/shards.rules.ts";
+import type { ShardKind } from "../../../db/shards/shards.rules.ts";
+import { shardSenderId, startShardSender } from "../shardSenders.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

@@ -1,8 +1,8 @@
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
-import { readDeployment } from "../../../db/billing/deployment.ts";
-import { DAY_MS } from "../../../domain/durations.ts";
+import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

@@ -1,6 +1,6 @@
-import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
-import { makeFutureDeliveriesDue } from "../../../db/webhooks/recovery.ts";
-import { createScanPace } from "../../../services/shards/createScanPace.ts";
+import { failPendingDeliveries } from "../../../modules/events/deliveries.sql.ts";
+import { makeFutureDeliveriesDue } from "../../../modules/events/recovery.sql.ts";
+import { createScanPace } from "../../../db/shards/createScanPace.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;

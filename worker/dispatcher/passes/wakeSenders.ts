@@ -1,9 +1,9 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
-import type { TroubledStream } from "../../../db/billing/sending/usageShards.ts";
-import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
-import { wakeSender } from "../../../program/temporal/usageSenders.ts";
-import { createScanPace } from "../../../services/shards/createScanPace.ts";
-import { usageSenderWorkflowId } from "../../../workflows/workflowIds.ts";
+import { ownerKey } from "../../../modules/records/owner.rules.ts";
+import type { TroubledStream } from "../../../modules/billing/sending/usageShards.sql.ts";
+import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
+import { wakeSender } from "../usageSenders.ts";
+import { createScanPace } from "../../../db/shards/createScanPace.ts";
+import { usageSenderWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

@@ -1,0 +1,49 @@
+import { WithStartWorkflowOperation } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import { withTemporalDeadline } from "../../runtime/temporal/temporalClient.ts";
+import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
+import { interactiveQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import type { ValidateCharity } from "../../modules/charities/context.ts";
+
+/** Longer than the provider's own timeouts, so that their errors reach the client. */
+const TIMEOUT_MS = 6000;
+
+/** The provider is called within the workflow's task. If its worker is lost, another one gets the task after this time. */
+const TASK_TIMEOUT_MS = 5000;
+
+/**
+ * Returns a function that runs the workflow of a donation and waits for its result.
+ * @param getDeployment returns the deployment's name in Temporal
+ */
+export const createCharityValidator =
+  (
+    temporal: Client,
+    getDeployment: () => Promise<string>,
+    {
+      timeoutMs = TIMEOUT_MS,
+      tracing,
+    }: { readonly timeoutMs?: number; readonly tracing?: Tracing | undefined } = {},
+  ): ValidateCharity =>
+  async (donationId, lookup) => {
+    const deployment = await getDeployment();
+    const run = (args: Parameters<typeof donation>) =>
+      withTemporalDeadline(temporal, timeoutMs, () =>
+        temporal.workflow.executeUpdateWithStart(validationUpdate, {
+          updateId: donationId,
+          startWorkflowOperation: new WithStartWorkflowOperation(donation, {
+            workflowId: donationWorkflowId(deployment, donationId),
+            // The client repeats a request that was interrupted.
+            workflowIdConflictPolicy: "USE_EXISTING",
+            taskQueue: interactiveQueue(deployment),
+            workflowTaskTimeout: TASK_TIMEOUT_MS,
+            args,
+          }),
+        }),
+      );
+    return tracing === undefined
+      ? run([lookup])
+      : tracing.run("run workflow donation", { kind: "client" }, ({ traceParent }) =>
+          run([lookup, traceParent]),
+        );
+  };

@@ -1,0 +1,115 @@
+import type { Middleware } from "koa";
+import type { Logger } from "pino";
+import { DomainError, OutageError, UnavailableError } from "../../runtime/errors.rules.ts";
+import type { ApiState } from "./requestContext.ts";
+import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
+import type { ApiErrorCode, PresentError } from "../../runtime/apiErrors.ts";
+import { breakResponse } from "./breakResponse.ts";
+import { HttpError } from "./httpError.ts";
+
+/** The parts of an error that the client sees. */
+type ReportedError = {
+  readonly code: ApiErrorCode;
+  readonly message: string;
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+/** Headers of a list that describe only its success, and may be set before reading it fails. */
+const LIST_HEADERS = ["Content-Disposition", "Link"];
+
+const RETRY_LATER = { "Retry-After": "1" };
+
+/** Returns the error response for an error whose message is for the client, null for any other. */
+const asReportedError = (error: unknown): ReportedError | null => {
+  if (error instanceof HttpError) {
+    return error;
+  }
+  if (error instanceof DomainError) {
+    const { code, message, retryAfterSeconds } = error;
+    const status = ERROR_STATUS[code];
+    const headers =
+      retryAfterSeconds === null ? RETRY_LATER : { "Retry-After": String(retryAfterSeconds) };
+    return { code, message, headers: status === 429 || status === 503 ? headers : {} };
+  }
+  if (error instanceof UnavailableError) {
+    return { code: "service_unavailable", message: error.message, headers: RETRY_LATER };
+  }
+  if (error instanceof OutageError) {
+    return { code: "internal_error", message: error.message, headers: {} };
+  }
+  return null;
+};
+
+/** During an outage, or with a wrong key of the processor, every such request fails for one reason. */
+const OUTAGE_LOG_INTERVAL_MS = 1000;
+
+/** Returns a function that logs why requests are rejected, once a second with the number of them. */
+const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
+  let rejected = 0;
+  let reason = "";
+  let timer: NodeJS.Timeout | null = null;
+  const log = (): void => {
+    if (rejected === 0) {
+      timer = null;
+      return;
+    }
+    logger.error(
+      { rejected, reason },
+      "requests were rejected: the database or the payment processor cannot be used; see the reason",
+    );
+    rejected = 0;
+    timer = setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
+  };
+  return ({ cause }) => {
+    rejected += 1;
+    reason = cause instanceof Error ? cause.message : String(cause);
+    if (timer === null) {
+      log();
+    }
+  };
+};
+
+/**
+ * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
+ * generic one; both are logged once with the request's id. If the database cannot be reached, or the payment processor
+ * cannot be used because it is down or its key is missing, not accepted or of another account, and nothing was done, the
+ * response is a 503.
+ */
+export const handleErrors = ({
+  logger,
+  presentError,
+}: {
+  readonly logger: Logger;
+  readonly presentError: PresentError;
+}): Middleware<ApiState> => {
+  const logRejection = createRejectionLog(logger);
+  return async (ctx, next) => {
+    try {
+      await next();
+    } catch (error) {
+      const reported = asReportedError(error);
+      if (error instanceof UnavailableError) {
+        logRejection(error);
+      }
+      if (reported === null || reported.code === "internal_error") {
+        logger.error(
+          { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
+          "request failed",
+        );
+      }
+      if (ctx.headerSent) {
+        breakResponse(ctx.res);
+        return;
+      }
+      const { code, message, headers } =
+        reported ?? new HttpError("internal_error", "internal server error");
+      for (const name of LIST_HEADERS) {
+        ctx.remove(name);
+      }
+      ctx.respond = true;
+      ctx.status = ERROR_STATUS[code];
+      ctx.set(headers);
+      ctx.body = presentError(code, message);
+    }
+  };
+};

@@ -1,0 +1,66 @@
+import { z } from "zod";
+import type { Readiness } from "../../runtime/server/watchHealth.ts";
+import { publicEndpoint } from "./endpoint.ts";
+import type { Endpoint } from "./endpoint.ts";
+
+const liveResponse = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
+const ALIVE: z.output<typeof liveResponse> = { status: "ok" };
+
+const part = z.enum(["ok", "unreachable"]);
+const readyResponse = z
+  .strictObject({
+    status: z.enum(["ok", "unavailable", "stopping"]).meta({
+      description:
+        "`stopping`: the process still serves requests, but will soon close its connections; send new requests elsewhere.",
+    }),
+    database: part,
+    clock: z.enum(["ok", "off", "unknown"]).meta({
+      description:
+        "`off`: this machine's clock differs from the database's by more than 2 seconds, so usage could be billed in another period. `unknown`: the database is unreachable.",
+    }),
+    temporal: part.meta({
+      description:
+        "While Temporal is unreachable, registrations are accepted; billing and planting wait.",
+    }),
+  })
+  .meta({ id: "Readiness" });
+
+/**
+ * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check.
+ * @param readReadiness returns at once, so that a probe's timeout says something about this process only
+ */
+export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoint[] => [
+  publicEndpoint({
+    method: "get",
+    path: "/healthz",
+    description: {
+      operationId: "health",
+      tag: "operations",
+      summary: "Check that the process is alive",
+      errors: [],
+    },
+    schemas: { response: liveResponse },
+    examples: { response: ALIVE },
+    handle: () => Promise.resolve(ALIVE),
+  }),
+  publicEndpoint({
+    method: "get",
+    path: "/readyz",
+    description: {
+      operationId: "readiness",
+      tag: "operations",
+      summary: "Check that requests can be served, and which dependencies respond",
+      otherStatuses: {
+        503: "The database is unreachable, the clock is off, or the process is stopping.",
+      },
+      errors: [],
+    },
+    schemas: { response: readyResponse },
+    examples: { response: { status: "ok", database: "ok", clock: "ok", temporal: "ok" } },
+    handle: (ctx) => {
+      const readiness = readReadiness();
+      ctx.status = readiness.status === "ok" ? 200 : 503;
+      return Promise.resolve(readiness);
+    },
+  }),
+];

@@ -1,0 +1,102 @@
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import {
+  listByIdempotencyKeys,
+  listRegistrationsByIds,
+} from "../../modules/registrations/registrations.sql.ts";
+import { refundBatch } from "../../modules/registrations/refundBatch.ts";
+import { registerBatch } from "../../modules/registrations/registerBatch.ts";
+import type { RegistrationContext } from "../../modules/registrations/context.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { batchEndpoint } from "./batchEndpoint.ts";
+import { isBlankId } from "./isBlankId.ts";
+import { KEY_ERROR, PROCESSOR_ERROR } from "./errorResponses.ts";
+import { EXAMPLES } from "./registrationExamples.ts";
+import { KIND_NAMES } from "./kinds.ts";
+import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
+import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
+import { SCHEMAS } from "./registrationSchemas.ts";
+
+const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return batchEndpoint({
+    path: `${names.registerPath}/batch`,
+    description: {
+      operationId: `register${names.title}sInBatch`,
+      tag: names.plural,
+      title: `${names.title}Registration`,
+      summary: `Register ${names.plural} with up to 1,000 requests in one`,
+      details:
+        "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
+      errors: [KEY_ERROR],
+      exampleRejection: "count: must be an integer of at least 1",
+    },
+    schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
+    examples: EXAMPLES[kind].register,
+    accept: (item, caller) => newRegistrationOf(caller, kind, item),
+    write: (caller, items, isAtomic) =>
+      registerBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
+    present: async (caller, done) => {
+      const keys = done.flatMap((item) => (item.replayed ? item.idempotencyKey : []));
+      const originals =
+        keys.length === 0
+          ? []
+          : await listByIdempotencyKeys(context.db, ownerOf(caller, kind), keys);
+      const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+      return done.map((item) => {
+        const registration = item.replayed ? byKey.get(item.idempotencyKey) : item.registration;
+        if (!registration) {
+          throw new Error("An item was not recorded, and its idempotency key is unknown.");
+        }
+        return presentRegistered(kind, registration, item.totals);
+      });
+    },
+  });
+};
+
+const refundBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return batchEndpoint({
+    path: `${names.refundPath}/batch`,
+    description: {
+      operationId: `refund${names.title}sInBatch`,
+      tag: names.plural,
+      title: `${names.title}Refund`,
+      summary: `Refund ${names.noun} registrations with up to 1,000 requests in one`,
+      details:
+        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own. Items that refund the same registration add up.",
+      errors: [KEY_ERROR, PROCESSOR_ERROR],
+      exampleRejection: `failed to find ${names.noun} registration`,
+    },
+    schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
+    examples: EXAMPLES[kind].refund,
+    checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
+    present: async (caller, done) => {
+      const ids = new Set(done.map(({ registrationId }) => registrationId));
+      const registrations = await listRegistrationsByIds(context.db, ownerOf(caller, kind), [
+        ...ids,
+      ]);
+      const byId = new Map(registrations.map((registration) => [registration.id, registration]));
+      return done.map(({ registrationId, refundedCount, refundedSoFar, total }) => {
+        const registration = byId.get(registrationId);
+        if (!registration) {
+          throw new Error(`Registration ${registrationId} was deleted in the meantime.`);
+        }
+        const then = { ...registration, refundedCount: refundedSoFar };
+        return presentRefunded(kind, then, refundedCount, total);
+      });
+    },
+  });
+};
+
+/** The endpoints that take many registrations or refunds in one request. */
+export const batchEndpoints = (context: RegistrationContext): readonly Endpoint[] =>
+  KINDS.flatMap((kind) => [
+    registerBatchEndpoint(kind, context),
+    refundBatchEndpoint(kind, context),
+  ]);

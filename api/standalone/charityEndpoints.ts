@@ -1,0 +1,66 @@
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
+import { charitySearchEndpoint } from "../endpoints/charitySearchEndpoint.ts";
+import { REQUESTS_PER_SECOND } from "../endpoints/limits.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import type { StandaloneContext } from "../context.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+import { donationEndpoints } from "./donationEndpoints.ts";
+import { EXAMPLES, TAG } from "./donationExamples.ts";
+import { subscribeResponse } from "./donationSchemas.ts";
+
+const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/charities/subscribe",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "subscribeToDonations",
+      tag: TAG,
+      summary: "Activate the donation subscription",
+      details:
+        "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
+        "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The organization has no subscription to add the items to.",
+          example: "the organization has no Stripe subscription to add donations to",
+        },
+        KEY_ERROR,
+        {
+          code: "internal_error",
+          when: "The payment processor failed and nothing was added (as in the example), or an unexpected error occurred.",
+          example: "the payment processor could not provision the donation subscription",
+        },
+      ],
+    },
+    schemas: { response: subscribeResponse },
+    examples: EXAMPLES.subscribe,
+    handle: async ({ caller }) => {
+      await subscribeToDonations({ db, clock, billing }, accountModeOf(caller));
+      return {
+        success: true,
+        message:
+          caller.mode === "live"
+            ? "the donation subscription is active"
+            : "the donation subscription is active in test mode; live donations need the production key",
+      };
+    },
+  });
+
+/** The endpoints of charities and donations. */
+export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  charitySearchEndpoint(context, {
+    path: "/charities/search",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    tag: TAG,
+    details:
+      "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
+      "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+    keyError: KEY_ERROR,
+  }),
+  ...donationEndpoints(context),
+  subscribeEndpoint(context),
+];

@@ -1,0 +1,205 @@
+import type { z } from "zod";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
+import { donate, findOriginalDonation } from "../../modules/charities/donate.ts";
+import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
+import { readDonationPage } from "../../modules/charities/readDonationPage.ts";
+import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/limits.ts";
+import { rangeOfDays } from "../http/lists/days.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { queryError } from "../http/queryError.ts";
+import { presentPages } from "../../runtime/exports/presentPages.ts";
+import {
+  DONATION_COLUMNS,
+  presentDonation,
+} from "../../modules/charities/presentDonation.rules.ts";
+import { onePage, selectsPage } from "../http/lists/exports.ts";
+import { setNextLink } from "../http/lists/listPages.ts";
+import type { StandaloneContext } from "../context.ts";
+import { attributionOf } from "./attributionFilter.ts";
+import { isBlankId } from "./isBlankId.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+import {
+  CHARITY_REQUIRED,
+  DONATION_ID_REQUIRED,
+  donationRequestOf,
+  presentDonated,
+  presentDonationRefund,
+  refundRequestOf,
+} from "./donationRequest.ts";
+import { EXAMPLES, TAG } from "./donationExamples.ts";
+import {
+  donateBody,
+  donateResponse,
+  listQuery,
+  listResponse,
+  refundBody,
+  refundResponse,
+} from "./donationSchemas.ts";
+
+const donateEndpoint = (context: StandaloneContext): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/charities/donate",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "donate",
+      tag: TAG,
+      summary: "Record a donation to a charity",
+      details:
+        "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+        "subscription. A known idempotency_key returns the original record.",
+      responseHeaders: REPLAY_HEADER,
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The request is invalid, no charity is found, or the donation subscription is not active.",
+          example: CHARITY_REQUIRED,
+        },
+        KEY_ERROR,
+        PROVIDER_SHARE_ERROR,
+        {
+          code: "internal_error",
+          when:
+            "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+            "the donation may be recorded: repeat the request with the same idempotency_key.",
+          example: "charity search failed",
+        },
+      ],
+    },
+    schemas: { body: donateBody, response: donateResponse },
+    examples: EXAMPLES.donate,
+    handle: async ({ ctx, caller, body }) => {
+      const request = donationRequestOf(caller, body);
+      const donated = await context.guard.write(caller, {
+        idempotencyKey: request.idempotencyKey,
+        write: () => donate(context, request),
+        findOriginal: () => findOriginalDonation(context, request),
+      });
+      markReplay(ctx, donated);
+      return presentDonated(donated.donation, donated.totalDonations);
+    },
+  });
+
+const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
+  const attribution = attributionOf(query.attribution, query.without_attribution);
+  return {
+    ...(attribution === undefined ? {} : { attribution }),
+    ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
+    ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
+    ...rangeOfDays(query.start_date, query.end_date),
+  };
+};
+
+const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/charities/donations",
+      requestsPerSecond: REQUESTS_PER_SECOND,
+      description: {
+        operationId: "listDonations",
+        tag: TAG,
+        summary: "List donations, newest first",
+        details:
+          "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
+          "donations, unless page or page_size is given.",
+        responseHeaders: {
+          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
+        },
+        errors: [
+          queryError("start_date: must be a calendar date in the form YYYY-MM-DD"),
+          KEY_ERROR,
+          READ_ERROR,
+        ],
+      },
+      schemas: { query: listQuery, response: listResponse },
+      examples: EXAMPLES.list,
+      exported: { name: "donations", columns: DONATION_COLUMNS },
+      handle: ({ ctx, caller, query }) => {
+        const owner = accountModeOf(caller);
+        const filter = filterOf(query);
+        const { page, page_size: pageSize } = query;
+        const readPage = () =>
+          readDonationPage(reads, owner, filter, {
+            offset: (page - 1) * pageSize,
+            limit: pageSize,
+          });
+        return {
+          readBody: async () => {
+            const { totalItems, donations } = await readPage();
+            const totalPages = Math.ceil(totalItems / pageSize);
+            if (page < totalPages) {
+              setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
+            }
+            return {
+              total_items: totalItems,
+              total_pages: totalPages,
+              page,
+              page_size: pageSize,
+              donations: donations.map(presentDonation),
+            };
+          },
+          readPages: () =>
+            presentPages<Donation>(
+              selectsPage(ctx, ["page", "page_size"])
+                ? onePage(async () => (await readPage()).donations)
+                : listAllDonations(reads, owner, filter),
+              presentDonation,
+            ),
+        };
+      },
+    },
+    streaming,
+  );
+
+const refundEndpoint = ({ db, clock }: StandaloneContext): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/refund/donations",
+    description: {
+      operationId: "refundDonation",
+      tag: TAG,
+      summary: "Refund a donation",
+      details:
+        "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+        "Refunding a donation again returns the first refund.",
+      responseHeaders: REPLAY_HEADER,
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The request is invalid, or the idempotency_key was used for another donation.",
+          example: DONATION_ID_REQUIRED,
+        },
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The organization has no such donation in the key's mode.",
+          example: "donation not found",
+        },
+      ],
+    },
+    schemas: { body: refundBody, response: refundResponse },
+    examples: EXAMPLES.refund,
+    checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
+    handle: async ({ ctx, caller, body }) => {
+      const refund = await refundDonation(
+        { db, clock },
+        accountModeOf(caller),
+        refundRequestOf(body),
+      );
+      markReplay(ctx, refund);
+      return presentDonationRefund(refund.donation, refund.totalDonations);
+    },
+  });
+
+export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  donateEndpoint(context),
+  listEndpoint(context),
+  refundEndpoint(context),
+];

@@ -1,0 +1,140 @@
+import { z } from "zod";
+import { ein } from "../../modules/charities/charities.rules.ts";
+import {
+  blankAsNull,
+  date,
+  emptyAsNull,
+  metadata,
+  recordId,
+  longText,
+  shortText,
+  textOrNumber,
+} from "../../modules/records/fields.rules.ts";
+import { mustBe } from "../../runtime/describeIssues.rules.ts";
+import { donationJson } from "../../modules/charities/presentDonation.rules.ts";
+import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
+import {
+  attribution,
+  idempotencyKey,
+} from "../../modules/registrations/registrationFields.rules.ts";
+import { currencyField } from "../endpoints/currencyField.ts";
+import { page, pageSize, total } from "../endpoints/pages.ts";
+import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
+import {
+  attributionField,
+  idempotencyKeyField,
+  metadataField,
+  reasonField,
+} from "./clientFields.ts";
+
+const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
+
+export const donateBody = bodyObject({
+  amount_cents: z
+    .int({ error: mustBe(AMOUNT_MUST_BE), abort: true })
+    .min(1, `must be ${AMOUNT_MUST_BE}`)
+    .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
+    .meta({ description: "US cents.", examples: [500] }),
+  currency: currencyField(),
+  ein: ein()
+    .optional()
+    .meta({
+      description: "EIN, with or without the dash. Empty is the same as omitted.",
+      examples: ["53-0196605"],
+    }),
+  nonprofit_id: textOrNumber(200)
+    .transform(emptyAsNull)
+    .optional()
+    .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
+  charity_name: shortText().transform(blankAsNull).optional().meta({
+    description:
+      "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
+  }),
+  idempotency_key: idempotencyKeyField(),
+  attribution: attributionField(),
+  metadata: metadataField(),
+}).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
+
+const totalDonations = () => total("The organization's donations that are not refunded.");
+
+export const donateResponse = z
+  .strictObject({
+    donation_id: z.string(),
+    amount_cents: z.int().min(1),
+    charity_name: z.string(),
+    ein: z.string(),
+    nonprofit_id: z.string(),
+    total_donations: totalDonations(),
+    donation_details: z.array(donationJson),
+  })
+  .meta({ id: "RecordedDonation" });
+
+export const listQuery = queryObject({
+  attribution: attribution()
+    .optional()
+    .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
+  without_attribution: withoutAttribution(),
+  metadata_key: shortText()
+    .optional()
+    .meta({ description: "Only donations whose metadata has this key." }),
+  metadata_value: longText().optional().meta({
+    description:
+      "Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key.",
+  }),
+  start_date: date()
+    .optional()
+    .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
+  end_date: date()
+    .optional()
+    .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
+  page: page(),
+  page_size: pageSize(100),
+})
+  .refine(
+    ({ attribution: given, without_attribution }) => isOneAttribution(given, without_attribution),
+    {
+      path: ["without_attribution"],
+      error: "excludes attribution",
+    },
+  )
+  .refine(
+    ({ metadata_key, metadata_value }) =>
+      metadata_value === undefined || metadata_key !== undefined,
+    {
+      path: ["metadata_value"],
+      error: "requires metadata_key",
+    },
+  );
+
+export const listResponse = z
+  .strictObject({
+    total_items: total("Number of matches on all pages."),
+    total_pages: total("0 if nothing matches."),
+    page: z.int().min(1),
+    page_size: z.int().min(1),
+    donations: z.array(donationJson),
+  })
+  .meta({ id: "DonationPage" });
+
+export const subscribeResponse = z
+  .strictObject({ success: z.boolean(), message: z.string() })
+  .meta({ id: "DonationSubscription" });
+
+export const refundBody = bodyObject({
+  id: recordId().meta({ description: "The donation's id." }),
+  reason: reasonField(),
+  idempotency_key: idempotencyKey()
+    .optional()
+    .meta({ description: "Belongs to the donation that it is first used for." }),
+  metadata: metadata().optional().meta({ description: "Stored with the refund." }),
+}).meta({ id: "NewDonationRefund" });
+
+export const refundResponse = z
+  .strictObject({
+    refunded_amount_cents: z.int().min(1),
+    total_donations: totalDonations(),
+    refund_details: z.array(donationJson),
+    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+  })
+  .meta({ id: "DonationRefund" });

@@ -1,0 +1,190 @@
+import { z } from "zod";
+import {
+  EVENT_DATA,
+  EVENT_DAYS,
+  EVENT_TYPES,
+  REGISTRATION_CREATED_EXAMPLE,
+} from "../../modules/events/events.rules.ts";
+import type { EventType } from "../../modules/events/events.rules.ts";
+import { presentEvent } from "../../modules/events/presentEvent.rules.ts";
+import { readFeed } from "../../modules/feed/readFeed.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { queryError } from "../http/queryError.ts";
+import { defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/eventMeanings.ts";
+import type { StandaloneContext } from "../context.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+
+const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
+
+const NAMES = EVENT_TYPES.join("|").replaceAll(".", String.raw`\.`);
+
+const isEventType = (given: string): given is EventType =>
+  EVENT_TYPES.some((type) => type === given);
+
+const query = queryObject({
+  types: z
+    .string()
+    .meta({
+      pattern: `^(?:${NAMES})(?:,(?:${NAMES}))*$`,
+      examples: ["registration.created,registration.refunded"],
+    })
+    .transform((given, context): readonly EventType[] => {
+      const names = given.split(",");
+      const types = names.filter(isEventType);
+      if (types.length < names.length) {
+        context.addIssue({ code: "custom", message: TYPES_MUST_BE });
+      }
+      return [...new Set(types)];
+    })
+    .optional()
+    .meta({
+      description: `Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`,
+    }),
+  limit: defaultedLimit("events"),
+  starting_after: z
+    .string()
+    .meta({
+      pattern: "^evt_[0-9a-f]{48}$",
+      examples: ["evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11"],
+    })
+    .optional()
+    .meta({
+      description:
+        "The id of the last event that you have processed. The response has those that follow it. If it is omitted, the " +
+        "response begins with the oldest event that is kept.",
+    }),
+});
+
+const eventOf = <Type extends EventType>(type: Type) => {
+  const title = schemaNameOf(type);
+  return z
+    .strictObject({
+      id: z.string(),
+      timestamp: z.iso.datetime(),
+      type: z.literal(type),
+      data: EVENT_DATA[type].meta({ id: `${title}Data` }),
+    })
+    .meta({ id: `${title}Event`, description: EVENT_MEANINGS[type] });
+};
+
+const event = z
+  .discriminatedUnion("type", [
+    eventOf("registration.created"),
+    eventOf("registration.refunded"),
+    eventOf("donation.created"),
+    eventOf("donation.refunded"),
+    eventOf("usage.failed"),
+    eventOf("usage.recovered"),
+    eventOf("evidence.milestone_reached"),
+  ])
+  .meta({ id: "Event" });
+
+const response = z
+  .strictObject({
+    events: z.array(event),
+    has_more: z.boolean().meta({ description: "Whether more events can be read immediately." }),
+    held_back_since: z.iso
+      .datetime()
+      .nullable()
+      .meta({
+        description:
+          "The time of an event that is recorded and not in the feed yet, because an older transaction of the database is " +
+          "still open. Usually null: transactions take milliseconds.",
+        examples: [null],
+      }),
+  })
+  .meta({ id: "Events" });
+
+const EXAMPLE: z.output<typeof response> = {
+  events: [
+    {
+      id: "evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11",
+      timestamp: "2025-06-01T12:00:00.000Z",
+      type: "registration.created",
+      data: REGISTRATION_CREATED_EXAMPLE,
+    },
+    {
+      id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d",
+      timestamp: "2025-06-01T12:03:24.000Z",
+      type: "registration.refunded",
+      data: {
+        registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+        kind: "tree",
+        count: 1,
+        remaining_count: 2,
+        reason: "order cancelled",
+      },
+    },
+  ],
+  has_more: false,
+  held_back_since: null,
+};
+
+/** The feed of an organization's events. */
+export const eventEndpoints = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: StandaloneContext): readonly Endpoint[] => [
+  keyEndpoint({
+    method: "get",
+    path: "/events",
+    description: {
+      operationId: "listEvents",
+      tag: "events",
+      summary: "List events, oldest first",
+      details:
+        "Returns the events of the organization in the key's mode, oldest first. To follow them, repeat the request with " +
+        "the id of the last event in `starting_after`: no event is left out or returned twice, however many are recorded " +
+        `meanwhile. Events are kept for ${EVENT_DAYS} days. Imported records produce no events.`,
+      responseHeaders: {
+        Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
+      },
+      errors: [
+        queryError(`types: ${TYPES_MUST_BE}`),
+        KEY_ERROR,
+        {
+          code: "event_gone",
+          when:
+            "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
+            "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
+            "compare your copy with the lists of records, and then begin without `starting_after`.",
+          example:
+            "starting_after: the event is unknown; it was deleted because of its age, or lost when the database was restored. Compare your copy with the lists of records, and read the feed from its start, without starting_after",
+        },
+        READ_ERROR,
+      ],
+    },
+    schemas: { query, response },
+    examples: { response: EXAMPLE },
+    handle: async ({
+      ctx,
+      caller: { accountId, mode },
+      query: { types, limit, starting_after },
+    }) => {
+      const { events, hasMore, heldBackSince } = await readFeed(
+        { db, clock },
+        { accountId, mode },
+        {
+          types: types ?? EVENT_TYPES,
+          startingAfter: starting_after ?? null,
+          limit,
+        },
+      );
+      const presented = events.map(presentEvent);
+      const last = presented.at(-1);
+      if (hasMore && last) {
+        setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
+      }
+      return {
+        events: presented,
+        has_more: hasMore,
+        held_back_since: heldBackSince?.toISOString() ?? null,
+      };
+    },
+  }),
+];

@@ -1,0 +1,138 @@
+import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
+import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
+import { createCachedTreeLookup } from "../../modules/planting/createCachedTreeLookup.ts";
+import { createSummaryReader } from "../../modules/planting/createSummaryReader.ts";
+import type { TreeEvidenceResponse } from "../../modules/planting/readTreeEvidence.ts";
+import { readTreeEvidence, simulateTreeEvidence } from "../../modules/planting/readTreeEvidence.ts";
+import type { EvidenceContext } from "../../modules/planting/context.ts";
+import {
+  ageOf,
+  cacheHeaders,
+  EVIDENCE_HEADERS,
+  evidenceStage,
+  setCacheHeaders,
+  setStageHeaders,
+} from "../endpoints/evidenceHeaders.ts";
+import { evidenceSummary, renderEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
+import { treeEvidence } from "../endpoints/treeEvidenceSchema.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import { textKeyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { JSON_TYPE, listHeaders } from "../http/readyResponses.ts";
+import type { ReadyResponse } from "../http/readyResponses.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+import { EVIDENCE_EXAMPLES } from "./evidenceExamples.ts";
+
+const summaryEndpoint = (context: EvidenceContext): Endpoint => {
+  const readSummary = createSummaryReader(context, renderEvidenceSummary);
+  return textKeyEndpoint({
+    method: "get",
+    path: "/evidence",
+    description: {
+      operationId: "readEvidenceSummary",
+      tag: "evidence",
+      summary: "Read the evidence summary of all organizations",
+      details:
+        "The response stays the same for 30 days, or until more trees are planted. Carbon and area are projected from " +
+        "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
+        "are those of the simulation and are marked; otherwise none of them counts.",
+      responseHeaders: EVIDENCE_HEADERS,
+      errors: [KEY_ERROR, READ_ERROR],
+    },
+    schemas: { response: evidenceSummary },
+    examples: { response: EVIDENCE_EXAMPLES.summary },
+    handle: async ({ ctx, caller }) => {
+      const response = await readSummary(caller.mode);
+      // It is renewed when trees are planted, which may be at any time.
+      setCacheHeaders(ctx, response, { isLasting: false, now: context.clock.now() });
+      return response.body;
+    },
+  });
+};
+
+const treeQuery = queryObject({
+  evidence_stage: evidenceStage().meta({
+    description:
+      "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
+  }),
+});
+
+const treeEndpoint = (context: EvidenceContext): Endpoint => {
+  const cachedTrees = createCachedTreeLookup(context);
+  /** Without `Age`, which changes every second. */
+  const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
+  const asReadyResponse = (response: TreeEvidenceResponse): ReadyResponse => {
+    let ready = readyResponses.get(response);
+    if (ready === undefined) {
+      const body = Buffer.from(response.body);
+      const headers = { "Content-Type": JSON_TYPE, ...cacheHeaders(response, response.isComplete) };
+      ready = { headers: listHeaders(headers, body), body };
+      readyResponses.set(response, ready);
+    }
+    return response.isComplete
+      ? { ...ready, headers: [...ready.headers, "Age", ageOf(response, context.clock.now())] }
+      : ready;
+  };
+  return textKeyEndpoint({
+    method: "get",
+    path: "/evidence/tree/:id",
+    description: {
+      operationId: "readTreeEvidence",
+      tag: "evidence",
+      summary: "Read the evidence of a tree registration",
+      details:
+        "The timeline has four events if the planting partner reports allocations, and three steps if it reports only " +
+        "verified planting sessions. The response is cached for 30 days or until the next milestone.",
+      pathParameters: { id: "The registration's id." },
+      responseHeaders: EVIDENCE_HEADERS,
+      errors: [
+        {
+          code: "request_invalid",
+          when: "evidence_stage is not one of the stages.",
+          example: `evidence_stage: ${mustBeOneOf(EVIDENCE_STAGES)}`,
+        },
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The organization has no such tree registration in the key's mode.",
+          example: "failed to find tree",
+        },
+        READ_ERROR,
+      ],
+    },
+    schemas: { query: treeQuery, response: treeEvidence },
+    examples: { response: EVIDENCE_EXAMPLES.tree },
+    handle: async ({ ctx, caller, query }) => {
+      const selection = {
+        accountId: caller.accountId,
+        mode: caller.mode,
+        id: pathParameter(ctx, "id"),
+      };
+      if (query.evidence_stage !== undefined) {
+        const evidence = await simulateTreeEvidence(context, selection, query.evidence_stage);
+        setStageHeaders(ctx);
+        return renderTreeEvidence(evidence, context.publicBaseUrl());
+      }
+      const response =
+        (await cachedTrees.find(selection)) ??
+        (await readTreeEvidence(context, selection, renderTreeEvidence));
+      setCacheHeaders(ctx, response, {
+        isLasting: response.isComplete,
+        now: context.clock.now(),
+      });
+      return response.body;
+    },
+    confirm: (id, { accountId, mode }) => {
+      const confirmation = cachedTrees.confirm({ accountId, mode, id });
+      return confirmation && confirmation.then((response) => response && asReadyResponse(response));
+    },
+  });
+};
+
+export const evidenceEndpoints = (context: EvidenceContext): readonly Endpoint[] => [
+  summaryEndpoint(context),
+  treeEndpoint(context),
+];

@@ -1,0 +1,73 @@
+import { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
+import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
+import type { LookUp } from "../../db/batching/createLookups.ts";
+import { createRasterizer } from "../../modules/dashboard/pictures/createRasterizer.ts";
+import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
+import type { Page } from "../http/createApp.ts";
+import { send, tag } from "../http/taggedResponses.ts";
+import { OPEN_TO_ALL, policy } from "./servePages.ts";
+import type { Tagged } from "../http/taggedResponses.ts";
+import { drawPreview } from "../pages/preview.ts";
+
+const SUFFIX = "/preview.png";
+
+/** Other sites fetch the picture when a visitor shares the link, and cache it for days. */
+const CACHED_MS = 10 * 60 * 1000;
+const CACHED_BYTES = 16 * 1024 * 1024;
+
+/** Serves the picture of a dashboard that other sites show beside a link to it. */
+export const previewPage = ({
+  db,
+  lookUpSlug,
+  read,
+  redirect,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly lookUpSlug: LookUp<string>;
+  readonly read: (slug: string) => Promise<Dashboard | null>;
+  readonly redirect: (ctx: RequestContext, slug: string, suffix: string) => void;
+}): Page => {
+  const rasterize = createRasterizer();
+  const pictures = new LRUCache<string, Tagged>({
+    maxSize: CACHED_BYTES,
+    sizeCalculation: ({ body }) => body.length,
+    ttl: CACHED_MS,
+    // Concurrent readers share one drawing.
+    fetchMethod: async (slug) => {
+      const dashboard = await read(slug);
+      if (dashboard === null) {
+        return undefined;
+      }
+      const { logo } = dashboard.profile;
+      const file = logo && ((await findLogoFiles(db, [logo.hash])).get(logo.hash) ?? null);
+      return tag({
+        type: "image/png",
+        body: await rasterize(drawPreview(dashboard, file)),
+        headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+      });
+    },
+  });
+  return {
+    path: `/dashboard/:slug${SUFFIX}`,
+    run: async (ctx, next) => {
+      const slug = pathParameter(ctx, "slug");
+      const drawn = pictures.get(slug);
+      const dashboardSlug = drawn ? slug : await lookUpSlug(slug);
+      // Only pictures of pages that exist are drawn, so made-up slugs cost no drawing.
+      const picture = drawn ?? (dashboardSlug === slug ? await pictures.fetch(slug) : undefined);
+      if (picture) {
+        // A client that kept it for ten more minutes would show it for twenty.
+        const remainingMs = Math.max(0, pictures.getRemainingTTL(slug));
+        send(ctx, picture, `public, max-age=${Math.floor(remainingMs / 1000)}`);
+      } else if (dashboardSlug === null || dashboardSlug === slug) {
+        await next();
+      } else {
+        ctx.set(OPEN_TO_ALL);
+        redirect(ctx, dashboardSlug, SUFFIX);
+      }
+    },
+  };
+};

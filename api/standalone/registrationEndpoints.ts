@@ -1,0 +1,190 @@
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { Totals } from "../../modules/registrations/registrations.rules.ts";
+import {
+  presentRegistration,
+  REGISTRATION_COLUMNS,
+} from "../../modules/registrations/presentRegistration.rules.ts";
+import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
+import { registerUnlessRefused } from "../../modules/registrations/registerUnlessRefused.ts";
+import { createRefundQueue } from "../../modules/registrations/createRefundQueue.ts";
+import type { RefundQueue } from "../../modules/registrations/createRefundQueue.ts";
+import {
+  findOriginalRefund,
+  refundRegistration,
+} from "../../modules/registrations/refundRegistration.ts";
+import { presentSearched } from "../../runtime/exports/presentPages.ts";
+import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import { pagedListEndpoint } from "../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { queryError } from "../http/queryError.ts";
+import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
+import { DAILY_LIMIT_ERROR } from "../http/limitErrors.ts";
+import type { HttpContext } from "../context.ts";
+import { isBlankId } from "./isBlankId.ts";
+import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./errorResponses.ts";
+import { KIND_NAMES } from "./kinds.ts";
+import { listFilter } from "./listFilter.ts";
+import { EXAMPLES } from "./registrationExamples.ts";
+import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
+import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
+import { listQuery, SCHEMAS } from "./registrationSchemas.ts";
+
+type EndpointContext = RegistrationContext &
+  ListContext &
+  Pick<HttpContext, "streaming" | "publicBaseUrl">;
+
+const registerEndpoint = (kind: Kind, { writer, guard }: EndpointContext): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return keyEndpoint({
+    method: "post",
+    path: names.registerPath,
+    description: {
+      operationId: `register${names.title}s`,
+      tag: names.plural,
+      summary: `Register ${names.plural}`,
+      details:
+        "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
+        "A known idempotency_key returns the original record and bills nothing.",
+      responseHeaders: REPLAY_HEADER,
+      errors: [
+        {
+          code: "request_invalid",
+          when:
+            "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
+            "one request, or for a whole day.",
+          example: "count: must be an integer of at least 1",
+        },
+        KEY_ERROR,
+        SUSPENDED_ERROR,
+        DAILY_LIMIT_ERROR,
+        QUEUE_ERROR,
+      ],
+    },
+    schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
+    examples: EXAMPLES[kind].register,
+    handle: async ({ ctx, caller, body }) => {
+      const entry = newRegistrationOf(caller, kind, body);
+      const registered = await registerUnlessRefused({ writer, guard }, caller, entry);
+      markReplay(ctx, registered);
+      return presentRegistered(kind, registered.registration, registered.totals);
+    },
+  });
+};
+
+/** Returns the JSON before a list's rows. */
+const headOf = (kind: Kind, { all, month }: Totals): string => {
+  const { totalField, monthField, detailsField } = KIND_NAMES[kind];
+  return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
+};
+
+const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return pagedListEndpoint(
+    {
+      method: "get",
+      path: names.registerPath,
+      description: {
+        operationId: `list${names.title}s`,
+        tag: names.plural,
+        summary: `List ${names.noun} registrations`,
+        details:
+          "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
+          "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
+        errors: [
+          queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
+          KEY_ERROR,
+        ],
+      },
+      schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
+      examples: EXAMPLES[kind].list,
+      exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
+      idField: "id",
+      startParameter: "after",
+      handle: ({ caller, query }) => {
+        const owner = ownerOf(caller, kind);
+        const filter = listFilter(query);
+        const { after: startingAfter = null, first: limit = null } = query;
+        const { pages, readTotals } = listRegistrations(context, owner, filter, {
+          startingAfter,
+          limit,
+        });
+        return {
+          limit,
+          rows: () => presentSearched(pages, presentRegistration, ({ id }) => ({ id })),
+          readHead: async () => headOf(kind, await readTotals()),
+        };
+      },
+    },
+    context,
+  );
+};
+
+const refundEndpoint = (
+  kind: Kind,
+  { db, clock, billing, guard, tracing }: EndpointContext,
+  queue: RefundQueue,
+): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return keyEndpoint({
+    method: "post",
+    path: names.refundPath,
+    description: {
+      operationId: `refund${names.title}s`,
+      tag: names.plural,
+      summary: `Refund a ${names.noun} registration, in full or in part`,
+      details:
+        "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
+        "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
+        "original refund and refunds nothing.",
+      responseHeaders: REPLAY_HEADER,
+      errors: [
+        {
+          code: "request_invalid",
+          when:
+            "The request is invalid, the count is more than what remains, the registration has no usage record on " +
+            "file, or the idempotency_key was used for another registration.",
+          example: idRequiredMessage(kind),
+        },
+        {
+          code: "key_invalid",
+          when:
+            "The key is missing or invalid, or the registration is outside the current billing cycle or too old for " +
+            "the payment processor to accept the refund of its usage.",
+          example: KEY_ERROR.example,
+        },
+        {
+          code: "record_not_found",
+          when: "The organization has no such registration in the key's mode.",
+          example: `failed to find ${names.noun} registration`,
+        },
+        PROCESSOR_ERROR,
+      ],
+    },
+    schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
+    examples: EXAMPLES[kind].refund,
+    checkBody: (body) => (isBlankId(body) ? idRequiredMessage(kind) : null),
+    handle: async ({ ctx, caller, body }) => {
+      const owner = ownerOf(caller, kind);
+      const request = refundRequestOf(body);
+      const refund = await guard.write(caller, {
+        idempotencyKey: request.idempotencyKey,
+        write: () => refundRegistration({ db, clock, billing, tracing, queue }, owner, request),
+        findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
+      });
+      markReplay(ctx, refund);
+      return presentRefunded(kind, refund.registration, refund.refundedCount, refund.totals.all);
+    },
+  });
+};
+
+/** The endpoints of trees and bottles, which differ only in names. */
+export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] => {
+  const queue = createRefundQueue(context);
+  return KINDS.flatMap((kind) => [
+    registerEndpoint(kind, context),
+    listEndpoint(kind, context),
+    refundEndpoint(kind, context, queue),
+  ]);
+};

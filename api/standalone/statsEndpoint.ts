@@ -1,0 +1,195 @@
+import { z } from "zod";
+import type { Grouping, StatisticsRow } from "../../modules/dashboard/statistics.rules.ts";
+import {
+  INTERVALS,
+  MAXIMUM_GROUPS,
+  STATISTICS_KINDS,
+} from "../../modules/dashboard/statistics.rules.ts";
+import { date, text } from "../../modules/records/fields.rules.ts";
+import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
+import { presentPages } from "../../runtime/exports/presentPages.ts";
+import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
+import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { onePage } from "../http/lists/exports.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import type { StandaloneContext } from "../context.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+
+const METADATA = "metadata.";
+
+const groupBy = () =>
+  text(METADATA.length + 500)
+    .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
+    .meta({ pattern: String.raw`^(attribution|metadata\.[^\u0000]+)$` })
+    .transform((given): Grouping =>
+      given === "attribution"
+        ? { by: "attribution" }
+        : { by: "metadata", key: given.slice(METADATA.length) },
+    );
+
+const statsQuery = queryObject({
+  kind: oneOf(STATISTICS_KINDS).meta({ description: "What to count." }),
+  from: date()
+    .optional()
+    .meta({
+      description: "First day. Defaults to 30 days, or to 12 months, until `to`.",
+      examples: ["2025-06-01"],
+    }),
+  to: date()
+    .optional()
+    .meta({ description: "Last day. Defaults to today.", examples: ["2025-06-30"] }),
+  interval: oneOf(INTERVALS).default("day").meta({
+    description: "At most 366 days can be counted by day, and 1,830 by month.",
+  }),
+  group_by: groupBy()
+    .optional()
+    .meta({
+      description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} largest groups are listed.`,
+      examples: ["attribution", "metadata.campaign"],
+    }),
+});
+
+const count = (description: string) => z.int().min(0).meta({ description });
+
+const statsRow = z
+  .strictObject({
+    start: z.iso.date().meta({ description: "The first day of the interval." }),
+    group: z
+      .string()
+      .nullable()
+      .meta({ description: "Null for records without one, for the rest, and without `group_by`." }),
+    is_rest: z
+      .boolean()
+      .meta({ description: "Whether this row sums up the groups that are not listed." }),
+    registered: count("Units, or donations, recorded in the interval."),
+    refunded: count("Those of them that were refunded, at any later time."),
+    net: count("Those that are not refunded."),
+    registered_cents: count("Only of donations.").optional(),
+    refunded_cents: count("Only of donations.").optional(),
+    net_cents: count("Only of donations.").optional(),
+  })
+  .meta({ id: "StatisticsRow" });
+
+const statsResponse = z
+  .strictObject({
+    kind: z.enum(STATISTICS_KINDS),
+    interval: z.enum(INTERVALS),
+    from: z.iso.date(),
+    to: z.iso.date(),
+    stats: z.array(statsRow).meta({
+      description:
+        "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
+    }),
+  })
+  .meta({ id: "Statistics" });
+
+const COLUMNS = [
+  "start",
+  "group",
+  "is_rest",
+  "registered",
+  "refunded",
+  "net",
+  "registered_cents",
+  "refunded_cents",
+  "net_cents",
+] as const;
+
+const presentRow = ({
+  start,
+  group,
+  isRest,
+  registered,
+  refunded,
+  registeredCents,
+  refundedCents,
+}: StatisticsRow): z.output<typeof statsRow> => ({
+  start,
+  group,
+  is_rest: isRest,
+  registered,
+  refunded,
+  net: registered - refunded,
+  ...(registeredCents === null || refundedCents === null
+    ? {}
+    : {
+        registered_cents: registeredCents,
+        refunded_cents: refundedCents,
+        net_cents: registeredCents - refundedCents,
+      }),
+});
+
+export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/stats",
+      description: {
+        operationId: "readStatistics",
+        tag: "statistics",
+        summary: "Count trees, bottles or donations by day or month",
+        details:
+          "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
+          "interval of its record, as in the totals.",
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
+            example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
+          },
+          KEY_ERROR,
+          READ_ERROR,
+        ],
+      },
+      schemas: { query: statsQuery, response: statsResponse },
+      examples: {
+        response: {
+          kind: "tree",
+          interval: "month",
+          from: "2025-06-01",
+          to: "2025-06-30",
+          stats: [
+            {
+              start: "2025-06-01",
+              group: "newsletter",
+              is_rest: false,
+              registered: 120,
+              refunded: 3,
+              net: 117,
+            },
+          ],
+        },
+      },
+      exported: { name: "stats", columns: COLUMNS },
+      handle: ({ caller: { accountId, mode }, query }) => {
+        const { kind, interval, from = null, to = null } = query;
+        const read = () =>
+          readStatistics(
+            { db, clock },
+            {
+              accountId,
+              mode,
+              kind,
+              interval,
+              from,
+              to,
+              grouping: query.group_by ?? null,
+            },
+          );
+        return {
+          readBody: async () => {
+            const { range, rows } = await read();
+            return { kind, interval, ...range, stats: rows.map(presentRow) };
+          },
+          readPages: () =>
+            presentPages<StatisticsRow>(
+              onePage(async () => (await read()).rows),
+              presentRow,
+            ),
+        };
+      },
+    },
+    streaming,
+  );

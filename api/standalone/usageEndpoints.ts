@@ -1,0 +1,152 @@
+import { z } from "zod";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import { USAGE_REPORT_STATES } from "../../modules/billing/billingStatus.rules.ts";
+import { date } from "../../modules/records/fields.rules.ts";
+import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
+import {
+  presentUsage,
+  USAGE_COLUMNS,
+  usageJson,
+} from "../../modules/billing/presentUsage.rules.ts";
+import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
+import { presentSearched } from "../../runtime/exports/presentPages.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import { rangeOfDays } from "../http/lists/days.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import { pagedListEndpoint } from "../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { queryError } from "../http/queryError.ts";
+import { pageLength, pageStart } from "../http/lists/listPages.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import type { StandaloneContext } from "../context.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
+
+const EXAMPLE: z.output<typeof usageJson> = {
+  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+  kind: "tree",
+  state: "reported",
+  count: 3,
+  refunded_count: 0,
+  created_at: "2025-06-01T12:00:00.000Z",
+  period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
+};
+
+const kindParameter = () => oneOf(KINDS).optional();
+
+const oneQuery = queryObject({
+  kind: kindParameter().meta({
+    description:
+      "Selects the tree or the bottle registration if both were imported with the same id.",
+  }),
+});
+
+const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/usage/:registration_id",
+    description: {
+      operationId: "readUsage",
+      tag: "usage",
+      summary: "Read the billing status of a registration",
+      details:
+        "Usage is reported some seconds after a registration or a refund. Test mode reports to the built-in ledger, " +
+        "which charges nothing.",
+      pathParameters: { registration_id: "The id of a tree or bottle registration." },
+      errors: [
+        queryError(`kind: ${mustBeOneOf(KINDS)}`),
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The organization has no such registration in the key's mode.",
+          example: "failed to find registration",
+        },
+        READ_ERROR,
+      ],
+    },
+    schemas: { query: oneQuery, response: usageJson },
+    examples: { response: EXAMPLE },
+    handle: async ({ ctx, caller: { accountId, mode }, query }) =>
+      presentUsage(
+        await readUsageReport(
+          { db, billing },
+          { accountId, mode },
+          pathParameter(ctx, "registration_id"),
+          query.kind === undefined ? KINDS : [query.kind],
+        ),
+      ),
+  });
+
+const listQuery = queryObject({
+  state: oneOf(USAGE_REPORT_STATES)
+    .optional()
+    .meta({ description: "Only usage in this state.", examples: ["failed"] }),
+  kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
+  created_at: date()
+    .optional()
+    .meta({ description: "First day of the registrations, UTC.", examples: ["2025-06-01"] }),
+  end_at: date()
+    .optional()
+    .meta({ description: "Last day of the registrations, UTC.", examples: ["2025-06-30"] }),
+  limit: pageLength(),
+  starting_after: pageStart(),
+});
+
+const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
+
+const listEndpoint = (context: StandaloneContext): Endpoint =>
+  pagedListEndpoint(
+    {
+      method: "get",
+      path: "/usage",
+      description: {
+        operationId: "listUsage",
+        tag: "usage",
+        summary: "List the billing status of registrations",
+        details:
+          "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
+          "each newest first, in one response, or page by page with `limit`.",
+        errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
+      },
+      schemas: { query: listQuery, response: listResponse },
+      examples: { response: { usage: [EXAMPLE] } },
+      exported: { name: "usage", columns: USAGE_COLUMNS },
+      idField: "registration_id",
+      startParameter: "starting_after",
+      // After the last kind comes no other. A tree that was imported with the same id would be found first.
+      linkParameters: ({ kind }) =>
+        typeof kind === "string" && kind === KINDS.at(-1) ? { kind } : {},
+      handle: ({ caller: { accountId, mode }, query }) => {
+        const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
+        const { limit = null } = query;
+        return {
+          limit,
+          rows: () =>
+            presentSearched(
+              listUsageReports(
+                { ...context, pace: context.streaming.pace },
+                { accountId, mode },
+                {
+                  kinds: query.kind === undefined ? KINDS : [query.kind],
+                  state: query.state ?? null,
+                  from,
+                  until,
+                  startingAfter: query.starting_after ?? null,
+                  limit,
+                },
+              ),
+              presentUsage,
+              presentUsage,
+            ),
+          readHead: () => Promise.resolve('{"usage":['),
+        };
+      },
+    },
+    context,
+  );
+
+/** The endpoints of the registrations' billing status. */
+export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  readEndpoint(context),
+  listEndpoint(context),
+];

@@ -1,0 +1,133 @@
+import { z } from "zod";
+import { textOrNumber } from "../../modules/records/fields.rules.ts";
+import {
+  centsToDollars,
+  dollarsToCents,
+  MAXIMUM_CENTS,
+} from "../../modules/records/money.rules.ts";
+import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
+import { currencyField } from "../endpoints/currencyField.ts";
+import { PROVIDER_SHARE_ERROR } from "../endpoints/limits.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { bodyObject } from "../http/parseRequest.ts";
+import type { StoreAppContext } from "../context.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
+import {
+  KEY_MODES,
+  keyMode,
+  customerDetailsOf,
+  orderFields,
+  SUCCESS,
+  withOneEmail,
+} from "./fields.ts";
+import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
+
+const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
+const AMOUNT_MUST_BE = `must be a number of US dollars from 0.01 to ${centsToDollars(MAXIMUM_CENTS)} with at most two decimals`;
+
+/** An amount in dollars, read as cents. */
+const amount = () =>
+  z
+    .number({ error: AMOUNT_MUST_BE })
+    .transform((dollars, context): number => {
+      const cents = dollarsToCents(dollars);
+      if (cents === null || cents < 1 || cents > MAXIMUM_CENTS) {
+        context.addIssue({ code: "custom", message: AMOUNT_MUST_BE });
+        return z.NEVER;
+      }
+      return cents;
+    })
+    .meta({ minimum: 0.01, maximum: centsToDollars(MAXIMUM_CENTS), multipleOf: 0.01 })
+    .optional();
+
+const fields = bodyObject({
+  charity_id: textOrNumber(200)
+    .refine((given) => given.trim() !== "", "required")
+    .meta({
+      pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$`,
+      description: "The charity's nonprofit_id, or its EIN with or without the dash.",
+      examples: ["53-0196605"],
+    }),
+  amount_dollars: amount().meta({
+    description: "US dollars with at most two decimals. Required under one of its three names.",
+    examples: [12.5],
+  }),
+  amount: amount().meta({ description: "Alias of amount_dollars." }),
+  donation_amount: amount().meta({ description: "Alias of amount_dollars." }),
+  currency: currencyField(),
+  ...orderFields,
+});
+
+/** The body with one amount, whichever of its names the client used. */
+const body = fields
+  .transform(withOneEmail)
+  .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
+    const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
+    const [cents] = given;
+    if (cents === undefined) {
+      context.addIssue({ code: "custom", path: ["amount_dollars"], message: "required" });
+      return z.NEVER;
+    }
+    if (given.some((value) => value !== cents)) {
+      context.addIssue({
+        code: "custom",
+        path: ["amount_dollars"],
+        message: `${AMOUNT_NAMES.join(", ")} are aliases; their values must match`,
+      });
+      return z.NEVER;
+    }
+    return { ...rest, cents };
+  })
+  .meta({ id: "NewStoreDonation" });
+
+const response = z
+  .strictObject({
+    status: z.literal(SUCCESS),
+    charity_id: z.string().meta({ description: "As given in the request." }),
+    amount: z.number().meta({ description: "US dollars." }),
+    mode: keyMode(),
+  })
+  .meta({ id: "StoreDonation" });
+
+export const donateEndpoint = (context: StoreAppContext): Endpoint =>
+  storeWriteEndpoint({
+    db: context.db,
+    guard: context.guard,
+    operation: "donate",
+    feature: "donations",
+    path: "/app/api/charity/donate",
+    description: {
+      operationId: "donate",
+      tag: "donations",
+      summary: "Donate to a charity for a customer or an order",
+      details: "With a production key, the amount is deducted from the store's balance.",
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The request is malformed, or the charity is unknown.",
+          example: `amount_dollars: ${AMOUNT_MUST_BE}`,
+        },
+        KEY_ERROR,
+        BUDGET_ERROR,
+        PROVIDER_SHARE_ERROR,
+        QUEUE_ERROR,
+      ],
+    },
+    schemas: { body, response },
+    examples: {
+      body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
+      response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
+    },
+    responseBody: ({ charity_id, cents }, { mode }) => ({
+      status: SUCCESS,
+      charity_id,
+      amount: centsToDollars(cents),
+      mode: KEY_MODES[mode],
+    }),
+    write: (write, given) =>
+      donateFromStore(context, write, {
+        ...customerDetailsOf(given),
+        charityId: given.charity_id.trim(),
+        amountCents: given.cents,
+      }),
+  });

@@ -1,0 +1,215 @@
+import { z } from "zod";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { text } from "../../modules/records/fields.rules.ts";
+import type { EvidenceSelection } from "../../modules/stores/evidenceSelection.rules.ts";
+import { normalizePlace } from "../../modules/planting/fact.rules.ts";
+import type { TreeEvidence } from "../../modules/planting/timeline.rules.ts";
+import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
+import {
+  readStoreEvidence,
+  simulateStoreEvidence,
+} from "../../modules/stores/readStoreEvidence.ts";
+import type { EvidenceContext } from "../../modules/planting/context.ts";
+import {
+  EVIDENCE_HEADERS,
+  evidenceStage,
+  setCacheHeaders,
+  setStageHeaders,
+} from "../endpoints/evidenceHeaders.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
+import { treeEvidence } from "../endpoints/treeEvidenceSchema.ts";
+import { startOfNextDay } from "../http/lists/days.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { READ_ERROR } from "../http/readError.ts";
+import { textKeyEndpoint } from "../http/endpoint.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { queryError } from "../http/queryError.ts";
+import { KEY_ERROR } from "./errors.ts";
+
+const parameter = () => text(200).transform((given) => given.trim());
+
+/** A text that cannot be an id is one that does not exist. */
+const recordId = () => z.string().optional();
+
+const TYPE_MUST_BE = "must be trees";
+
+const query = queryObject({
+  tree_id: recordId().meta({
+    description: "The tree record. If absent, the newest record that matches the other parameters.",
+  }),
+  id: recordId().meta({ description: "Alias of tree_id." }),
+  tree: recordId().meta({ description: "Alias of tree_id." }),
+  impact_type: z
+    .literal("trees", { error: TYPE_MUST_BE })
+    .optional()
+    .meta({ description: "Only trees have evidence." }),
+  created_at: parameter()
+    .optional()
+    .meta({
+      pattern: TIMESTAMP_PATTERN,
+      description:
+        "A day, or any ISO 8601 timestamp of it (UTC without an offset); selects the newest record of this UTC day, or else the newest before it.",
+      examples: ["2025-06-01"],
+    }),
+  tree_date: parameter()
+    .optional()
+    .meta({ pattern: TIMESTAMP_PATTERN, description: "Alias of created_at." }),
+  project_public_id: parameter()
+    .optional()
+    .meta({ description: "Only trees of this planting order." }),
+  region: parameter().optional().meta({ description: "Only trees planted in this region." }),
+  evidence_stage: evidenceStage().meta({
+    description:
+      "Simulates that the trees have reached this stage. Permitted only with a test key.",
+  }),
+});
+
+const response = treeEvidence
+  .extend({
+    created_at: z.iso.datetime(),
+    region: z.string().meta({ description: "Empty until the planting site is known." }),
+    evidence_count: z
+      .int()
+      .min(0)
+      .meta({ description: "Number of milestones that carry evidence." }),
+  })
+  .meta({ id: "StoreEvidence" });
+
+/** Returns the value of a parameter that has aliases; an empty value counts as absent. */
+const valueOf = (given: Readonly<Record<string, string | undefined>>): string | null => {
+  const values = Object.values(given).filter((value) => value !== undefined && value !== "");
+  const [value = null] = values;
+  if (values.some((other) => other !== value)) {
+    throw invalidRequest(`${Object.keys(given).join(", ")}: are aliases; their values must match`);
+  }
+  return value;
+};
+
+/** Returns when the day of a date or timestamp ends; null if no later day can be written. */
+const endOfDay = (given: string): Date | null => {
+  const time = readTimestamp(given, "down");
+  if (time === null) {
+    throw invalidRequest(
+      "created_at: must be a date in the form YYYY-MM-DD or a timestamp such as 2025-06-01T12:00:00Z",
+    );
+  }
+  return startOfNextDay(time.slice(0, 10)) ?? null;
+};
+
+const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
+  const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
+  const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
+  return {
+    id: treeId,
+    until: createdAt === null ? null : endOfDay(createdAt),
+    projectPublicId: given.project_public_id || null,
+    region: given.region === undefined ? null : normalizePlace(given.region) || null,
+  };
+};
+
+const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+const EXAMPLE: z.output<typeof response> = {
+  tree_id: ID,
+  record_id: ID,
+  impact_type: "trees",
+  impact_provider: "North Coast Planting",
+  simulated: false,
+  refunded: false,
+  refunded_count: 0,
+  status: "registered",
+  provider_meta: {},
+  timeline: [
+    {
+      step: 1,
+      event: "registered",
+      title: "Registered",
+      status: "completed",
+      date: "2025-06-01",
+      timestamp: "2025-06-01T12:00:00.000000Z",
+      description: "The trees are registered.",
+      evidence: {
+        tree_id: ID,
+        record_id: ID,
+        registered_at: "2025-06-01T12:00:00.000000Z",
+        count: 3,
+        fractional_count: 0,
+        attribution: "",
+      },
+    },
+    {
+      step: 2,
+      event: "funds_distributed",
+      title: "Funds distributed",
+      status: "pending",
+      description: "The planting partner does not have the order yet.",
+    },
+  ],
+  created_at: "2025-06-01T12:00:00.000000Z",
+  region: "",
+  evidence_count: 1,
+};
+
+const presentStoreEvidence = (
+  evidence: TreeEvidence,
+  baseUrl: string,
+): z.output<typeof response> => ({
+  ...presentTreeEvidence(evidence, baseUrl, evidence.registration.position),
+  created_at: evidence.registration.position,
+  region: evidence.region ?? "",
+  evidence_count: evidence.timeline.filter(({ reached }) => reached !== null).length,
+});
+
+const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
+  JSON.stringify(presentStoreEvidence(evidence, baseUrl));
+
+export const evidenceEndpoint = (context: EvidenceContext): Endpoint =>
+  textKeyEndpoint({
+    method: "get",
+    path: "/app/api/evidence",
+    description: {
+      operationId: "evidence",
+      tag: "impact",
+      summary: "Read the planting evidence of a tree record",
+      details:
+        "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
+      responseHeaders: {
+        ...EVIDENCE_HEADERS,
+        "Cache-Control":
+          "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
+        Age: "Seconds since the response was generated, if it may be cached.",
+      },
+      errors: [
+        queryError(`impact_type: ${TYPE_MUST_BE}`),
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "No tree record of the store in the key's mode matches.",
+          example: "failed to find tree",
+        },
+        READ_ERROR,
+      ],
+    },
+    schemas: { query, response },
+    examples: { response: EXAMPLE },
+    handle: async ({ ctx, caller, query: given }) => {
+      const stage = given.evidence_stage ?? null;
+      if (stage !== null && caller.mode !== "test") {
+        throw invalidRequest("evidence_stage: is permitted only with test keys");
+      }
+      const selection = selectionOf(given);
+      const owner = accountModeOf(caller);
+      if (stage !== null) {
+        const evidence = await simulateStoreEvidence(context, owner, selection, stage);
+        setStageHeaders(ctx);
+        return renderStoreEvidence(evidence, context.publicBaseUrl());
+      }
+      const cached = await readStoreEvidence(context, owner, selection, renderStoreEvidence);
+      setCacheHeaders(ctx, cached, {
+        // The newest record may be another one at any time; a record that is named stays the same.
+        isLasting: cached.isComplete && selection.id !== null,
+        now: context.clock.now(),
+      });
+      return cached.body;
+    },
+  });

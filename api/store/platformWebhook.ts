@@ -1,0 +1,178 @@
+import { z } from "zod";
+import { readPlatformRequest } from "../../modules/accounts/auditEntries.sql.ts";
+import { findStoreByDomain } from "../../modules/stores/stores.sql.ts";
+import type { Store } from "../../modules/stores/stores.sql.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { shortText } from "../../modules/records/fields.rules.ts";
+import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
+import { identifyCustomer } from "../../modules/stores/customerIdentity.rules.ts";
+import type { CustomerIdentity } from "../../modules/stores/customerIdentity.rules.ts";
+import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
+import { presentCustomerExport } from "../../modules/stores/presentCustomerExport.ts";
+import { exportCustomer } from "../../modules/stores/exportCustomer.ts";
+import { forgetAllCustomers } from "../../modules/stores/forgetAllCustomers.ts";
+import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
+import type { Forgotten } from "../../modules/stores/forgetCustomer.ts";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
+import type { Context } from "../../runtime/context.ts";
+import type { RequestContext } from "../http/requestContext.ts";
+import type { Webhook } from "../http/createApp.ts";
+import { HttpError } from "../http/httpError.ts";
+import { parseRequest } from "../http/parseRequest.ts";
+import { readRawBody } from "../http/readRawBody.ts";
+import { isSignedByPlatform } from "./verifyPlatformSignature.ts";
+
+/** A request names at most some thousand orders. */
+const LIMIT_KIB = 256;
+
+/** The platform repeats a request for two days. */
+const REPEATABLE_MS = 3 * DAY_MS;
+
+const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
+const topic = z.enum(TOPICS, { error: mustBeOneOf(TOPICS) });
+
+const identifier = z.union([shortText(), z.int().transform(String)]);
+const orders = z.array(identifier).max(5000).default([]);
+const customer = z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish();
+const foreign = z.never({ error: "must not be given for this topic" }).optional();
+
+const shop = { shop_domain: z.string().max(500) };
+
+/**
+ * The fields of Shopify's privacy webhooks that matter here; others are ignored. The topic is in a header, which is not
+ * signed, so a body with a field of another topic was signed for another action.
+ */
+const REQUESTS = {
+  "customers/data_request": z.object({
+    ...shop,
+    customer,
+    orders_requested: orders,
+    orders_to_redact: foreign,
+  }),
+  "customers/redact": z.object({
+    ...shop,
+    customer,
+    orders_requested: foreign,
+    orders_to_redact: orders,
+    data_request: foreign,
+  }),
+  "shop/redact": z.object({
+    ...shop,
+    customer: foreign,
+    orders_requested: foreign,
+    orders_to_redact: foreign,
+    data_request: foreign,
+  }),
+};
+type PrivacyRequest = z.output<(typeof REQUESTS)[keyof typeof REQUESTS]>;
+
+const given = (value: string | null | undefined): readonly string[] =>
+  value === null || value === undefined || value.trim() === "" ? [] : [value];
+
+const customerOf = (request: PrivacyRequest): CustomerIdentity =>
+  identifyCustomer({
+    ids: given(request.customer?.id),
+    emails: given(request.customer?.email),
+    orderIds: [...(request.orders_requested ?? []), ...(request.orders_to_redact ?? [])].flatMap(
+      (id) => given(id),
+    ),
+  });
+
+const parseJson = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch (cause) {
+    throw new HttpError("request_malformed", "the body is not valid JSON", { cause });
+  }
+};
+
+/**
+ * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
+ * again, so a call while an erasure of the store runs gets the result of that one.
+ */
+const createErasures = (): ((change: OperatorContext, storeId: string) => Promise<Forgotten>) => {
+  const running = new Map<string, Promise<Forgotten>>();
+  return (change, storeId) => {
+    const erasure =
+      running.get(storeId) ??
+      forgetAllCustomers(change, storeId, { isDryRun: false }).finally(() =>
+        running.delete(storeId),
+      );
+    running.set(storeId, erasure);
+    return erasure;
+  };
+};
+
+/**
+ * Refuses a request that was processed before and that the platform no longer repeats. A signed body may be in a log, and
+ * its signature does not expire. The erasure of one customer may be repeated.
+ * @throws DomainError request_invalid
+ */
+const refuseReplay = async (
+  { db, clock }: Context,
+  { id, uninstalledAt }: Store,
+  requested: (typeof TOPICS)[number],
+  signature: string,
+): Promise<void> => {
+  const { firstProcessedAt, reinstalledSince } = await readPlatformRequest(db, id, signature);
+  if (
+    requested === "customers/data_request" &&
+    firstProcessedAt !== null &&
+    clock.now().getTime() - firstProcessedAt.getTime() > REPEATABLE_MS
+  ) {
+    throw invalidRequest(
+      `this request was answered before, on ${firstProcessedAt.toISOString()}; it can be repeated for three days`,
+    );
+  }
+  // All requests of a shop have the same body, so that for a store that was uninstalled again is no replay.
+  if (requested === "shop/redact" && uninstalledAt === null && reinstalledSince) {
+    throw invalidRequest(
+      "the store was reinstalled since this request was processed; an operator must uninstall it first",
+    );
+  }
+};
+
+const NOTHING = { registrations: 0, donations: 0 };
+
+/** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
+export const platformWebhook = (
+  context: Context,
+  readSecrets: () => readonly string[],
+): Webhook => {
+  const eraseAll = createErasures();
+  const run = async (ctx: RequestContext): Promise<void> => {
+    const body = await readRawBody(ctx, LIMIT_KIB);
+    const signature = ctx.get("X-Shopify-Hmac-Sha256");
+    if (!isSignedByPlatform(signature, { secrets: readSecrets(), body })) {
+      throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
+    }
+    const requested = parseRequest(
+      z.object({ "X-Shopify-Topic": topic }),
+      { "X-Shopify-Topic": ctx.get("X-Shopify-Topic") },
+      "field",
+    )["X-Shopify-Topic"];
+    const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
+    const domain = normalizeDomain(request.shop_domain);
+    const store = domain === null ? null : await findStoreByDomain(context.db, domain);
+    ctx.set("Cache-Control", "no-store");
+    if (store) {
+      await refuseReplay(context, store, requested, signature);
+    }
+    const change = { ...context, actor: { kind: "platform", signature } as const };
+    if (requested === "customers/data_request") {
+      const found = store && (await exportCustomer(change, store.id, customerOf(request)));
+      ctx.body = presentCustomerExport(
+        found ?? { registrations: [], donations: [], hasMore: false },
+      );
+      return;
+    }
+    const erase = (storeId: string) =>
+      requested === "shop/redact"
+        ? eraseAll(change, storeId)
+        : forgetCustomer(change, storeId, customerOf(request), { isDryRun: false });
+    const { registrations, donations } = store ? await erase(store.id) : NOTHING;
+    ctx.body = { erased: { registrations, donations } };
+  };
+  return { path: "/webhooks/privacy", run };
+};

@@ -1,0 +1,118 @@
+import { z } from "zod";
+import { KIND_NAMES } from "./storeKinds.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
+import { count } from "../../modules/records/fields.rules.ts";
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
+import { balanceNote } from "../../modules/stores/stores.rules.ts";
+import {
+  MAXIMUM_DONATIONS,
+  reverseStoreDonations,
+} from "../../modules/stores/reverseStoreDonations.ts";
+import {
+  MAXIMUM_RECORDS,
+  reverseStoreRegistrations,
+} from "../../modules/stores/reverseStoreRegistrations.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { bodyObject } from "../http/parseRequest.ts";
+import type { StoreAppContext } from "../context.ts";
+import { KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
+import {
+  KEY_MODES,
+  keyMode,
+  customerDetailsOf,
+  orderFields,
+  SUCCESS,
+  withOneEmail,
+} from "./fields.ts";
+import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
+
+/** Rejects an empty selector, which would select the whole store. */
+const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
+  field
+    .refine((given) => given?.trim() !== "", "must not be empty; omit it to select the whole store")
+    .meta({ pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$` });
+
+const TYPES = [...KINDS.map((kind) => KIND_NAMES[kind].refundType), "donation"] as const;
+
+const body = bodyObject({
+  type: oneOf(TYPES),
+  quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
+  reason: balanceNote()
+    .optional()
+    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
+  customer_name: selector(orderFields.customer_name),
+  customer_email: selector(orderFields.customer_email),
+  email: selector(orderFields.email),
+  customer_id: selector(orderFields.customer_id),
+  order_id: selector(orderFields.order_id),
+})
+  .transform(withOneEmail)
+  .meta({ id: "NewStoreRefund" });
+
+const response = z
+  .strictObject({
+    status: z.literal(SUCCESS),
+    mode: keyMode(),
+    refunded_type: z.enum(TYPES),
+    count: z.int().min(1),
+  })
+  .meta({ id: "StoreRefund" });
+
+/** Returns the records to reverse. Unlike in the lists, a name must match as a whole, since money is involved. */
+const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
+  const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
+  return {
+    ...(customerName === null ? {} : { exactName: customerName }),
+    ...(customerEmail === null ? {} : { emails: [customerEmail] }),
+    ...(customerId === null ? {} : { id: customerId }),
+    ...(orderId === null ? {} : { orderId }),
+  };
+};
+
+export const refundEndpoint = (context: StoreAppContext): Endpoint =>
+  storeWriteEndpoint({
+    db: context.db,
+    guard: context.guard,
+    operation: "refund",
+    feature: null,
+    path: "/app/api/refund",
+    description: {
+      operationId: "refund",
+      tag: "store",
+      summary: "Reverse trees, bottles or donations",
+      details:
+        "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
+        "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
+      errors: [
+        {
+          code: "request_invalid",
+          when:
+            "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
+            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
+          example: "quantity: only 2 of the matching units remain to be reversed",
+        },
+        KEY_ERROR,
+        QUEUE_ERROR,
+      ],
+    },
+    schemas: { body, response },
+    examples: {
+      body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
+      response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
+    },
+    responseBody: ({ type, quantity }, { mode }) => ({
+      status: SUCCESS,
+      mode: KEY_MODES[mode],
+      refunded_type: type,
+      count: quantity,
+    }),
+    write: (write, fields) => {
+      const { type, quantity } = fields;
+      const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
+      const kind = KINDS.find((each) => KIND_NAMES[each].refundType === type);
+      return kind === undefined
+        ? reverseStoreDonations(context, write, reversal)
+        : reverseStoreRegistrations(context, write, { ...reversal, kind });
+    },
+  });

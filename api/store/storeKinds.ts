@@ -1,0 +1,37 @@
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import { REGISTER_OPERATIONS } from "../../modules/stores/stores.rules.ts";
+import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
+
+/** How the interface names trees and bottles. */
+export const KIND_NAMES = {
+  tree: {
+    title: "Tree",
+    plural: "trees",
+    verb: "Plant",
+    operation: REGISTER_OPERATIONS.tree,
+    refundType: "tree",
+    feature: "treePlanting",
+    path: "/app/api/plant",
+    countField: "trees_planted",
+    listField: "trees",
+    statsField: "trees",
+  },
+  bottle: {
+    title: "Plastic",
+    plural: "bottles",
+    verb: "Rescue",
+    operation: REGISTER_OPERATIONS.bottle,
+    refundType: "plastic",
+    feature: "plasticRemoval",
+    path: "/app/api/plastic",
+    countField: "bottles_rescued",
+    listField: "plastics",
+    statsField: "plastic_bottles",
+  },
+} as const satisfies Record<
+  Kind,
+  Readonly<Record<string, string>> & {
+    readonly operation: StoreOperation;
+    readonly feature: Feature;
+  }
+>;

@@ -1,0 +1,68 @@
+import type { DatabasePool } from "slonik";
+import type { Deleted } from "../deletedRow.ts";
+
+/** Short statements, so that neither locks nor replication wait for one of them. */
+const BATCH_SIZE = 1000;
+
+/**
+ * Repeats a deletion until it finds nothing more. It may be interrupted and repeated.
+ * @param deleteBatch deletes up to `limit` rows and returns their number
+ * @returns the number of deleted rows
+ */
+export const deleteInBatches = async (
+  deleteBatch: (limit: number) => Promise<number>,
+  signal: AbortSignal,
+  batchSize = BATCH_SIZE,
+): Promise<number> => {
+  let total = 0;
+  for (;;) {
+    signal.throwIfAborted();
+    const deleted = await deleteBatch(batchSize);
+    if (deleted === 0) {
+      return total;
+    }
+    total += deleted;
+  }
+};
+
+/**
+ * Repeats a deletion that has an order until it finds nothing more. Each batch begins where the last one ended. Otherwise it
+ * would read again what stays, and what was deleted, as long as a vacuum or an open snapshot keeps the index entries.
+ * @param deleteBatch deletes up to `limit` rows from a place on; null for the first batch
+ * @returns the number of deleted rows
+ */
+export const deleteInOrder = <Place>(
+  deleteBatch: (
+    limit: number,
+    from: Place | null,
+  ) => Promise<{ readonly deleted: number; readonly last: Place | null }>,
+  signal: AbortSignal,
+  batchSize = BATCH_SIZE,
+): Promise<number> => {
+  let from: Place | null = null;
+  return deleteInBatches(
+    async (limit) => {
+      const { deleted, last } = await deleteBatch(limit, from);
+      from = last;
+      return deleted;
+    },
+    signal,
+    batchSize,
+  );
+};
+
+/**
+ * Deletes what is before a time, the oldest first.
+ * @param deleteBatch deletes up to `limit` rows from a time on; null for the first batch
+ * @returns the number of deleted rows
+ */
+export const deleteBefore = (
+  deleteBatch: (
+    db: DatabasePool,
+    span: { readonly from: Date | null; readonly before: Date },
+    limit: number,
+  ) => Promise<Deleted>,
+  { db, before }: { readonly db: DatabasePool; readonly before: Date },
+  signal: AbortSignal,
+): Promise<number> =>
+  deleteInOrder<Date>((limit, from) => deleteBatch(db, { from, before }, limit), signal);

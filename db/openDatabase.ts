@@ -1,0 +1,137 @@
+import type { DatabasePool, Interceptor } from "slonik";
+import type { Config } from "../runtime/config/config.ts";
+import type { BulkPace } from "./bulkWork/createBulkPace.ts";
+import { createReadShares, createTurns } from "./pools/connectionShares.ts";
+import { openCopyPool } from "./pools/copyPool.ts";
+import type { CopyPool } from "./pools/copyPool.ts";
+import { requireCurrentSchema } from "./upgrade/migrate.ts";
+import { SchemaMismatchError } from "../runtime/errors.rules.ts";
+import { openPool, openTurnPool } from "./pools/pool.ts";
+import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
+import { StartupError } from "../runtime/startupError.ts";
+
+const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
+  if (DATABASE_URL === undefined) {
+    throw new StartupError(
+      "DATABASE_URL is not set. Set it to a PostgreSQL database, or run everything on this machine with: npm start",
+    );
+  }
+  return DATABASE_URL;
+};
+
+/** Each new connection reads the URL, because its file may have another password by then. */
+const sourceOf = (config: Pick<Config, "DATABASE_URL">): (() => string) => {
+  requireDatabaseUrl(config);
+  return () => requireDatabaseUrl(config);
+};
+
+/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
+const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
+
+/** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
+export const unusableDatabaseError = (
+  databaseUrl: string,
+  setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
+  error: Error,
+): StartupError => {
+  // If a host has several addresses that all refuse, Node's error has no message.
+  const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
+  // Only the owner's role exists before the first migration.
+  const advice =
+    setting === "DATABASE_URL" && "code" in error && UNPREPARED_ROLE.has(String(error.code))
+      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
+      : "";
+  return new StartupError(
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.${advice}`,
+    { cause: error },
+  );
+};
+
+/**
+ * Opens the main pool.
+ * @param interceptors see what every statement does
+ * @throws StartupError if DATABASE_URL is not set or the database cannot be reached
+ * @throws SchemaMismatchError if the schema is of another release
+ */
+export const openDatabase = async (
+  config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> => {
+  const databaseUrl = requireDatabaseUrl(config);
+  try {
+    await requireCurrentSchema(databaseUrl);
+    return await openPool(sourceOf(config), config.DATABASE_POOL_SIZE, undefined, { interceptors });
+  } catch (error) {
+    if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
+      throw error;
+    }
+    throw unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
+  }
+};
+
+/** A search takes tens of milliseconds, or a second for a common word; three keep one or two cores busy. */
+const CONCURRENT_SEARCHES = 3;
+/** The API's own timeout for a search. */
+const SEARCH_TIMEOUT_MS = 5000;
+/** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
+const SEARCH_WAIT_MS = 3000;
+/** Two slow reads keep one or two cores busy, and the others are for short ones. */
+const CONCURRENT_READS = 4;
+const READ_ADVICE =
+  "narrow its filters, for example to an id, an email address or a shorter range of days";
+/** A health check waits no longer. */
+const HEALTH_TIMEOUT_MS = 2000;
+
+/**
+ * Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openSearches = (
+  config: Pick<Config, "DATABASE_URL">,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> =>
+  openTurnPool(sourceOf(config), {
+    interceptors,
+    maximumConnections: CONCURRENT_SEARCHES,
+    statementTimeoutMs: SEARCH_TIMEOUT_MS,
+    shares: createTurns(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS }),
+  });
+
+/**
+ * Opens a separate pool for reads that may be slow: lists, statistics, evidence and dashboards. Authentication and writes
+ * never wait for them, and short ones never for slow ones.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openReads = (
+  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> =>
+  openTurnPool(sourceOf(config), {
+    interceptors,
+    maximumConnections: CONCURRENT_READS,
+    statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
+    shares: createReadShares(CONCURRENT_READS),
+    timeoutAdvice: READ_ADVICE,
+  });
+
+/**
+ * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
+  openPool(sourceOf(config), 1, HEALTH_TIMEOUT_MS);
+
+/**
+ * Opens the pool for streamed lists; it connects on first use.
+ * @param pace when pages are read
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openCopies = (
+  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
+  pace?: BulkPace,
+): CopyPool =>
+  openCopyPool(
+    sourceOf(config),
+    config.READ_TIMEOUT_SECONDS * 1000,
+    pace === undefined ? {} : { pace },
+  );

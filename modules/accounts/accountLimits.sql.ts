@@ -1,0 +1,142 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode, Mode } from "../records/owner.rules.ts";
+import type { AccountLimits, LimitName, LimitUse, NewLimits } from "./limits.rules.ts";
+import { LIMITS } from "./limits.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { modeColumn } from "../records/columns.sql.ts";
+import { safeInteger, assignmentsOf, sql, timestamp, literals } from "../../db/sql.ts";
+import { isImported } from "../records/ownedRecords.sql.ts";
+
+const COLUMNS = {
+  countPerRequest: "count_per_request",
+  countPerDay: "count_per_day",
+} as const satisfies Record<LimitName, string>;
+
+const limitsRow = z.strictObject({
+  mode: modeColumn,
+  countPerRequest: safeInteger.nullable(),
+  countPerDay: safeInteger.nullable(),
+});
+
+/** Lists what operators have set for an account; modes without a row have no limits. */
+export const listAccountLimits = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<readonly ({ readonly mode: Mode } & AccountLimits)[]> =>
+  db.any(sql.type(limitsRow)`
+    SELECT mode, count_per_request AS "countPerRequest", count_per_day AS "countPerDay"
+    FROM account_limit
+    WHERE account_id = ${accountId}
+    ORDER BY mode
+  `);
+
+/** Sets limits of an account; null removes a limit, and absent ones stay. */
+export const updateAccountLimits = async (
+  db: CommonQueryMethods,
+  accountId: string,
+  { mode, changes }: NewLimits,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO account_limit (account_id, mode)
+    VALUES (${accountId}, ${mode})
+    ON CONFLICT (account_id, mode) DO NOTHING
+  `);
+  const assignments = assignmentsOf(
+    Object.fromEntries(LIMITS.map((name) => [COLUMNS[name], changes[name]])),
+  );
+  if (assignments !== null) {
+    await db.query(sql.typeAlias("void")`
+      UPDATE account_limit
+      SET ${assignments}, changed_at = now(), counted_day = NULL
+      WHERE account_id = ${accountId} AND mode = ${mode}
+    `);
+  }
+};
+
+/** The limits of an account in a mode, which is locked. */
+export type LockedLimits = AccountMode & LimitUse;
+
+const lockedRow = limitsRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
+
+const unitsRow = z.strictObject({ units: safeInteger });
+
+const startOfDay = (time: Date): Date => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
+
+const toRecords = (accounts: readonly (AccountMode & { readonly countToday?: number })[]): string =>
+  JSON.stringify(
+    accounts.map(({ accountId, mode, countToday: units }) => ({
+      account_id: accountId,
+      mode,
+      units,
+    })),
+  );
+
+/** Counts the units that an account registered on the day of a time, UTC. Refunded ones count, imported ones do not. */
+const countUnitsOfDay = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  time: Date,
+): Promise<number> => {
+  const from = startOfDay(time);
+  return db.oneFirst(sql.type(unitsRow)`
+    SELECT least(coalesce(sum(count), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS units
+    FROM registration
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND kind IN (${literals(KINDS)})
+      AND created_at >= ${timestamp(from)}
+      AND created_at < ${timestamp(new Date(from.getTime() + DAY_MS))}
+      AND NOT ${isImported(sql.fragment`id`)}
+  `);
+};
+
+/**
+ * Locks the limits of accounts until the transaction ends, and reads what they have used of them. Accounts without limits
+ * are left out.
+ */
+export const lockAccountLimits = async (
+  transaction: DatabaseTransactionConnection,
+  accounts: readonly AccountMode[],
+  now: Date,
+): Promise<readonly LockedLimits[]> => {
+  const rows = await transaction.any(sql.type(lockedRow)`
+    SELECT
+      account_id AS "accountId",
+      mode,
+      count_per_request AS "countPerRequest",
+      count_per_day AS "countPerDay",
+      CASE
+        WHEN counted_day = ${startOfDay(now).toISOString()}::date AND changed_at < now() - interval '1 minute'
+        THEN counted_units
+      END AS "countedUnits"
+    FROM account_limit
+    JOIN json_to_recordset(${toRecords(accounts)}) AS writing (account_id uuid, mode text) USING (account_id, mode)
+    ORDER BY account_id, mode
+    FOR UPDATE OF account_limit
+  `);
+  const locked: LockedLimits[] = [];
+  for (const { countedUnits, ...limits } of rows) {
+    // Counted under the lock, when what other processes have registered is committed.
+    const count = () =>
+      limits.countPerDay === null ? 0 : countUnitsOfDay(transaction, limits, now);
+    locked.push({ ...limits, countToday: countedUnits ?? (await count()) });
+  }
+  return locked;
+};
+
+/** Stores the units of the day of accounts whose limits are locked. */
+export const updateCountedUnits = async (
+  transaction: DatabaseTransactionConnection,
+  limits: readonly (AccountMode & Pick<LimitUse, "countToday">)[],
+  now: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE account_limit
+    SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.units
+    FROM json_to_recordset(${toRecords(limits)}) AS counted (account_id uuid, mode text, units bigint)
+    WHERE account_limit.account_id = counted.account_id
+      AND account_limit.mode = counted.mode
+  `);
+};

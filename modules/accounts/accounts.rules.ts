@@ -1,0 +1,66 @@
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+
+/** Where charities are looked up; `catalogue` is the built-in one. */
+export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
+export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
+
+/**
+ * What follows if an organization's subscription is not active, or lost the price of a kind's meter.
+ * - `alert`: operators are alerted.
+ * - `suspend`: in addition, live registrations that Stripe would not invoice are rejected.
+ * - `keep`: nothing; the operator knows.
+ */
+export const SUBSCRIPTION_POLICIES = ["alert", "suspend", "keep"] as const;
+export type SubscriptionPolicy = (typeof SUBSCRIPTION_POLICIES)[number];
+
+/** Statuses in which a Stripe subscription's usage is invoiced and expected to be paid. */
+export const ACTIVE_STATUSES = ["active", "trialing"] as const;
+
+export const isActiveSubscription = (status: string): boolean =>
+  ACTIVE_STATUSES.some((active) => active === status);
+
+/** A subscription as the processor last returned it. */
+export type SubscriptionStatus = {
+  /** The processor's own word, such as `active` or `past_due`. */
+  readonly status: string;
+  /** The kinds that it has a price for. */
+  readonly meteredKinds: readonly Kind[];
+};
+
+/**
+ * Returns why live registrations of a kind are suspended, or null. Usage that the subscription has no price for is never
+ * invoiced, so it counts like usage of a subscription that has ended.
+ * @param subscription that of an organization with the policy `suspend`; otherwise null
+ */
+export const findSuspension = (
+  subscription: SubscriptionStatus | null,
+  kind: Kind,
+): string | null => {
+  if (subscription === null) {
+    return null;
+  }
+  const { status, meteredKinds } = subscription;
+  if (!isActiveSubscription(status)) {
+    return `registrations are suspended because the organization's subscription is ${status}`;
+  }
+  return meteredKinds.includes(kind)
+    ? null
+    : `registrations of ${kind}s are suspended because the organization's subscription has no price on the meter of ${kind}s`;
+};
+
+/**
+ * Checks that a Stripe subscription comes with its Stripe customer.
+ * @throws DomainError request_invalid
+ */
+export const requireCustomerOfSubscription = ({
+  stripeCustomerId,
+  stripeSubscriptionId,
+}: {
+  readonly stripeCustomerId: string | null;
+  readonly stripeSubscriptionId: string | null;
+}): void => {
+  if (stripeSubscriptionId !== null && stripeCustomerId === null) {
+    throw invalidRequest("a Stripe subscription requires a Stripe customer");
+  }
+};

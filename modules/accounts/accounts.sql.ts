@@ -1,0 +1,151 @@
+import { UniqueIntegrityConstraintViolationError } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "./accounts.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { accountTypeColumn } from "../records/columns.sql.ts";
+import { assignmentsOf, sql, timestamp } from "../../db/sql.ts";
+
+const accountRow = z.strictObject({
+  id: z.uuid(),
+  type: accountTypeColumn,
+  name: z.string(),
+  fractionalCounting: z.boolean(),
+  billingDay: z.int(),
+  stripeCustomerId: z.string().nullable(),
+  stripeSubscriptionId: z.string().nullable(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
+  subscriptionPolicy: z.enum(SUBSCRIPTION_POLICIES),
+  createdAt: z.date(),
+});
+export type Account = Readonly<z.output<typeof accountRow>>;
+
+const columns = sql.fragment`
+  account.id,
+  account.type,
+  account.name,
+  account.fractional_counting AS "fractionalCounting",
+  account.billing_day AS "billingDay",
+  account.stripe_customer_id AS "stripeCustomerId",
+  account.stripe_subscription_id AS "stripeSubscriptionId",
+  account.charity_provider AS "charityProvider",
+  account.subscription_policy AS "subscriptionPolicy",
+  account.created_at AS "createdAt"
+`;
+
+export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
+  db.maybeOne(sql.prepared("find_account", accountRow)`
+    SELECT ${columns}
+    FROM account
+    WHERE id = ${id}
+  `);
+
+const stripeCustomerRow = z.strictObject({
+  id: z.uuid(),
+  stripeCustomerId: z.string().nullable(),
+});
+
+/** Returns the accounts' Stripe customers; null for an account without one. */
+export const listStripeCustomerIds = async (
+  db: CommonQueryMethods,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string | null>> => {
+  const rows = await db.any(sql.type(stripeCustomerRow)`
+    SELECT id, stripe_customer_id AS "stripeCustomerId"
+    FROM account
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+  `);
+  return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
+};
+
+/** Locks the Stripe customers of accounts until the transaction ends, in the order of their ids, and returns them. */
+export const lockStripeCustomerIds = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string | null>> => {
+  const rows = await transaction.any(sql.type(stripeCustomerRow)`
+    SELECT id, stripe_customer_id AS "stripeCustomerId"
+    FROM account
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+    ORDER BY id
+    FOR SHARE
+  `);
+  return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
+};
+
+export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Account[]> =>
+  db.any(sql.type(accountRow)`
+    SELECT ${columns}
+    FROM account
+    WHERE type = 'organization'
+    ORDER BY created_at, id
+  `);
+
+const rethrowDuplicateCustomer = (error: unknown): never => {
+  if (
+    error instanceof UniqueIntegrityConstraintViolationError &&
+    error.constraint === "account_stripe_customer"
+  ) {
+    throw invalidRequest(
+      "the Stripe customer belongs to another account; each account needs its own",
+      { cause: error },
+    );
+  }
+  throw error;
+};
+
+/** An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed. */
+export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
+
+/** @throws DomainError request_invalid if another account has the same Stripe customer */
+export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
+  const insertion = db.query(sql.typeAlias("void")`
+    INSERT INTO account
+      (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
+    VALUES (
+      ${account.id}, ${account.type}, ${account.name}, ${account.fractionalCounting}, ${account.billingDay},
+      ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${timestamp(account.createdAt)}
+    )
+  `);
+  await insertion.catch(rethrowDuplicateCustomer);
+};
+
+/** The settings of an account that an operator can change; absent ones stay. */
+export type AccountChanges = Partial<
+  Pick<
+    Account,
+    | "name"
+    | "fractionalCounting"
+    | "billingDay"
+    | "stripeCustomerId"
+    | "stripeSubscriptionId"
+    | "charityProvider"
+    | "subscriptionPolicy"
+  >
+>;
+
+/** @throws DomainError request_invalid if another account has the same Stripe customer */
+export const updateAccount = async (
+  db: CommonQueryMethods,
+  id: string,
+  changes: AccountChanges,
+): Promise<void> => {
+  const assignments = assignmentsOf({
+    name: changes.name,
+    fractional_counting: changes.fractionalCounting,
+    billing_day: changes.billingDay,
+    stripe_customer_id: changes.stripeCustomerId,
+    stripe_subscription_id: changes.stripeSubscriptionId,
+    charity_provider: changes.charityProvider,
+    subscription_policy: changes.subscriptionPolicy,
+  });
+  if (assignments === null) {
+    return;
+  }
+  const update = db.query(sql.typeAlias("void")`
+    UPDATE account
+    SET ${assignments}
+    WHERE id = ${id}
+  `);
+  await update.catch(rethrowDuplicateCustomer);
+};

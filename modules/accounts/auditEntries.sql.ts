@@ -1,0 +1,117 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { ACTORS } from "./audit.rules.ts";
+import type { Actor, AuditAction } from "./audit.rules.ts";
+import { safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import { newestOf } from "../records/ownedRecords.sql.ts";
+
+const auditEntryRow = z.strictObject({
+  id: safeInteger,
+  createdAt: z.date(),
+  // Not an enum: entries of earlier releases may have actions that this one no longer has.
+  action: z.string(),
+  actor: z.enum(ACTORS),
+  operator: z.string().nullable(),
+  accountId: z.uuid().nullable(),
+  subject: z.string().nullable(),
+  reason: z.string().nullable(),
+  details: z.record(z.string(), z.unknown()),
+});
+export type AuditEntry = Readonly<z.output<typeof auditEntryRow>>;
+
+export type NewAuditEntry = {
+  readonly action: AuditAction;
+  /** Null for what concerns the whole deployment. */
+  readonly accountId: string | null;
+  /** The id of what was changed, if it is not the account itself. */
+  readonly subject: string | null;
+  /** What else support needs to know. No personal data of customers: entries cannot be changed. */
+  readonly details: Readonly<Record<string, unknown>>;
+};
+
+export const insertAuditEntry = async (
+  db: CommonQueryMethods,
+  actor: Actor,
+  { action, accountId, subject, details }: NewAuditEntry,
+  createdAt: Date,
+): Promise<void> => {
+  const { name: operator, reason } =
+    actor.kind === "operator" ? actor : { name: null, reason: null };
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO audit_entry (created_at, action, actor, operator, account_id, subject, reason, details)
+    VALUES (
+      ${timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
+      ${JSON.stringify(details)}::jsonb
+    )
+  `);
+};
+
+const platformRequestRow = z.strictObject({
+  /** Null if no such request was processed. */
+  firstProcessedAt: z.date().nullable(),
+  reinstalledSince: z.boolean(),
+});
+
+/** Returns when a platform's request to an account was first processed, and whether the store was reinstalled since. */
+export const readPlatformRequest = (
+  db: CommonQueryMethods,
+  accountId: string,
+  signature: string,
+): Promise<Readonly<z.output<typeof platformRequestRow>>> =>
+  db.one(sql.type(platformRequestRow)`
+    SELECT
+      min(created_at) AS "firstProcessedAt",
+      coalesce(
+        min(id) < (
+          SELECT max(id) FROM audit_entry WHERE account_id = ${accountId} AND action = 'store.reinstall'
+        ),
+        false
+      ) AS "reinstalledSince"
+    FROM audit_entry
+    WHERE account_id = ${accountId} AND actor = 'platform' AND details ->> 'signature' = ${signature}
+  `);
+
+export type AuditFilter = {
+  readonly accountId: string | null;
+  /** An action, such as `key.issue`, or a group of actions, such as `key`. */
+  readonly action: string | null;
+  readonly operator: string | null;
+  readonly since: Date | null;
+  /** Exclusive. */
+  readonly until: Date | null;
+  /** Only entries with a lower id. */
+  readonly before: string | null;
+};
+
+/** Lists entries, newest first. */
+export const listAuditEntries = (
+  db: CommonQueryMethods,
+  { accountId, action, operator, since, until, before }: AuditFilter,
+  limit: number,
+): Promise<readonly AuditEntry[]> => {
+  const newest = newestOf(accountId, before);
+  const conditions = [
+    newest.condition,
+    action === null
+      ? null
+      : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
+    operator === null ? null : sql.fragment`operator = ${operator}`,
+    ...inRange(sql.fragment`created_at`, { from: since, until }),
+  ].filter((condition) => condition !== null);
+  return db.any(sql.type(auditEntryRow)`
+    SELECT
+      id,
+      created_at AS "createdAt",
+      action,
+      actor,
+      operator,
+      account_id AS "accountId",
+      subject,
+      reason,
+      details
+    FROM audit_entry
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ${newest.order}
+    LIMIT ${limit}
+  `);
+};

@@ -1,0 +1,15 @@
+import type { CommonQueryMethods } from "slonik";
+import type { Account } from "./accounts.sql.ts";
+import { findAccount } from "./accounts.sql.ts";
+
+/**
+ * Returns the account that a key or a record refers to.
+ * @throws Error if it does not exist, which is a bug: accounts are never deleted
+ */
+export const getAccount = async (db: CommonQueryMethods, id: string): Promise<Account> => {
+  const account = await findAccount(db, id);
+  if (!account) {
+    throw new Error(`Account ${id} does not exist.`);
+  }
+  return account;
+};

@@ -1,0 +1,118 @@
+import { z } from "zod";
+import type { Kind } from "../records/owner.rules.ts";
+import { text } from "../records/fields.rules.ts";
+import { parseColor } from "./brandColor.rules.ts";
+
+/*
+ * What an organization's public pages say about it. Operators set it.
+ */
+
+/** The parts of the page that an organization may hide. Registered and verified trees always show. */
+export const HIDEABLE_SECTIONS = [
+  "bottles",
+  "donations",
+  "carbon",
+  "months",
+  "sites",
+  "photos",
+] as const;
+export type HideableSection = (typeof HIDEABLE_SECTIONS)[number];
+
+/** The names of the kinds in what is public. */
+export const UNIT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<
+  Kind,
+  "trees" | HideableSection
+>;
+export type UnitField = (typeof UNIT_FIELDS)[Kind];
+
+/** A picture that we have drawn from the organization's logo. Its hash is in its URL. */
+export type Logo = { readonly hash: string; readonly width: number; readonly height: number };
+
+/** A logo, and the PNG that we have drawn from it. */
+export type NewLogo = Logo & { readonly png: Buffer };
+
+export type Profile = {
+  /** Null shows the account's name. */
+  readonly displayName: string | null;
+  /** As given, `#rrggbb`; pages use `brandColorsOf` it. Null is the default color. */
+  readonly color: string | null;
+  readonly homeUrl: string | null;
+  /** Plain text; an empty line starts a paragraph. */
+  readonly story: string | null;
+  readonly hiddenSections: readonly HideableSection[];
+  readonly logo: Logo | null;
+};
+
+export const DEFAULT_PROFILE: Profile = {
+  displayName: null,
+  color: null,
+  homeUrl: null,
+  story: null,
+  hiddenSections: [],
+  logo: null,
+};
+
+export const DISPLAY_NAME_CHARACTERS = 80;
+export const STORY_CHARACTERS = 1200;
+const HOME_URL_CHARACTERS = 500;
+
+/** Control characters, also those that reverse the direction of text. */
+const CONTROL = /[\p{Cc}\u202A-\u202E\u2066-\u2069]/u;
+const CONTROL_IN_LINES = /[^\P{Cc}\t\n\r]|[\u202A-\u202E\u2066-\u2069]/u;
+
+const isVisible = (given: string): boolean => given.trim() !== "";
+
+export const displayName = () =>
+  text(DISPLAY_NAME_CHARACTERS)
+    .refine((given) => isVisible(given) && !CONTROL.test(given))
+    .transform((given) => given.trim());
+
+export const story = () =>
+  text(STORY_CHARACTERS)
+    .refine((given) => isVisible(given) && !CONTROL_IN_LINES.test(given))
+    .transform((given) => given.replaceAll(/\r\n?/gu, "\n").trim());
+
+export const color = () =>
+  z.string().transform((given, context): string => {
+    const parsed = parseColor(given);
+    if (parsed === null) {
+      context.addIssue({ code: "custom", message: "must be #rgb or #rrggbb" });
+    }
+    return parsed ?? z.NEVER;
+  });
+
+const isSafeUrl = (given: string): boolean => {
+  const url = URL.parse(given);
+  return (
+    url !== null &&
+    url.protocol === "https:" &&
+    url.username === "" &&
+    url.password === "" &&
+    url.hostname.includes(".")
+  );
+};
+
+/** A link of the public page. Pages that are not encrypted, and other schemes such as javascript:, are rejected. */
+export const homeUrl = () =>
+  text(HOME_URL_CHARACTERS)
+    .refine(isSafeUrl)
+    .transform((given) => new URL(given).href)
+    .pipe(z.string().max(HOME_URL_CHARACTERS));
+
+const isHideable = (name: string): name is HideableSection =>
+  HIDEABLE_SECTIONS.some((section) => section === name);
+
+/** Names of sections, with commas between them. */
+export const hiddenSections = () =>
+  z
+    .string()
+    .transform((given) => [...new Set(given.split(",").map((name) => name.trim()))])
+    .refine((names) => names.every(isHideable))
+    .transform((names) => names.filter(isHideable));
+
+/** Returns the paragraphs of a story, whose lines belong together. */
+export const paragraphsOf = (given: string): readonly string[] =>
+  given
+    .split(/\n[\t ]*\n/u)
+    .map((paragraph) => paragraph.trim())
+    .filter((paragraph) => paragraph !== "");

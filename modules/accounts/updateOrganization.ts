@@ -1,0 +1,45 @@
+import { updateAccountLimits } from "./accountLimits.sql.ts";
+import type { Account, AccountChanges } from "./accounts.sql.ts";
+import { updateAccount } from "./accounts.sql.ts";
+import { requireCustomerOfSubscription } from "./accounts.rules.ts";
+import type { NewLimits } from "./limits.rules.ts";
+import { describeProfileChanges, updateAccountProfile } from "./updateAccountProfile.ts";
+import type { ProfileChanges } from "./updateAccountProfile.ts";
+import { getOrganization } from "./getOrganization.ts";
+import { recordAction } from "./recordAction.ts";
+import type { OperatorContext } from "./context.ts";
+
+/**
+ * Changes an organization's settings, limits and public profile, all or none.
+ * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
+ */
+export const updateOrganization = (
+  { db, clock, actor }: OperatorContext,
+  id: string,
+  changes: AccountChanges,
+  {
+    limits = null,
+    profile = null,
+  }: { readonly limits?: NewLimits | null; readonly profile?: ProfileChanges | null } = {},
+): Promise<Account> =>
+  db.transaction(async (transaction) => {
+    await updateAccount(transaction, id, changes);
+    const account = await getOrganization(transaction, id);
+    requireCustomerOfSubscription(account);
+    if (limits !== null) {
+      await updateAccountLimits(transaction, id, limits);
+    }
+    if (profile !== null) {
+      await updateAccountProfile(transaction, id, profile);
+    }
+    await recordAction(transaction, actor, clock.now(), {
+      action: "org.update",
+      accountId: id,
+      details: {
+        ...changes,
+        ...(limits === null ? {} : { limits }),
+        ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
+      },
+    });
+    return account;
+  });

@@ -1,0 +1,152 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Kind } from "../records/owner.rules.ts";
+import type { Period } from "./billingCycle.rules.ts";
+import { kindColumn } from "../records/columns.sql.ts";
+import { sql, timestamp } from "../../db/sql.ts";
+
+export type Subscription = {
+  readonly accountId: string;
+  readonly subscriptionId: string;
+  readonly kind: Kind;
+};
+
+/** Longer than it takes to read a subscription and to store the result. */
+const LONGEST_READ_MS = 60_000;
+
+/**
+ * Returns the condition that a stored result was read after another one that is to be stored now: reads can overlap. A
+ * result from much later was dated by a fast clock, so it does not count.
+ */
+export const wasReadLater = (storedReadAt: FragmentSqlToken, readAt: Date): FragmentSqlToken =>
+  sql.fragment`(
+    ${storedReadAt} > ${timestamp(readAt)}
+    AND ${storedReadAt} <= ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
+  )`;
+
+const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
+
+/** Returns the subscription's latest billing period as Stripe last reported it, and when that was. */
+export const findBillingPeriod = (
+  db: CommonQueryMethods,
+  { accountId, subscriptionId, kind }: Subscription,
+): Promise<Readonly<z.output<typeof periodRow>> | null> =>
+  db.maybeOne(sql.type(periodRow)`
+    SELECT starts_at AS start, ends_at AS "end", read_at AS "readAt"
+    FROM billing_period
+    WHERE account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}
+    ORDER BY starts_at DESC
+    LIMIT 1
+  `);
+
+const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
+
+/** A billing period of an account's usage of one kind. */
+export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
+
+/** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
+export const listBillingPeriods = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<readonly AccountPeriod[]> =>
+  db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
+    SELECT kind, starts_at AS start, ends_at AS "end"
+    FROM billing_period
+    WHERE account_id = ${accountId}
+    ORDER BY starts_at DESC
+  `);
+
+/**
+ * Stores a period, unless one that was read later is stored. Earlier periods stay; one that a change of the billing day has
+ * cut short ends where the new one starts.
+ */
+export const saveBillingPeriod = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, subscriptionId, kind }: Subscription,
+  { start, end }: Period,
+  readAt: Date,
+): Promise<void> => {
+  const [startsAt, endsAt] = [timestamp(start), timestamp(end)];
+  const own = sql.fragment`account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}`;
+  const isStale = await transaction.exists(sql.typeAlias("void")`
+    SELECT
+    FROM billing_period
+    WHERE ${own} AND ${wasReadLater(sql.fragment`read_at`, readAt)}
+  `);
+  if (isStale) {
+    return;
+  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM billing_period
+    WHERE ${own} AND starts_at > ${startsAt}
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE billing_period
+    SET ends_at = ${startsAt}
+    WHERE ${own} AND starts_at < ${startsAt} AND ends_at > ${startsAt}
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO billing_period (account_id, kind, subscription_id, starts_at, ends_at, read_at)
+    VALUES (${accountId}, ${kind}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${timestamp(readAt)})
+    ON CONFLICT (account_id, kind, subscription_id, starts_at) DO UPDATE
+    SET ends_at = excluded.ends_at, read_at = excluded.read_at
+  `);
+};
+
+/** When billing periods count as ended. */
+export type PeriodEnds = {
+  readonly now: Date;
+  /** How long after a period's end its invoice still takes usage. */
+  readonly graceMs: number;
+};
+
+/**
+ * The time before which usage is of billing periods that have ended, as far as the stored periods of the current
+ * subscription of the query's `account` show. There is no grace for usage from before the first of them: no invoice of the
+ * subscription takes it.
+ */
+const endOfPeriods = (
+  kind: FragmentSqlToken,
+  { now, graceMs }: PeriodEnds,
+): FragmentSqlToken => sql.fragment`
+  (
+    SELECT max(
+      CASE
+        WHEN ends_at <= ${timestamp(new Date(now.getTime() - graceMs))} THEN ends_at
+        WHEN starts_at <= ${timestamp(now)} AND NOT EXISTS (
+          SELECT
+          FROM billing_period AS previous
+          WHERE previous.account_id = billing_period.account_id
+            AND previous.kind = billing_period.kind
+            AND previous.subscription_id = billing_period.subscription_id
+            AND previous.starts_at < billing_period.starts_at
+        ) THEN starts_at
+      END
+    )
+    FROM billing_period
+    WHERE billing_period.account_id = account.id
+      AND billing_period.kind = ${kind}
+      AND billing_period.subscription_id = account.stripe_subscription_id
+  )
+`;
+
+/** Returns the condition that a second is of a billing period that has ended; see `endOfPeriods`. */
+export const isOfEndedPeriod = (
+  kind: FragmentSqlToken,
+  second: FragmentSqlToken,
+  ends: PeriodEnds,
+): FragmentSqlToken => sql.fragment`to_timestamp(${second}) < ${endOfPeriods(kind, ends)}`;
+
+const endRow = z.strictObject({ endedBefore: z.date().nullable() });
+
+/** Returns the time before which an account's usage is of billing periods that have ended, or null; see `endOfPeriods`. */
+export const findEndOfPeriods = (
+  db: CommonQueryMethods,
+  { accountId, kind }: Pick<Subscription, "accountId" | "kind">,
+  ends: PeriodEnds,
+): Promise<Date | null> =>
+  db.oneFirst(sql.type(endRow)`
+    SELECT ${endOfPeriods(sql.fragment`${kind}`, ends)} AS "endedBefore"
+    FROM account
+    WHERE account.id = ${accountId}
+  `);

@@ -1,0 +1,8 @@
+import type { Billing } from "./createBilling.ts";
+import type { Context } from "../../runtime/context.ts";
+
+export type BillingContext = Context & {
+  readonly billing: Billing;
+  /** Milliseconds of the monotonic clock; by default, of the process's. */
+  readonly monotonicMs?: () => number;
+};

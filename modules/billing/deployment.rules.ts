@@ -1,0 +1,145 @@
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { ProcessorName } from "./usage.rules.ts";
+
+/** A Stripe account as a key opens it: in live mode or in test mode. */
+export type StripeAccount = { readonly id: string; readonly isLive: boolean };
+
+/** Who bills live usage. The account is null exactly for the ledger. */
+export type LiveProcessor =
+  | { readonly name: "ledger" }
+  | { readonly name: "stripe"; readonly account: StripeAccount };
+
+export const describeAccount = ({ id, isLive }: StripeAccount): string =>
+  `the Stripe account ${id} (${isLive ? "live" : "test"} mode)`;
+
+/**
+ * Decides whether a process may bill with its configured processor: `same` as recorded, `record` it as the deployment's
+ * processor, or the problem, in a sentence that says what to do.
+ *
+ * Usage that one processor has must not be billed by another, so a recorded processor changes by an operator's command
+ * only. A ledger that never recorded live usage has nothing to lose. A copy of a database never bills through the live
+ * account of the original, which has the same customers and usage.
+ */
+export const decideProcessor = (
+  recorded: LiveProcessor | null,
+  configured: LiveProcessor,
+  {
+    ledgerHasLiveUsage,
+    originalStripeAccountId,
+  }: {
+    readonly ledgerHasLiveUsage: boolean;
+    /** The account, in live mode, of the deployment from which this one was copied; null if there is none. */
+    readonly originalStripeAccountId: string | null;
+  },
+):
+  | { readonly kind: "same" | "record" }
+  | { readonly kind: "mismatch"; readonly problem: string } => {
+  if (
+    configured.name === "stripe" &&
+    configured.account.isLive &&
+    configured.account.id === originalStripeAccountId
+  ) {
+    return {
+      kind: "mismatch",
+      problem: `This deployment is a copy of one that bills through ${describeAccount(configured.account)}, and STRIPE_SECRET_KEY belongs to that account. Unset it, or set it to a key in test mode.`,
+    };
+  }
+  if (recorded === null) {
+    return { kind: "record" };
+  }
+  if (recorded.name === "ledger") {
+    if (configured.name === "ledger") {
+      return { kind: "same" };
+    }
+    return ledgerHasLiveUsage
+      ? {
+          kind: "mismatch",
+          problem:
+            "The built-in ledger bills this deployment's live usage, but STRIPE_SECRET_KEY is set. Run `impact deployment move-to-stripe`, or unset the key.",
+        }
+      : { kind: "record" };
+  }
+  const { account } = recorded;
+  if (configured.name === "ledger") {
+    return {
+      kind: "mismatch",
+      problem: `This deployment bills through ${describeAccount(account)}, but STRIPE_SECRET_KEY is not set. Set it to a key of that account.`,
+    };
+  }
+  return configured.account.id === account.id && configured.account.isLive === account.isLive
+    ? { kind: "same" }
+    : {
+        kind: "mismatch",
+        problem: `This deployment bills through ${describeAccount(account)}, but STRIPE_SECRET_KEY belongs to ${describeAccount(configured.account)}. Set it to a key of the former, or use another database.`,
+      };
+};
+
+/** Returns the problem of a process that seals live usage for another processor than the deployment's, or null. */
+export const findSealingProblem = (
+  recorded: LiveProcessor | null,
+  configured: ProcessorName,
+): string | null =>
+  recorded === null || recorded.name === configured
+    ? null
+    : `this deployment bills live usage with ${recorded.name}, but this process is set up for ${configured}; see \`impact deployment show\``;
+
+/** Long enough that two deployments of a namespace have different names, and short enough to be read. */
+const NAME_CHARACTERS = 8;
+
+/** Returns the name of a deployment in Temporal, with which the names of its workflows, schedules and task queues begin. */
+export const deploymentNameOf = ({ id }: { readonly id: string }): string =>
+  id.slice(0, NAME_CHARACTERS);
+
+/** What an operator of a changed database must decide: its workflows may be those of another database. */
+export const UNDECIDED_COPY =
+  "The database was restored, promoted or copied. If it replaces the old one, run `impact deployment take-over`. If it is a copy, run `impact deployment separate`.";
+
+/** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
+export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };
+
+/** The hold of a database that was restored, promoted or copied. */
+export const RESTORE_HOLD = {
+  reason: "the database was restored, promoted or copied",
+  by: "restore guard",
+} as const;
+
+/** Whether a database has changed without a hold that began after the change. */
+export const isHoldMissing = ({
+  hold,
+  isServerChanged,
+  isHoldFromElsewhere,
+}: {
+  readonly hold: Hold | null;
+  readonly isServerChanged: boolean;
+  readonly isHoldFromElsewhere: boolean;
+}): boolean => (hold ? isHoldFromElsewhere : isServerChanged);
+
+/** Returns why usage is held, or null. A hold that an operator has set is named before a change of the database. */
+export const findHold = ({
+  hold,
+  isServerChanged,
+}: {
+  readonly hold: Hold | null;
+  readonly isServerChanged: boolean;
+}): Hold | null => hold ?? (isServerChanged ? { at: null, ...RESTORE_HOLD } : null);
+
+export const describeHold = ({ reason, by }: Hold): string => `usage is held by ${by}: ${reason}`;
+
+/**
+ * Refuses work that may not be done while usage is held.
+ * @param advice what the operator should do, or what was not done
+ * @throws DomainError request_invalid
+ */
+export const requireFlowing = (
+  deployment: Parameters<typeof findHold>[0],
+  advice: string,
+): void => {
+  const hold = findHold(deployment);
+  if (hold) {
+    throw invalidRequest(`${describeHold(hold)}; ${advice}`);
+  }
+};
+
+/** The next steps of an operator. */
+export const HOLD_ADVICE =
+  "After a restore or an unplanned failover, run `impact usage compare-and-release`. If nothing was lost, run `impact usage release`.";

@@ -1,0 +1,76 @@
+import { z } from "zod";
+import { KINDS } from "../records/owner.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import type { Period } from "./billingCycle.rules.ts";
+import { USAGE_REPORT_STATES } from "./billingStatus.rules.ts";
+import type { UsageReportState } from "./billingStatus.rules.ts";
+
+/*
+ * The billing status of a registration as clients see it.
+ */
+
+export const usageJson = z
+  .strictObject({
+    registration_id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    kind: z.enum(KINDS),
+    state: z.enum(USAGE_REPORT_STATES).meta({
+      description:
+        "`pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage " +
+        "back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. " +
+        "`waived`: the operator decided not to bill it. `not_billed`: imported from a system that billed it.",
+    }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered.", examples: [3] }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    period: z
+      .strictObject({ start: z.iso.datetime(), end: z.iso.datetime() })
+      .meta({ id: "BillingPeriod" })
+      .nullable()
+      .meta({
+        description:
+          "The billing period of the registration; its end is exclusive. Null if it is not billed, or while the " +
+          "period is not known.",
+      }),
+  })
+  .meta({ id: "Usage" });
+
+/** The columns of CSV. */
+export const USAGE_COLUMNS = [
+  "registration_id",
+  "kind",
+  "state",
+  "count",
+  "refunded_count",
+  "created_at",
+  "period.start",
+  "period.end",
+] as const;
+
+export const presentUsage = (report: {
+  readonly id: string;
+  readonly importedId: string | null;
+  readonly kind: Kind;
+  readonly state: UsageReportState;
+  readonly count: number;
+  readonly refundedCount: number;
+  readonly createdAt: Date;
+  readonly period: Period | null;
+}): z.output<typeof usageJson> => ({
+  registration_id: shownIdOf(report),
+  kind: report.kind,
+  state: report.state,
+  count: report.count,
+  refunded_count: report.refundedCount,
+  created_at: report.createdAt.toISOString(),
+  period: report.period && {
+    start: report.period.start.toISOString(),
+    end: report.period.end.toISOString(),
+  },
+});

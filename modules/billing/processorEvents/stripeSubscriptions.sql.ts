@@ -1,0 +1,239 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { SUBSCRIPTION_POLICIES } from "../../accounts/accounts.rules.ts";
+import { KINDS } from "../../records/owner.rules.ts";
+import type { SubscriptionState } from "../subscriptions.rules.ts";
+import { kindColumn } from "../../records/columns.sql.ts";
+import { wasReadLater } from "../billingPeriods.sql.ts";
+import { sql, timestamp, values } from "../../../db/sql.ts";
+
+/**
+ * Stores what Stripe returned of an account's subscription. It replaces what was read earlier, and is dropped if the account
+ * has another subscription now. A program that does not know the prices of donations leaves what another has found out
+ * about their items.
+ */
+export const saveSubscriptionState = async (
+  db: CommonQueryMethods,
+  { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
+  { status, meteredKinds, hasDonationItems }: Omit<SubscriptionState, "periods">,
+  readAt: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
+    SELECT
+      id, ${subscriptionId}, ${status}, ${sql.array([...meteredKinds], "text")}, ${hasDonationItems}::boolean,
+      ${timestamp(readAt)}
+    FROM account
+    WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
+    ON CONFLICT (account_id) DO UPDATE
+    SET
+      subscription_id = excluded.subscription_id,
+      status = excluded.status,
+      metered_kinds = excluded.metered_kinds,
+      has_donation_items = coalesce(
+        excluded.has_donation_items,
+        CASE WHEN stripe_subscription.subscription_id = excluded.subscription_id
+          THEN stripe_subscription.has_donation_items
+        END
+      ),
+      read_at = excluded.read_at
+    WHERE stripe_subscription.subscription_id <> excluded.subscription_id
+      OR NOT ${wasReadLater(sql.fragment`stripe_subscription.read_at`, readAt)}
+  `);
+};
+
+/** The kinds that meet a condition on `used.kind`, and for which an account has live usage. */
+const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  (
+    SELECT coalesce(array_agg(used.kind ORDER BY place), '{}')
+    FROM ${values(KINDS)} WITH ORDINALITY AS used (kind, place)
+    WHERE ${condition} AND (
+      EXISTS (
+        SELECT
+        FROM meter_event
+        WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.kind = used.kind
+      )
+      OR EXISTS (
+        SELECT
+        FROM usage_fact
+        WHERE usage_fact.account_id = account.id
+          AND usage_fact.mode = 'live'
+          AND usage_fact.kind = used.kind
+          AND usage_fact.meter_event_id IS NULL
+      )
+      OR EXISTS (
+        SELECT
+        FROM folded_usage
+        WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.kind = used.kind
+      )
+    )
+  )
+`;
+
+const usedKinds = usedKindsIf(sql.fragment`true`);
+
+const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
+
+/** Lists the kinds for which an account has live usage. */
+export const listUsedKinds = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<z.output<typeof usedKindsRow>["usedKinds"]> =>
+  db.oneFirst(sql.type(usedKindsRow)`
+    SELECT ${usedKinds} AS "usedKinds"
+    FROM account
+    WHERE id = ${accountId}
+  `);
+
+const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
+
+/** Lists the organizations without a Stripe customer, oldest first. */
+export const listOrganizationsWithoutCustomer = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof unbilledRow>>[]> =>
+  db.any(sql.type(unbilledRow)`
+    SELECT name, cardinality(${usedKinds}) > 0 AS "hasLiveUsage"
+    FROM account
+    WHERE type = 'organization' AND stripe_customer_id IS NULL
+    ORDER BY created_at, id
+  `);
+
+const watchedRow = z.strictObject({
+  accountId: z.uuid(),
+  accountName: z.string(),
+  policy: z.enum(SUBSCRIPTION_POLICIES),
+  status: z.string(),
+  meteredKinds: z.array(kindColumn),
+  hasDonationItems: z.boolean().nullable(),
+  readAt: z.date(),
+  /** The kinds for which the organization has live usage. */
+  usedKinds: z.array(kindColumn),
+  /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
+  lostDonationItems: z.boolean(),
+});
+
+/** An organization's subscription as Stripe last returned it. */
+export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
+
+/** The current subscriptions, with their organizations. */
+const currentSubscriptions = sql.fragment`
+  stripe_subscription
+  JOIN account
+    ON account.id = stripe_subscription.account_id
+    AND account.stripe_subscription_id = stripe_subscription.subscription_id
+`;
+
+const lostDonationItems = sql.fragment`(
+  stripe_subscription.has_donation_items IS false AND EXISTS (
+    SELECT
+    FROM donation_subscription
+    WHERE donation_subscription.account_id = account.id
+      AND donation_subscription.mode = 'live'
+      AND donation_subscription.subscription_id = stripe_subscription.subscription_id
+      AND donation_subscription.active_since IS NOT NULL
+      AND donation_subscription.verified_at <= stripe_subscription.read_at
+  )
+)`;
+
+/** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
+export const listWatchedSubscriptions = (
+  db: CommonQueryMethods,
+  accountId: string | null,
+): Promise<readonly WatchedSubscription[]> =>
+  db.any(sql.type(watchedRow)`
+    SELECT
+      account.id AS "accountId",
+      account.name AS "accountName",
+      account.subscription_policy AS policy,
+      stripe_subscription.status,
+      stripe_subscription.metered_kinds AS "meteredKinds",
+      stripe_subscription.has_donation_items AS "hasDonationItems",
+      stripe_subscription.read_at AS "readAt",
+      ${usedKinds} AS "usedKinds",
+      ${lostDonationItems} AS "lostDonationItems"
+    FROM ${currentSubscriptions}
+    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
+    ORDER BY account.created_at, account.id
+  `);
+
+const countedRow = watchedRow
+  .pick({ policy: true, status: true, meteredKinds: true, lostDonationItems: true })
+  .extend({
+    /** The kinds without a price for which the organizations have live usage. */
+    usedKinds: z.array(kindColumn),
+    subscriptions: z.int(),
+  });
+
+/** Subscriptions that have the same state, and so the same problems. */
+export type CountedSubscriptions = Readonly<z.output<typeof countedRow>>;
+
+/** Counts the current subscriptions of all organizations by their state, as far as they have been read. */
+export const countSubscriptionsByState = (
+  db: CommonQueryMethods,
+): Promise<readonly CountedSubscriptions[]> =>
+  db.any(sql.type(countedRow)`
+    SELECT policy, status, "meteredKinds", "usedKinds", "lostDonationItems", count(*)::integer AS subscriptions
+    FROM (
+      SELECT
+        account.subscription_policy AS policy,
+        stripe_subscription.status,
+        stripe_subscription.metered_kinds AS "meteredKinds",
+        -- Most subscriptions have a price for every kind, so that this looks nothing up.
+        ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+        ${lostDonationItems} AS "lostDonationItems"
+      FROM ${currentSubscriptions}
+    ) AS subscription
+    GROUP BY policy, status, "meteredKinds", "usedKinds", "lostDonationItems"
+  `);
+
+const idRow = z.strictObject({ id: z.uuid() });
+
+/**
+ * Lists the next accounts whose subscription has not been read since a time, in the order of their ids. One that was read
+ * in the future was read while a clock was fast.
+ */
+export const listSubscriptionsToRead = (
+  db: CommonQueryMethods,
+  {
+    readBefore,
+    now,
+    after,
+    limit,
+  }: {
+    readonly readBefore: Date;
+    readonly now: Date;
+    readonly after: string | null;
+    readonly limit: number;
+  },
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT account.id
+    FROM account
+    LEFT JOIN stripe_subscription
+      ON stripe_subscription.account_id = account.id
+      AND stripe_subscription.subscription_id = account.stripe_subscription_id
+    WHERE account.stripe_subscription_id IS NOT NULL
+      AND (${after}::uuid IS NULL OR account.id > ${after})
+      AND (
+        stripe_subscription.read_at IS NULL
+        OR stripe_subscription.read_at < ${timestamp(readBefore)}
+        OR stripe_subscription.read_at > ${timestamp(now)} + interval '1 minute'
+      )
+    ORDER BY account.id
+    LIMIT ${limit}
+  `);
+
+/** Lists the accounts that have a subscription or a customer of Stripe. */
+export const listAccountsOfStripeObject = (
+  db: CommonQueryMethods,
+  objectId: string,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT id
+    FROM account
+    WHERE stripe_subscription_id = ${objectId}
+    UNION
+    SELECT id
+    FROM account
+    WHERE stripe_customer_id = ${objectId}
+  `);

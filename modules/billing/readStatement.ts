@@ -1,0 +1,115 @@
+import type { Account } from "../accounts/accounts.sql.ts";
+import type { PrepaidDay, StatementDetail, UsageDay } from "./statements.sql.ts";
+import { listPrepaidDays, listStatementDetails, listUsageDays } from "./statements.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
+import type { Period } from "./billingCycle.rules.ts";
+import { minuteOf } from "./usage.rules.ts";
+import { secondOf } from "../../runtime/durations.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { readWholeList } from "../records/readWholeList.ts";
+import { readDatabaseTime } from "./readDatabaseTime.ts";
+import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
+import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
+import { resolveBillingCycle } from "./resolveBillingCycle.ts";
+import type { BillingContext } from "./context.ts";
+
+/** The statement of one kind. A store's usage is prepaid, so it has days of another kind and no comparison. */
+export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
+  | {
+      readonly paidFrom: "usage";
+      readonly days: readonly UsageDay[];
+      /** What was delivered to each processor and customer in the period's whole minutes, and the processor's own sum. */
+      readonly comparisons: readonly StreamReport[];
+    }
+  | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
+);
+
+/**
+ * Returns a kind's period: the given one, or else the account's current billing cycle.
+ * @throws DomainError request_invalid if there is none
+ */
+const periodOf = async (
+  context: BillingContext,
+  stream: Owner,
+  period: Period | null,
+): Promise<Period> => {
+  const span = period ?? (await resolveBillingCycle(context, stream)).cycle;
+  if (span === null) {
+    throw invalidRequest(
+      "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
+    );
+  }
+  return span;
+};
+
+/** The processor's sums cover whole minutes, and nothing that is yet to come. */
+const comparedSpan = ({ start, end }: Period, now: Date) => {
+  const from = minuteOf(secondOf(start)).start;
+  const lastSecond = Math.min(secondOf(end) - 1, secondOf(now));
+  return { start: from, end: Math.max(minuteOf(lastSecond).end, from + 60) };
+};
+
+/**
+ * Reads what an account registered in a period, by day and kind, and how far it was billed. The processor's own sums are
+ * beside it.
+ * @param period null for the current billing cycle
+ * @throws DomainError record_not_found if there is no such account
+ */
+export const readStatement = async (
+  context: BillingContext,
+  owner: AccountMode,
+  period: Period | null,
+  signal: AbortSignal,
+): Promise<{ readonly account: Account; readonly statements: readonly KindStatement[] }> => {
+  const { db, clock } = context;
+  const account = await getOrganizationOrStore(db, owner.accountId);
+  const statements: KindStatement[] = [];
+  for (const kind of KINDS) {
+    const stream = { ...owner, kind };
+    const span = await periodOf(context, stream, period);
+    if (account.type === "store") {
+      const days = await listPrepaidDays(db, stream, span);
+      statements.push({ kind, period: span, paidFrom: "balance", days });
+    } else {
+      const { streams } = await reconcileUsage(
+        context,
+        { accountId: owner.accountId, span: comparedSpan(span, await readDatabaseTime(db, clock)) },
+        signal,
+      );
+      const days = await listUsageDays(db, stream, span);
+      const comparisons = streams.filter(
+        (compared) => compared.mode === owner.mode && compared.kind === kind,
+      );
+      statements.push({ kind, period: span, paidFrom: "usage", days, comparisons });
+    }
+  }
+  return { account, statements };
+};
+
+const PAGE_ROWS = 1000;
+
+/**
+ * Reads the registrations behind a statement, oldest first. Memory use is constant.
+ * @throws DomainError record_not_found if there is no such account
+ */
+export async function* readStatementDetails(
+  context: BillingContext,
+  owner: AccountMode,
+  period: Period | null,
+): AsyncGenerator<StatementDetail & { readonly kind: Kind }, void, void> {
+  await getOrganizationOrStore(context.db, owner.accountId);
+  for (const kind of KINDS) {
+    const stream = { ...owner, kind };
+    const span = await periodOf(context, stream, period);
+    const pages = readWholeList((part) => listStatementDetails(context.db, stream, span, part), {
+      rows: PAGE_ROWS,
+    });
+    for await (const page of pages) {
+      for (const detail of page) {
+        yield { ...detail, kind };
+      }
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { afterLookup, sql } from "../../db/sql.ts";
+import { FAILED, inDoubt, UNFINISHED } from "./meterEvents.sql.ts";
+import { factsOfRefund, isOfSecond, shareRegistrations } from "./registrationFacts.sql.ts";
+
+const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
+
+/** The condition that a usage fact of the query is of a refund of its registration. */
+const takesBack = sql.fragment`
+  (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
+`;
+
+/** The events of the registration's second that are in one of the states and take back units of it, as the tail of a SELECT. */
+const eventsOfRefunds = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  FROM meter_event
+  CROSS JOIN LATERAL (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
+  ) AS fact
+  WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
+`;
+
+const isInEvent = (states: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`EXISTS (SELECT ${eventsOfRefunds(states)})`;
+
+/** Whether a refund of the registration takes back usage that is in no event yet. */
+const isUnsealed = sql.fragment`EXISTS (
+  SELECT
+  FROM usage_fact
+  WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+)`;
+
+/** How many refunds of a registration are looked up one by one. */
+const FEW_REFUNDS = sql.fragment`100`;
+
+/** Whether a registration of the query has few refunds, as a table. */
+export const countedRefunds = sql.fragment`
+  (
+    SELECT count(*) <= ${FEW_REFUNDS} AS are_few
+    FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
+  )
+`;
+
+/**
+ * Selects the states of usage that the refunds of a registration with many take back: `state`, `last_error` and `processor`.
+ * Without usage that is unfinished, failed or waived, whatever the others are, the usage has been corrected.
+ */
+export const usageOfManyRefunds = sql.fragment`
+  SELECT 'unsealed', NULL, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+  UNION ALL
+  SELECT meter_event.state, NULL, meter_event.processor
+  ${eventsOfRefunds(sql.fragment`${UNFINISHED}, ${FAILED}, 'waived'`)} AND NOT refunds.are_few
+`;
+
+/**
+ * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
+ * some of it is in a failed event. If neither, it has been sent or never will be. Most registrations have few refunds, which
+ * are looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many,
+ * such usage is looked for in their second.
+ * @returns null if the registration was deleted, which settled test data are
+ */
+export const findRefundProgress = (
+  db: CommonQueryMethods,
+  registrationId: string,
+): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
+  db.maybeOne(sql.type(refundProgressRow)`
+    SELECT
+      CASE
+        WHEN refunds.are_few THEN coalesce(few.pending, false)
+        ELSE ${isUnsealed} OR ${isInEvent(UNFINISHED)}
+      END AS pending,
+      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(FAILED)} END AS failed
+    FROM registration
+    CROSS JOIN LATERAL ${countedRefunds} AS refunds
+    CROSS JOIN LATERAL (
+      SELECT
+        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state IN (${UNFINISHED})) AS pending,
+        bool_or(meter_event.state IN (${FAILED})) AS failed
+      FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
+      CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
+      LEFT JOIN LATERAL (
+        SELECT state FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0
+      ) AS meter_event ON true
+      WHERE refunds.are_few
+    ) AS few
+    WHERE registration.id = ${registrationId}
+  `);
+
+const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
+
+/**
+ * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in a void event
+ * count as well: they offset other usage, which was not sent.
+ */
+export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
+    FROM (
+      SELECT DISTINCT refund.id, refund.quantity, refund.meter_event_id
+      FROM usage_fact AS counted
+      JOIN usage_fact AS refund ON ${shareRegistrations("refund", "counted")}
+      WHERE counted.meter_event_id = ${meterEventId}
+        AND counted.refund_id IS NULL
+        AND refund.refund_id IS NOT NULL
+    ) AS taken_back
+    JOIN meter_event ON meter_event.id = taken_back.meter_event_id
+    WHERE meter_event.id <> ${meterEventId}
+      AND (
+        meter_event.state IN (${UNFINISHED}, 'delivered', 'void')
+        -- Those that an operator has closed do not count.
+        OR (${inDoubt} AND meter_event.state <> 'waived')
+      )
+  `);
+
+/**
+ * Sums the refunded units of a held event that the processor has. It has a part of their usage, whose rest was closed. What
+ * the refunds leave of the usage counts as billed first, and units of refunds that were closed before this one's.
+ */
+export const sumBilledRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(least(-own.quantity, greatest(0, usage.billed - usage.quantity - closed.quantity))), 0)::bigint
+      AS units
+    FROM (
+      SELECT usage_batch, account_id, mode, kind, second, sum(quantity) AS quantity
+      FROM usage_fact
+      WHERE meter_event_id = ${meterEventId} AND refund_id IS NOT NULL
+      GROUP BY usage_batch, account_id, mode, kind, second
+    ) AS own
+    -- The offsets make these look-ups, whatever the statistics are.
+    CROSS JOIN LATERAL (
+      SELECT
+        sum(original.quantity) AS quantity,
+        sum(CASE WHEN event.state IN ('delivered', 'void') THEN original.quantity ELSE original.already_reported END)
+          AS billed
+      FROM (
+        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NULL OFFSET 0
+      ) AS original
+      LEFT JOIN meter_event AS event ON event.id = original.meter_event_id
+    ) AS usage
+    CROSS JOIN LATERAL (
+      SELECT sum(refunded.quantity) AS quantity
+      FROM (
+        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NOT NULL OFFSET 0
+      ) AS refunded
+      JOIN meter_event AS event ON event.id = refunded.meter_event_id
+      WHERE event.id = ${meterEventId} OR event.state = 'waived'
+    ) AS closed
+  `);

@@ -1,0 +1,109 @@
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { joinCalls } from "../../../db/joinCalls.ts";
+import { MODES, ownerKey } from "../../records/owner.rules.ts";
+import type { Mode } from "../../records/owner.rules.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../decideNextStep.rules.ts";
+import type { SendResult } from "../decideNextStep.rules.ts";
+import { pause } from "../../../runtime/pause.ts";
+import type { BillingContext } from "../context.ts";
+import type { LeaseStart } from "./attemptLease.ts";
+import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
+import { lowerStripeCallRate } from "./shareCallRate.ts";
+
+/** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
+const COLLECT_OUTCOMES_MS = 50;
+
+/** An attempt that is committed with its lease. */
+export type BegunAttempt = {
+  readonly event: StoredMeterEvent;
+  readonly started: LeaseStart;
+  /** When it may call the processor, by the monotonic clock. */
+  readonly startsAtMs: number;
+};
+
+type AttemptObservers = {
+  readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
+  readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
+  /** Called when an attempt is no longer in the pool. */
+  readonly onEnd: () => void;
+};
+
+export type AttemptPool = {
+  /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
+  readonly start: (attempt: BegunAttempt) => void;
+  /** Returns the number of attempts in a mode. */
+  readonly size: (mode: Mode) => number;
+  /** The keys of the streams whose events are sent. */
+  readonly streamKeys: () => readonly string[];
+  /** Resolves when the pool is empty. */
+  readonly settled: () => Promise<void>;
+};
+
+/** Creates the pool of the attempts that a shard's sender makes at the same time. */
+export const createAttemptPool = (
+  context: BillingContext,
+  { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
+): AttemptPool => {
+  /** The attempts in progress, with the keys of their streams. */
+  const running: Readonly<Record<Mode, Map<Promise<void>, string>>> = {
+    live: new Map(),
+    test: new Map(),
+  };
+  const keysIn = (mode: Mode): readonly string[] => [...running[mode].values()];
+  const records = createAttemptRecords(context.db, COLLECT_OUTCOMES_MS);
+  /** Many rejections at about the same time are one reason. */
+  const lowerRate = joinCalls(async (rejections: readonly null[]) => {
+    await lowerStripeCallRate(context.db);
+    return rejections;
+  }, COLLECT_OUTCOMES_MS);
+
+  /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
+  const leave = (event: StoredMeterEvent, error: unknown): Promise<boolean> =>
+    records.delay({
+      event,
+      isInTrouble: true,
+      reason: error instanceof Error ? error.message : String(error),
+      outcomeUnknown: true,
+      newKey: false,
+      inDoubtSince: null,
+      retryAt: new Date(context.clock.now().getTime() + MAXIMUM_RETRY_DELAY_MS),
+    });
+
+  const make = async ({ event, started, startsAtMs }: BegunAttempt): Promise<void> => {
+    const startsInMs = startsAtMs - performance.now();
+    if (startsInMs > 0) {
+      await pause(startsInMs, signal);
+    }
+    let result: SendResult;
+    try {
+      result = await finishSending({ ...context, records }, event, { started, signal });
+    } catch (error) {
+      onFailure(event, error);
+      // If this fails too, the lease expires.
+      await leave(event, error).catch(() => undefined);
+      return;
+    }
+    onResult(event, result);
+    if (result.kind === "delayed" && result.cause === "rate_limited") {
+      await lowerRate(null).catch((error: unknown) => onFailure(event, error));
+    }
+  };
+
+  return {
+    start: (attempt) => {
+      const { mode } = attempt.event;
+      const made = make(attempt).finally(() => {
+        running[mode].delete(made);
+        onEnd();
+      });
+      running[mode].set(made, ownerKey(attempt.event));
+    },
+    size: (mode) => running[mode].size,
+    streamKeys: () => MODES.flatMap(keysIn),
+    settled: async () => {
+      while (MODES.some((mode) => running[mode].size > 0)) {
+        await Promise.all(MODES.map((mode) => Promise.all(running[mode].keys())));
+      }
+    },
+  };
+};

@@ -1,0 +1,127 @@
+import { MODES, ownerKey } from "../../records/owner.rules.ts";
+import type { Mode, Owner } from "../../records/owner.rules.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import type { StreamScans } from "./createStreamScans.ts";
+import type { UnsealedStream } from "./sealMeterEvents.ts";
+
+/** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
+const PAUSE_MS = 60_000;
+
+export type StreamQueue = {
+  /**
+   * Adds the shard's streams that have something to send.
+   * @param listSentKeys returns the keys of streams that are sealed and whose events are sent. They are left out, because a scan may
+   *   be older.
+   * @returns whether a scan has found any
+   */
+  readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;
+  /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
+  readonly add: (stream: Owner, second: number) => void;
+  /** Leaves a stream alone for a minute. */
+  readonly pause: (stream: Owner) => void;
+  /** Forgets all streams until the next scan. */
+  readonly clear: () => void;
+  /** Removes the streams of a mode that were added first. */
+  readonly take: (mode: Mode, limit: number) => readonly UnsealedStream[];
+  /** Returns whether streams of a mode wait. */
+  readonly has: (mode: Mode) => boolean;
+  readonly isEmpty: () => boolean;
+};
+
+const omit = <Stream extends Owner>(
+  streams: readonly Stream[],
+  keys: Iterable<string>,
+): readonly Stream[] => {
+  const omitted = new Set(keys);
+  return streams.filter((stream) => !omitted.has(ownerKey(stream)));
+};
+
+/** Creates the queue of a shard's streams that have usage to send, in the order in which that was found. */
+export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScans): StreamQueue => {
+  const waiting: Readonly<Record<Mode, Map<string, UnsealedStream>>> = {
+    live: new Map(),
+    test: new Map(),
+  };
+  /** Streams that were taken since the last scan of ready ones. Older usage of theirs can wait for the next one. */
+  const searched = new Set<string>();
+  /** When the pauses of streams end. */
+  const pauses = new Map<string, number>();
+
+  const isPaused = (key: string, nowMs: number): boolean => {
+    const until = pauses.get(key);
+    // A pause that would last longer began before the clock was set back.
+    const isOver = until === undefined || until <= nowMs || until > nowMs + PAUSE_MS;
+    if (isOver) {
+      pauses.delete(key);
+    }
+    return !isOver;
+  };
+
+  /** Adds a stream, to be searched from a second on. One that waits already keeps its place. */
+  const put = ({ accountId, mode, kind }: Owner, firstSecond: number): void => {
+    const stream = { accountId, mode, kind };
+    waiting[mode].set(ownerKey(stream), { ...stream, firstSecond });
+  };
+
+  const scanResumable = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
+    const found = (await scans.resumable(shard)) ?? [];
+    const streams = omit(found, listSentKeys());
+    for (const stream of streams) {
+      put(stream, 0);
+    }
+    return streams.length > 0;
+  };
+
+  const scanReady = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
+    const found = await scans.ready(shard);
+    if (found === null) {
+      return false;
+    }
+    const streams = omit(found, listSentKeys());
+    // Older usage may have come since it was looked for.
+    searched.clear();
+    for (const stream of MODES.flatMap((mode) => [...waiting[mode].values()])) {
+      put(stream, 0);
+    }
+    for (const stream of streams) {
+      put(stream, stream.second);
+    }
+    return streams.length > 0;
+  };
+
+  return {
+    scan: async (listSentKeys) => {
+      const [hasResumable, hasReady] = await Promise.all([
+        scanResumable(listSentKeys),
+        scanReady(listSentKeys),
+      ]);
+      return hasResumable || hasReady;
+    },
+    add: (stream, second) => put(stream, searched.has(ownerKey(stream)) ? second : 0),
+    pause: (stream) => {
+      pauses.set(ownerKey(stream), clock.now().getTime() + PAUSE_MS);
+    },
+    clear: () => {
+      for (const mode of MODES) {
+        waiting[mode].clear();
+      }
+    },
+    take: (mode, limit) => {
+      const nowMs = clock.now().getTime();
+      const taken: UnsealedStream[] = [];
+      for (const [key, stream] of waiting[mode]) {
+        if (taken.length === limit) {
+          break;
+        }
+        waiting[mode].delete(key);
+        if (!isPaused(key, nowMs)) {
+          searched.add(key);
+          taken.push(stream);
+        }
+      }
+      return taken;
+    },
+    has: (mode) => waiting[mode].size > 0,
+    isEmpty: () => MODES.every((mode) => waiting[mode].size === 0),
+  };
+};

@@ -1,0 +1,262 @@
+import type { DatabasePool } from "slonik";
+import { listMeterEventIdsOfEndedPeriods } from "../meterEventReports.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { lockStream } from "../streams.sql.ts";
+import { beginAttempts, recordDelays, renewLease, settleAttempts } from "./attempts.sql.ts";
+import type { AttemptDelay, AttemptSettlement } from "./attempts.sql.ts";
+import { releaseFacts } from "../usageFacts.sql.ts";
+import { joinCalls } from "../../../db/joinCalls.ts";
+import {
+  asLate,
+  decideNextStep,
+  isTrouble,
+  LEASED,
+  withJitter,
+  withoutProcessor,
+} from "../decideNextStep.rules.ts";
+import type { AttemptOutcome, Delay, SendResult, Settlement } from "../decideNextStep.rules.ts";
+import { DEFAULT_GRACE_MS, isFailed } from "../meterEvents.rules.ts";
+import type { BillingProcessor } from "../processor.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import type { BillingContext } from "../context.ts";
+import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
+import type { LeaseStart } from "./attemptLease.ts";
+import { checkDelivery } from "./checkDelivery.ts";
+import { assignOwnSenders } from "./assignOwnSenders.ts";
+import type { DelayedEvent } from "./assignOwnSenders.ts";
+import { traceSending } from "./traceSending.ts";
+
+const callProcessor = (
+  processor: BillingProcessor,
+  event: StoredMeterEvent,
+  signal: AbortSignal,
+  mayCall: () => boolean,
+): Promise<AttemptOutcome> =>
+  processor.send(
+    {
+      identifier: event.identifier,
+      customer: { accountId: event.accountId, customerId: event.customerId },
+      kind: event.kind,
+      quantity: event.quantity,
+      second: event.second,
+      keyGeneration: event.keyGeneration,
+    },
+    signal,
+    mayCall,
+  );
+
+const traceCall = <Result>(
+  { tracing }: BillingContext,
+  { processor }: StoredMeterEvent,
+  call: () => Promise<Result>,
+): Promise<Result> =>
+  tracing === undefined
+    ? call()
+    : tracing.run(
+        `call ${processor}`,
+        { kind: "client", attributes: { "impact.processor": processor } },
+        call,
+      );
+
+/**
+ * Checks and sends as the rules decide, until they end the attempt.
+ * @returns null if the lease was lost: another attempt has begun
+ */
+const makeAttempt = async (
+  context: BillingContext,
+  event: StoredMeterEvent,
+  { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
+): Promise<SendResult | null> => {
+  const { db, billing } = context;
+  const { at: startedAt } = started;
+  const processor = billing.findProcessor(event.processor, event.mode);
+  if (!processor) {
+    return withoutProcessor(event);
+  }
+  let outcome: AttemptOutcome | null = null;
+  let lease = started;
+  for (;;) {
+    const step = decideNextStep(event, outcome, startedAt);
+    switch (step.kind) {
+      case "send":
+        outcome = await traceCall(context, event, () =>
+          callProcessor(processor, event, signal, () => !isLeaseOver(lease, context)),
+        );
+        break;
+      case "check":
+        ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
+        // The check took time, and the lease must outlast the attempt.
+        if (outcome.kind === "absent") {
+          lease = startLease(context);
+          if (!(await renewLease(db, event, leaseOf(lease).until))) {
+            return null;
+          }
+        }
+        break;
+      case "delayed":
+      case "settled":
+        return step;
+    }
+  }
+};
+
+/** Most usage is delivered within seconds, and no subscription begins in between. */
+const CHECKED_AGE_MS = 60_000;
+
+/** Marks a delivery as late if the billing period had ended, and so had the time in which Stripe adds to its invoice. */
+const markIfLate = async (
+  records: AttemptRecords,
+  { id, second }: StoredMeterEvent,
+  settlement: Settlement,
+  now: Date,
+): Promise<Settlement> => {
+  const isLate =
+    settlement.state === "delivered" &&
+    now.getTime() - second * 1000 > CHECKED_AGE_MS &&
+    (await records.isLate({ id, now }));
+  return isLate ? asLate(settlement) : settlement;
+};
+
+type RecordedDelay = DelayedEvent & Omit<AttemptDelay, "id" | "attempts" | "hasOwnSender">;
+
+/** How the outcomes of attempts are recorded: those of the same time in one statement. */
+export type AttemptRecords = {
+  /** Returns whether the billing period of a delivered event had ended. */
+  readonly isLate: (delivered: { readonly id: bigint; readonly now: Date }) => Promise<boolean>;
+  /** Returns false if another attempt has begun. */
+  readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
+  /** Returns whether the stream has a sender of its own, which makes the next attempt. */
+  readonly delay: (delay: RecordedDelay) => Promise<boolean>;
+};
+
+export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
+  isLate: joinCalls(async (delivered) => {
+    const now = new Date(Math.max(...delivered.map((each) => each.now.getTime())));
+    const late = await listMeterEventIdsOfEndedPeriods(
+      db,
+      delivered.map(({ id }) => id),
+      { now, graceMs: DEFAULT_GRACE_MS },
+    );
+    return delivered.map(({ id }) => late.includes(id));
+  }),
+  settle: joinCalls(async (settlements) => {
+    const settled = await settleAttempts(db, settlements);
+    return settlements.map(({ id }) => settled.has(id));
+  }, collectMs),
+  delay: joinCalls(async (delays: readonly RecordedDelay[]) => {
+    const assigned = await assignOwnSenders(db, delays);
+    const recorded = delays.map(({ event: { id, attempts }, ...delay }) => {
+      return { ...delay, id, attempts, hasOwnSender: assigned.has(id) };
+    });
+    await recordDelays(db, recorded);
+    return recorded.map(({ hasOwnSender }) => hasOwnSender);
+  }, collectMs),
+});
+
+/** Records the settlement, and the failure as an event. Facts that it does not settle are released in the same transaction. */
+const settle = async (
+  db: DatabasePool,
+  records: AttemptRecords,
+  event: StoredMeterEvent,
+  settlement: Settlement,
+  settledAt: Date,
+): Promise<void> => {
+  const { id, attempts } = event;
+  const { state, reason, acceptedQuantity } = settlement;
+  const settled = { id, attempts, state, reason, acceptedQuantity, settledAt };
+  const releases = state === "superseded" || acceptedQuantity !== null;
+  if (!releases && !isFailed(state)) {
+    await records.settle(settled);
+    return;
+  }
+  await db.transaction(async (transaction) => {
+    if (releases) {
+      await lockStream(transaction, event);
+    }
+    if (!(await settleAttempts(transaction, [settled])).has(id)) {
+      return;
+    }
+    await recordUsageEvent(transaction, event, state, settledAt);
+    if (releases) {
+      await releaseFacts(transaction, id, acceptedQuantity ?? 0);
+    }
+  });
+};
+
+/** Attempts that have begun at the same time. */
+export type BegunAttempts = {
+  readonly started: LeaseStart;
+  readonly events: readonly StoredMeterEvent[];
+};
+
+/** Leases sealed events to attempts, and records those before they are made. */
+export const beginSending = async (
+  context: BillingContext,
+  ids: readonly bigint[],
+): Promise<BegunAttempts> => {
+  const started = startLease(context);
+  return { started, events: await beginAttempts(context.db, ids, leaseOf(started)) };
+};
+
+/** The end of an attempt, and of one that is delayed, whether the stream's own sender makes the next one. */
+export type AttemptResult = Settlement | (Delay & { readonly hasOwnSender: boolean });
+
+/** Whoever makes the other attempt goes on with the event. */
+const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
+
+/** Makes an attempt that has begun, and records its outcome. */
+export const finishSending = async (
+  context: BillingContext & { readonly records: AttemptRecords },
+  event: StoredMeterEvent,
+  {
+    started,
+    signal,
+  }: {
+    readonly started: LeaseStart;
+    readonly signal: AbortSignal;
+  },
+): Promise<AttemptResult> => {
+  const { db, clock, records } = context;
+  const result = await traceSending(context, event.id, () =>
+    makeAttempt(context, event, { started, signal }),
+  );
+  if (!result) {
+    return LEFT;
+  }
+  const now = clock.now();
+  if (result.kind === "delayed") {
+    const { reason, outcomeUnknown, newKey } = result;
+    const delay = withJitter(result, Math.random());
+    const hasOwnSender = await records.delay({
+      event,
+      isInTrouble: isTrouble(result, event),
+      reason,
+      outcomeUnknown,
+      newKey,
+      inDoubtSince: result.cause === "in_doubt" ? now : null,
+      retryAt: new Date(now.getTime() + delay.afterMs),
+    });
+    return { ...delay, hasOwnSender };
+  }
+  const settlement = await markIfLate(records, event, result, now);
+  await settle(db, records, event, settlement, now);
+  return settlement;
+};
+
+/** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
+export const sendMeterEvent = async (
+  context: BillingContext,
+  id: bigint,
+  signal: AbortSignal,
+): Promise<AttemptResult> => {
+  const {
+    started,
+    events: [event],
+  } = await beginSending(context, [id]);
+  return event
+    ? finishSending({ ...context, records: createAttemptRecords(context.db) }, event, {
+        started,
+        signal,
+      })
+    : LEFT;
+};

@@ -1,0 +1,94 @@
+import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Owner } from "../records/owner.rules.ts";
+import { safeInteger, nothing, sql } from "../../db/sql.ts";
+
+/** The key of a stream's lock. */
+const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
+  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;
+
+/** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
+export const lockStream = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+): Promise<void> => {
+  const key = lockKey(
+    sql.fragment`${accountId}::text`,
+    sql.fragment`${mode}::text`,
+    sql.fragment`${kind}::text`,
+  );
+  await transaction.query(sql.prepared("lock_stream", nothing)`
+    SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
+  `);
+};
+
+/** Locks the streams of several accounts. All transactions lock them in the same order, so they cannot wait for each other. */
+export const lockStreams = async (
+  transaction: DatabaseTransactionConnection,
+  { mode, kind }: Pick<Owner, "mode" | "kind">,
+  accountIds: Iterable<string>,
+): Promise<void> => {
+  for (const accountId of [...accountIds].toSorted()) {
+    await lockStream(transaction, { accountId, mode, kind });
+  }
+};
+
+/**
+ * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
+ * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
+ * the locks of streams.
+ * @param keys name the processor, mode, kind, customer and minute
+ */
+export const lockMinutes = async (
+  transaction: DatabaseTransactionConnection,
+  keys: readonly string[],
+): Promise<void> => {
+  for (const key of [...new Set(keys)].toSorted()) {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage-minute/${key}`}, 0))) AS locked
+    `);
+  }
+};
+
+/** Parameters that have the values of each stream, and its place among them, counted from 1. */
+export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken => sql.fragment`
+  unnest(
+    ${sql.array(
+      streams.map(({ accountId }) => accountId),
+      "uuid",
+    )},
+    ${sql.array(
+      streams.map(({ mode }) => mode),
+      "text",
+    )},
+    ${sql.array(
+      streams.map(({ kind }) => kind),
+      "text",
+    )}
+  ) WITH ORDINALITY AS stream (account_id, mode, kind, place)
+`;
+
+const placeRow = z.strictObject({ place: safeInteger });
+
+/**
+ * Locks the streams that no other transaction has locked, until this transaction ends. It never waits, so it cannot be
+ * part of a deadlock, and an operator's work on one stream does not delay the others.
+ * @returns the streams that were locked
+ */
+export const tryLockStreams = async <Stream extends Owner>(
+  transaction: DatabaseTransactionConnection,
+  streams: readonly Stream[],
+): Promise<ReadonlySet<Stream>> => {
+  const key = lockKey(
+    sql.fragment`stream.account_id`,
+    sql.fragment`stream.mode`,
+    sql.fragment`stream.kind`,
+  );
+  const places = await transaction.anyFirst(sql.type(placeRow)`
+    SELECT place
+    FROM ${streamsTable(streams)}
+    WHERE pg_try_advisory_xact_lock(${key})
+  `);
+  const locked = new Set(places);
+  return new Set(streams.filter((_, index) => locked.has(index + 1)));
+};

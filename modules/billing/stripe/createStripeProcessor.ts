@@ -1,0 +1,228 @@
+import { Stripe } from "stripe";
+import { KINDS } from "../../records/owner.rules.ts";
+import type { Kind } from "../../records/owner.rules.ts";
+import type { AttemptOutcome } from "../decideNextStep.rules.ts";
+import {
+  LEASE_ENDED,
+  LONGEST_USAGE_LAG_MS,
+  ProcessorMismatchError,
+  ProcessorUnavailableError,
+} from "../processor.ts";
+import type { BillingProcessor, MeterEvent, Subscriber } from "../processor.ts";
+import { createStripeClient } from "./createStripeClient.ts";
+import type { StripeClientOptions } from "./createStripeClient.ts";
+import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
+import type { FoundMeter } from "./meters.ts";
+import { provisionDonations } from "./provisionDonations.ts";
+import type { DonationPrices } from "./donationPrices.ts";
+import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
+import { readRejectionReport } from "./readRejectionReport.ts";
+import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptionPeriod.ts";
+import { readStripeAccount } from "./readStripeAccount.ts";
+import type { StripeAccount } from "../deployment.rules.ts";
+import { sumUsage } from "./sumUsage.ts";
+
+/** An attempt that waited longer for the check of the meters could outlast its lease. */
+const MAXIMUM_CHECK_MS = 4000;
+
+/**
+ * Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. The
+ * outcome of a meter event says what failed.
+ */
+const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result> => {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
+  try {
+    return call();
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+};
+
+const subscriptionOf = ({ accountId, subscriptionId }: Subscriber): string => {
+  if (subscriptionId === null) {
+    throw new Error(`The account ${accountId} has no Stripe subscription.`);
+  }
+  return subscriptionId;
+};
+
+export type StripeOptions = StripeClientOptions & {
+  /** The prices of the donations' items. Null: donations cannot be provisioned. */
+  readonly donationPrices?: DonationPrices | null;
+};
+
+type StripeHooks = {
+  /**
+   * Called with the key's account before the first call that depends on it, until it resolves.
+   * @throws ProcessorMismatchError if the deployment bills through another account
+   */
+  readonly requireAccount?: (account: StripeAccount) => Promise<void>;
+};
+
+/** Our meters, which are checked once for all calls. */
+type CheckedMeters = {
+  /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
+  readonly findId: (kind: Kind) => Promise<string>;
+  /** Lets the next call check the meters again. */
+  readonly forget: () => void;
+};
+
+const createMeterCheck = (
+  stripe: Stripe,
+  options: StripeOptions,
+  requireAccount: StripeHooks["requireAccount"],
+): CheckedMeters => {
+  let meters: Promise<Record<Kind, FoundMeter>> | null = null;
+  const check = async (): Promise<Record<Kind, FoundMeter>> => {
+    // First, because missing meters are created.
+    await requireAccount?.(await readStripeAccount(stripe, options.secretKey));
+    return findOrCreateMeters(stripe);
+  };
+  const forget = (): void => {
+    meters = null;
+  };
+  return {
+    findId: async (kind) => {
+      meters ??= check().catch((error: unknown) => {
+        forget();
+        throw error;
+      });
+      const { id, problem } = (await meters)[kind];
+      if (problem !== null) {
+        forget();
+        throw new ProcessorMismatchError(problem);
+      }
+      return id;
+    },
+    forget,
+  };
+};
+
+/** Returns why nothing can be sent now, or null. */
+const findObstacle = async (
+  meters: CheckedMeters,
+  kind: Kind,
+  signal: AbortSignal,
+): Promise<AttemptOutcome | null> => {
+  const startedAtMs = performance.now();
+  try {
+    await meters.findId(kind);
+  } catch (error) {
+    return outcomeOfFailedCheck(error);
+  }
+  if (performance.now() - startedAtMs > MAXIMUM_CHECK_MS) {
+    return { kind: "retry", reason: "Checking the meters took too long.", outcomeUnknown: false };
+  }
+  return signal.aborted
+    ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
+    : null;
+};
+
+const post = async (
+  stripe: Stripe,
+  { identifier, kind, quantity, second, keyGeneration }: MeterEvent,
+  customerId: string,
+): Promise<AttemptOutcome> => {
+  try {
+    const response = await withoutStackTrace(() =>
+      stripe.billing.meterEvents.create(
+        {
+          event_name: METERS[kind].eventName,
+          payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
+          identifier,
+          timestamp: second,
+        },
+        { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
+      ),
+    );
+    return outcomeOfResponse(response, identifier);
+  } catch (error) {
+    return outcomeOfError(error);
+  }
+};
+
+/** Creates the processor that bills through Stripe's billing meters. */
+export const createStripeProcessor = (
+  options: StripeOptions,
+  { requireAccount }: StripeHooks = {},
+): BillingProcessor => {
+  const { donationPrices = null } = options;
+  const { stripe, boundTo } = createStripeClient(options);
+  const meters = createMeterCheck(stripe, options, requireAccount);
+
+  /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
+  const read = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
+    boundTo(signal, work).catch((error: unknown) => {
+      throw error instanceof Stripe.errors.StripeError &&
+        !(error instanceof Stripe.errors.StripeInvalidRequestError)
+        ? new ProcessorUnavailableError(error.message, { cause: error })
+        : error;
+    });
+
+  return {
+    name: "stripe",
+    prepare: async () => {
+      for (const kind of KINDS) {
+        await meters.findId(kind);
+      }
+    },
+    send: async (event, signal, mayCall = () => true) => {
+      const { accountId, customerId } = event.customer;
+      if (customerId === null) {
+        return {
+          kind: "rejected",
+          reason: `The account ${accountId} has no Stripe customer; set one and retry.`,
+        };
+      }
+      return boundTo(signal, async () => {
+        const obstacle = await findObstacle(meters, event.kind, signal);
+        if (obstacle) {
+          return obstacle;
+        }
+        if (!mayCall()) {
+          return LEASE_ENDED;
+        }
+        const outcome = await post(stripe, event, customerId);
+        if (outcome.kind === "misconfigured") {
+          // The operator's fix may change the meters.
+          meters.forget();
+        }
+        return outcome;
+      });
+    },
+    usageLagMs: LONGEST_USAGE_LAG_MS,
+    sumUsage: ({ customerId }, kind, span, signal) =>
+      read(signal, async () => {
+        if (customerId === null) {
+          // Nothing was ever sent.
+          return 0;
+        }
+        return sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span);
+      }),
+    findCurrentPeriod: (subscriber, kind, signal) =>
+      read(signal, async () => {
+        const subscriptionId = subscriptionOf(subscriber);
+        return readSubscriptionPeriod(stripe, subscriptionId, await meters.findId(kind));
+      }),
+    readSubscription: (subscriptionId, signal) =>
+      read(signal, async () =>
+        readSubscriptionState(
+          stripe,
+          subscriptionId,
+          { tree: await meters.findId("tree"), bottle: await meters.findId("bottle") },
+          donationPrices,
+        ),
+      ),
+    readRejectionReport: (eventId, signal) =>
+      boundTo(signal, () => readRejectionReport(stripe, eventId)),
+    provisionDonations: (subscriber, keyGeneration, signal) =>
+      boundTo(signal, () =>
+        provisionDonations(
+          stripe,
+          { accountId: subscriber.accountId, subscriptionId: subscriptionOf(subscriber) },
+          donationPrices,
+          keyGeneration,
+        ),
+      ),
+  };
+};

@@ -1,0 +1,103 @@
+import type { Stripe } from "stripe";
+import type { Kind } from "../../records/owner.rules.ts";
+
+/** The payload keys of our meters, which are also Stripe's defaults. */
+export const CUSTOMER_KEY = "stripe_customer_id";
+export const VALUE_KEY = "value";
+
+export const METERS = {
+  tree: { eventName: "impact_tree_planted", displayName: "Trees planted" },
+  bottle: { eventName: "impact_plastic_bottle_rescued", displayName: "Plastic bottles rescued" },
+} as const satisfies Record<Kind, { eventName: string; displayName: string }>;
+
+type Meter = Stripe.Billing.Meter;
+
+const listMeters = (stripe: Stripe): Promise<Meter[]> =>
+  stripe.billing.meters.list({ limit: 100 }).autoPagingToArray({ limit: 10_000 });
+
+/** At most one meter with an event name is active. If there is one, inactive ones do not matter. */
+const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefined => {
+  const named = meters.filter((meter) => meter.event_name === eventName);
+  return named.find(({ status }) => status === "active") ?? named[0];
+};
+
+/** Returns why a meter cannot be used, or null. Stripe allows only its display name to be changed. */
+const findProblem = (meter: Meter): string | null => {
+  const differences = [
+    meter.status === "active" ? "" : `it is ${meter.status}`,
+    meter.default_aggregation.formula === "sum"
+      ? ""
+      : `it aggregates by ${meter.default_aggregation.formula}, not sum`,
+    meter.event_time_window === null
+      ? ""
+      : `its event time window is "${meter.event_time_window}", not empty`,
+    meter.customer_mapping.event_payload_key === CUSTOMER_KEY
+      ? ""
+      : `its customer key is "${meter.customer_mapping.event_payload_key}", not "${CUSTOMER_KEY}"`,
+    meter.value_settings.event_payload_key === VALUE_KEY
+      ? ""
+      : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
+  ].filter(Boolean);
+  return differences.length === 0
+    ? null
+    : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
+};
+
+/** A meter with our event name. The problem is why it cannot be used: it is inactive or counts differently. */
+export type FoundMeter = { readonly id: string; readonly problem: string | null };
+
+const findOrCreateMeter = async (
+  stripe: Stripe,
+  existing: readonly Meter[],
+  kind: Kind,
+): Promise<FoundMeter> => {
+  const { eventName, displayName } = METERS[kind];
+  let meter = findMeter(existing, eventName);
+  if (meter === undefined) {
+    try {
+      meter = await stripe.billing.meters.create({
+        display_name: displayName,
+        event_name: eventName,
+        default_aggregation: { formula: "sum" },
+        customer_mapping: { type: "by_id", event_payload_key: CUSTOMER_KEY },
+        value_settings: { event_payload_key: VALUE_KEY },
+      });
+    } catch (error) {
+      // Another process may have created it first.
+      meter = findMeter(await listMeters(stripe), eventName);
+      if (meter === undefined) {
+        throw error;
+      }
+    }
+  }
+  return { id: meter.id, problem: findProblem(meter) };
+};
+
+/** Returns our meters at Stripe; creates those that are missing. */
+export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, FoundMeter>> => {
+  const existing = await listMeters(stripe);
+  const tree = await findOrCreateMeter(stripe, existing, "tree");
+  const bottle = await findOrCreateMeter(stripe, existing, "bottle");
+  return { tree, bottle };
+};
+
+/** Returns the ids of our meters; null for a meter that does not exist. */
+export const listMeterIds = async (stripe: Stripe): Promise<Record<Kind, string | null>> => {
+  const existing = await listMeters(stripe);
+  const idOf = (kind: Kind): string | null =>
+    findMeter(existing, METERS[kind].eventName)?.id ?? null;
+  return { tree: idOf("tree"), bottle: idOf("bottle") };
+};
+
+/** Returns why our meters cannot be used, in sentences. */
+export const inspectMeters = async (stripe: Stripe): Promise<readonly string[]> => {
+  const existing = await listMeters(stripe);
+  return Object.values(METERS)
+    .map(({ eventName }) => {
+      const meter = findMeter(existing, eventName);
+      return meter === undefined
+        ? `Stripe has no meter ${eventName} yet. A worker with this key creates it.`
+        : findProblem(meter);
+    })
+    .filter((problem) => problem !== null);
+};

@@ -1,0 +1,67 @@
+import { Stripe } from "stripe";
+import { z } from "zod";
+import type { RejectionReport } from "../processorEvents.rules.ts";
+import { ProcessorEventUnreadableError } from "../processor.ts";
+
+const time = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
+
+// Samples have been seen with either name of the request.
+const sampleRequest = z.union([
+  z.object({ identifier: z.string() }).transform(({ identifier }) => identifier),
+  z.object({ idempotency_key: z.string() }).transform(({ idempotency_key: key }) => key),
+]);
+
+const reportData = z.object({
+  validation_start: time,
+  validation_end: time,
+  reason: z.object({
+    error_types: z.array(
+      z.object({
+        code: z.string(),
+        error_count: z.int().nonnegative(),
+        sample_errors: z
+          .array(z.object({ error_message: z.string().default(""), request: sampleRequest }))
+          .default([]),
+      }),
+    ),
+  }),
+});
+
+const NOT_FOUND = 404;
+
+/**
+ * Reads what Stripe refused after it had accepted it. A sample's identifier may be the idempotency key of the request.
+ * @throws ProcessorEventUnreadableError if Stripe does not have the event, or it is no such report
+ */
+export const readRejectionReport = async (
+  stripe: Stripe,
+  eventId: string,
+): Promise<RejectionReport> => {
+  const event = await stripe.v2.core.events.retrieve(eventId).catch((error: unknown) => {
+    throw error instanceof Stripe.errors.StripeError && error.statusCode === NOT_FOUND
+      ? new ProcessorEventUnreadableError(`Stripe does not have the event ${eventId}.`, {
+          cause: error,
+        })
+      : error;
+  });
+  const report = reportData.safeParse("data" in event ? event.data : null);
+  if (!report.success) {
+    throw new ProcessorEventUnreadableError(
+      `Stripe's event ${eventId} is not a report of refused usage.`,
+      { cause: report.error },
+    );
+  }
+  const { validation_start: windowStart, validation_end: windowEnd, reason } = report.data;
+  return {
+    windowStart,
+    windowEnd,
+    rejections: reason.error_types.map(({ code, error_count: errors, sample_errors: samples }) => ({
+      code,
+      errors,
+      samples: samples.map(({ error_message: message, request: identifier }) => ({
+        identifier,
+        message,
+      })),
+    })),
+  };
+};

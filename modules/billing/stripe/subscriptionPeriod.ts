@@ -1,0 +1,190 @@
+import { Stripe } from "stripe";
+import { KINDS } from "../../records/owner.rules.ts";
+import type { Kind } from "../../records/owner.rules.ts";
+import type { Period } from "../billingCycle.rules.ts";
+import { MISSING } from "../subscriptions.rules.ts";
+import type { SubscriptionState } from "../subscriptions.rules.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { ProcessorUnavailableError } from "../processor.ts";
+import type { DonationPrices } from "./donationPrices.ts";
+
+/** States in which a subscription has ended. */
+const ENDED = new Set(["canceled", "incomplete_expired"]);
+
+/** Stripe may set the times of an item and of its first period in different moments of one call. */
+const SAME_CALL_SECONDS = 60;
+
+/** Returns one interval before the period's end, on the anchor day of the subscription; null for other intervals. */
+const oneIntervalBefore = (
+  end: number,
+  { interval, interval_count: count }: Stripe.Price.Recurring,
+  anchorDay: number,
+): number | null => {
+  const days = { day: 1, week: 7 }[interval as string];
+  if (days !== undefined) {
+    return end - days * count * 86_400;
+  }
+  const months = { month: 1, year: 12 }[interval as string];
+  if (months === undefined) {
+    return null;
+  }
+  const date = new Date(end * 1000);
+  const target = new Date(
+    Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - months * count, 1) +
+      (date.getTime() % DAY_MS),
+  );
+  const lastDay = new Date(
+    Date.UTC(target.getUTCFullYear(), target.getUTCMonth() + 1, 0),
+  ).getUTCDate();
+  target.setUTCDate(Math.min(anchorDay, lastDay));
+  return target.getTime() / 1000;
+};
+
+type ReadSubscription = {
+  readonly subscription: Stripe.Subscription;
+  readonly items: readonly Stripe.SubscriptionItem[];
+};
+
+/** Returns all items of a subscription; the subscription object contains only its first ten. */
+export const listItems = (
+  stripe: Stripe,
+  subscriptionId: string,
+): Promise<Stripe.SubscriptionItem[]> =>
+  stripe.subscriptionItems
+    .list({ subscription: subscriptionId, limit: 100 })
+    .autoPagingToArray({ limit: 10_000 });
+
+const retrieveSubscription = async (
+  stripe: Stripe,
+  subscriptionId: string,
+): Promise<ReadSubscription> => ({
+  subscription: await stripe.subscriptions.retrieve(subscriptionId),
+  items: await listItems(stripe, subscriptionId),
+});
+
+/**
+ * Returns when the current period of an item began, in unix seconds.
+ *
+ * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
+ * the same invoice, so its period starts one interval before its end, but not before the subscription, and not before the
+ * start or end of a trial. For any other item, Stripe has invoiced what was before its period, however short that is: a
+ * trial of a running subscription begins a period.
+ */
+const startOfPeriod = (
+  subscription: Stripe.Subscription,
+  { price, created, current_period_start: start, current_period_end: end }: Stripe.SubscriptionItem,
+): number => {
+  const wasAddedInPeriod = created >= start - SAME_CALL_SECONDS;
+  if (!wasAddedInPeriod || !price.recurring) {
+    return start;
+  }
+  const anchorDay =
+    subscription.billing_cycle_anchor_config?.day_of_month ??
+    new Date(subscription.billing_cycle_anchor * 1000).getUTCDate();
+  const { start_date: firstStart, trial_start: trialStart, trial_end: trialEnd } = subscription;
+  const boundaries = [firstStart, trialStart ?? firstStart, trialEnd ?? firstStart].filter(
+    (boundary) => boundary <= start,
+  );
+  const regularStart = oneIntervalBefore(end, price.recurring, anchorDay) ?? start;
+  return Math.min(start, Math.max(regularStart, ...boundaries));
+};
+
+const itemsOfMeter = (
+  { items }: ReadSubscription,
+  meterId: string,
+): readonly Stripe.SubscriptionItem[] =>
+  items.filter(({ price }) => price.recurring?.meter === meterId);
+
+const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
+  new Set(items.map(({ current_period_end: end }) => end)).size === 1;
+
+/**
+ * Returns the current period of the items that are priced on the meter; null if there is none, or if they have different
+ * ones. The last period of a subscription ends with it: Stripe invoices its usage then, and returns the regular end.
+ */
+const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null => {
+  const { subscription } = read;
+  const items = itemsOfMeter(read, meterId);
+  const [item] = items;
+  if (!item || !haveOneEnd(items)) {
+    return null;
+  }
+  const end = item.current_period_end;
+  const start = startOfPeriod(subscription, item);
+  const lastEnd = Math.min(end, subscription.ended_at ?? end);
+  return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
+};
+
+/** @throws ProcessorUnavailableError if the subscription bills nothing yet, and Error if it never will again */
+export const requireBilled = ({ id, status }: Stripe.Subscription): void => {
+  const message = `Stripe's subscription ${id} is ${status}.`;
+  if (status === "incomplete") {
+    throw new ProcessorUnavailableError(message);
+  }
+  if (ENDED.has(status)) {
+    throw new Error(message);
+  }
+};
+
+/**
+ * Returns the current billing period of the subscription for the meter, or null if the subscription has ended.
+ * @throws ProcessorUnavailableError if the subscription is incomplete
+ * @throws Error if it has no price on the meter, or several with different periods
+ */
+export const readSubscriptionPeriod = async (
+  stripe: Stripe,
+  subscriptionId: string,
+  meterId: string,
+): Promise<Period | null> => {
+  const read = await retrieveSubscription(stripe, subscriptionId);
+  if (ENDED.has(read.subscription.status)) {
+    return null;
+  }
+  requireBilled(read.subscription);
+  const period = periodOfMeter(read, meterId);
+  if (period === null) {
+    throw new Error(
+      itemsOfMeter(read, meterId).length > 1
+        ? `Stripe's subscription ${subscriptionId} has items of different periods on the meter ${meterId}.`
+        : `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
+    );
+  }
+  return period;
+};
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
+
+/** Returns the state of a subscription, whatever it is. */
+export const readSubscriptionState = async (
+  stripe: Stripe,
+  subscriptionId: string,
+  meterIds: Readonly<Record<Kind, string>>,
+  donationPrices: DonationPrices | null,
+): Promise<SubscriptionState> => {
+  const read = await retrieveSubscription(stripe, subscriptionId).catch((error: unknown) => {
+    if (isMissing(error)) {
+      return null;
+    }
+    throw error;
+  });
+  if (read === null) {
+    return {
+      status: MISSING,
+      meteredKinds: [],
+      periods: { tree: null, bottle: null },
+      hasDonationItems: donationPrices && false,
+    };
+  }
+  const prices = new Set(read.items.map(({ price }) => price.id));
+  return {
+    status: read.subscription.status,
+    meteredKinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
+    periods: {
+      tree: periodOfMeter(read, meterIds.tree),
+      bottle: periodOfMeter(read, meterIds.bottle),
+    },
+    hasDonationItems:
+      donationPrices && prices.has(donationPrices.flat) && prices.has(donationPrices.metered),
+  };
+};

@@ -1,0 +1,56 @@
+import { isActiveSubscription } from "../accounts/accounts.rules.ts";
+import type { SubscriptionStatus } from "../accounts/accounts.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+import type { Period } from "./billingCycle.rules.ts";
+
+/** What the processor reports of an organization's subscription. */
+export type SubscriptionState = {
+  /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
+  readonly status: string;
+  /** The kinds whose meter the subscription has a price for. */
+  readonly meteredKinds: readonly Kind[];
+  /** The current period of each kind; null without a price for it, or if its prices have different periods. */
+  readonly periods: Readonly<Record<Kind, Period | null>>;
+  /** Whether it has the items of donations; null if their prices are not configured. */
+  readonly hasDonationItems: boolean | null;
+};
+
+/** The status of a subscription that the processor does not know, for example because its customer was deleted. */
+export const MISSING = "missing";
+
+/** What can keep an organization's usage or donations off its invoices. */
+export const SUBSCRIPTION_PROBLEMS = ["inactive", "unpriced_meter", "no_donation_items"] as const;
+
+type SubscriptionProblem = {
+  readonly kind: (typeof SUBSCRIPTION_PROBLEMS)[number];
+  /** A phrase that follows "its subscription". */
+  readonly text: string;
+};
+
+/**
+ * Returns what is wrong with an organization's subscription. A kind without a price is a problem once the organization
+ * has used it.
+ * @param lostDonationItems whether the organization subscribed to donations and the items are gone
+ */
+export const listSubscriptionProblems = ({
+  status,
+  meteredKinds,
+  usedKinds,
+  lostDonationItems,
+}: SubscriptionStatus & {
+  readonly usedKinds: readonly Kind[];
+  readonly lostDonationItems: boolean;
+}): readonly SubscriptionProblem[] =>
+  isActiveSubscription(status)
+    ? [
+        ...usedKinds
+          .filter((kind) => !meteredKinds.includes(kind))
+          .map((kind): SubscriptionProblem => ({
+            kind: "unpriced_meter",
+            text: `has no price on the meter of ${kind}s`,
+          })),
+        ...(lostDonationItems
+          ? [{ kind: "no_donation_items", text: "no longer has the donation items" } as const]
+          : []),
+      ]
+    : [{ kind: "inactive", text: `is ${status}` }];

@@ -1,0 +1,47 @@
+import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
+import type { Owner } from "../records/owner.rules.ts";
+
+/**
+ * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity in
+ * db/migrations/0003_billing.sql enforces the same limit for facts.
+ */
+export const MAXIMUM_QUANTITY = 999_999_999_999_999;
+
+/** Returns when a second starts. */
+export const timeOf = (second: number): Date => new Date(second * 1000);
+
+/**
+ * How long after its end a second is sealed. A transaction that commits later is not lost: its facts become another
+ * meter event of the same second.
+ */
+const SETTLING_SECONDS = 2;
+
+/** Returns the last second that may be sealed: it has ended, and so has the time for late commits. */
+export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SETTLING_SECONDS;
+
+/** Returns the prefix of the identifiers of a second's meter events. The sequence number of the sealing follows it. */
+export const meterEventIdentifierStem = (
+  { accountId, mode, kind }: Owner,
+  second: number,
+): string => `u1:${accountId}:${mode}:${kind}:${second}:`;
+
+export const PROCESSORS = ["stripe", "ledger"] as const;
+export type ProcessorName = (typeof PROCESSORS)[number];
+
+/**
+ * The maximum age of usage when it is sent, in milliseconds; null without a limit. Stripe accepts timestamps of the past
+ * 35 calendar days; half a day of them is a reserve for clock differences and queues.
+ */
+export const ACCEPTED_AGE_MS: Readonly<Record<ProcessorName, number | null>> = {
+  stripe: 34.5 * DAY_MS,
+  ledger: null,
+};
+
+/** A half-open span of unix seconds. */
+export type Span = { readonly start: number; readonly end: number };
+
+/** Returns the minute of a second: the resolution of the processor's sums. */
+export const minuteOf = (second: number): Span => {
+  const start = second - (second % 60);
+  return { start, end: start + 60 };
+};

@@ -1,0 +1,76 @@
+import type { CharityProviderName } from "../accounts/accounts.rules.ts";
+import type { ErrorCode } from "../../runtime/errors.rules.ts";
+import { textOrNumber } from "../records/fields.rules.ts";
+
+/** An Employer Identification Number: nine digits. Its prefix means nothing, and there is no check digit. */
+export type Ein = string;
+
+/** A charity as its provider describes it; texts that the provider does not have are empty. */
+export type Charity = {
+  /** The provider's own id. */
+  readonly nonprofitId: string;
+  readonly name: string;
+  /** Null if the charity has none, as foreign charities do. */
+  readonly ein: Ein | null;
+  readonly description: string;
+  readonly website: string;
+  readonly iconUrl: string;
+};
+
+/** How a client names a charity: by EIN, by the provider's id, or by both, which must then agree. */
+export type CharityIds =
+  | { readonly ein: Ein; readonly nonprofitId: null }
+  | { readonly ein: Ein | null; readonly nonprofitId: string };
+
+/** A charity to validate with the remote provider of an account. */
+export type CharityLookup = CharityIds & {
+  readonly provider: CharityProviderName;
+  readonly accountId: string;
+};
+
+/** A charity that exists, and the provider that confirmed it. */
+export type ConfirmedCharity = {
+  readonly charity: Charity;
+  readonly provider: CharityProviderName;
+};
+
+/** The result of validating a charity with its provider. */
+export type CharityValidation =
+  | ({ readonly kind: "confirmed" } & ConfirmedCharity)
+  | {
+      readonly kind: "rejected";
+      readonly code: ErrorCode;
+      readonly message: string;
+      /** When a retry can succeed, if that is known. */
+      readonly retryAfterSeconds?: number;
+    }
+  /** The provider did not respond usefully; the reason is for the log. */
+  | { readonly kind: "unavailable"; readonly reason: string };
+
+/** What an EIN must be; the sentence's subject is the field. */
+export const EIN_MUST_BE = "must be nine digits such as 53-0196605";
+
+/**
+ * An EIN as people and programs write it: with or without `EIN` before it, and with or without spaces or any hyphen, dash or
+ * minus sign after its first two digits. Spreadsheets lose the first one if it is a zero.
+ */
+const WRITTEN_EIN = /^\s*(?:ein[\s:#]*)?(\d{1,2})[\s\u2010-\u2015\u2212-]*(\d{7})\s*$/iu;
+
+/** Parses an EIN; returns null if it is malformed. */
+export const parseEin = (written: string): Ein | null => {
+  const [, prefix = "", rest] = WRITTEN_EIN.exec(written) ?? [];
+  return rest === undefined ? null : `${prefix.padStart(2, "0")}${rest}`;
+};
+
+/** An EIN as a client writes it, also as a number; null for a blank text. */
+export const ein = () =>
+  textOrNumber(50).transform((written, context): Ein | null => {
+    const parsed = parseEin(written);
+    if (parsed === null && written.trim() !== "") {
+      context.addIssue({ code: "custom", message: EIN_MUST_BE });
+    }
+    return parsed;
+  });
+
+/** `530196605` as `53-0196605`. */
+export const formatEin = (digits: Ein): string => `${digits.slice(0, 2)}-${digits.slice(2)}`;

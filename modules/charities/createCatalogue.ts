@@ -1,0 +1,101 @@
+import type { CommonQueryMethods, DatabasePool, DatabasePoolConnection } from "slonik";
+import { isTimeout } from "../../db/pools/queryTimeout.ts";
+import type { CatalogueCharity } from "./charities.sql.ts";
+import { listEligibleCharities } from "./charities.sql.ts";
+import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
+import { parseEin } from "./charities.rules.ts";
+import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "./provider.ts";
+import { CharityProviderError } from "./provider.ts";
+import { describeNtee } from "./nteeGroups.ts";
+import { searchTable } from "./searchTable.ts";
+
+const ID_PREFIX = "irs_";
+
+const SUBORDINATE = "9";
+
+/** A subordinate carries the name of its group; only the sort name distinguishes it from the others. */
+const nameOf = ({ name, knownAs, sortName, affiliation }: CatalogueCharity): string => {
+  if (knownAs !== "") {
+    return knownAs;
+  }
+  return affiliation === SUBORDINATE && sortName !== "" ? `${name} (${sortName})` : name;
+};
+
+const toCharity = (charity: CatalogueCharity): Charity => ({
+  nonprofitId: `${ID_PREFIX}${charity.ein}`,
+  name: nameOf(charity),
+  ein: charity.ein,
+  description: [describeNtee(charity.ntee), charity.city, charity.state].filter(Boolean).join(", "),
+  website: charity.website,
+  iconUrl: charity.iconUrl,
+});
+
+/** Returns the EIN by which a charity is looked up; null if it has an id that no charity has. */
+const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
+  if (nonprofitId === null) {
+    return ein;
+  }
+  return nonprofitId.startsWith(ID_PREFIX) ? parseEin(nonprofitId.slice(ID_PREFIX.length)) : null;
+};
+
+const search = async (
+  connection: DatabasePoolConnection,
+  query: CharityQuery,
+  signal: AbortSignal,
+): Promise<CharityPage> => {
+  const { items, ...total } = await searchTable(connection, query, () => {
+    if (signal.aborted) {
+      throw new CharityProviderError("The search took too long.");
+    }
+  });
+  return { ...total, items: items.map(toCharity) };
+};
+
+/**
+ * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
+ * `irs_` and the EIN.
+ * @param deps.searches connections for searches, which may take tens of milliseconds
+ */
+export const createCatalogue = ({
+  db,
+  searches,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly searches: DatabasePool;
+}): CharityProvider => {
+  const find: LocalCharities["find"] = async (ids) => {
+    const eins = ids.map(einOf);
+    const found = await listEligibleCharities(
+      db,
+      eins.filter((ein) => ein !== null),
+    );
+    const charities = new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
+    return eins.map((ein) => (ein === null ? null : (charities.get(ein) ?? null)));
+  };
+  const findOne = async (ids: CharityIds): Promise<Charity | null> =>
+    (await find([ids]))[0] ?? null;
+
+  return {
+    name: "catalogue",
+    findByEin: (ein) => findOne({ ein, nonprofitId: null }),
+    findById: (nonprofitId) => findOne({ ein: null, nonprofitId }),
+    local: { find, isComplete: true },
+    search: async (query, signal) => {
+      try {
+        // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
+        const found = await searches.connect(async (connection) =>
+          signal.aborted ? null : search(connection, query, signal),
+        );
+        if (found === null) {
+          throw new CharityProviderError("No connection for the search became free in time.");
+        }
+        return found;
+      } catch (error) {
+        if (isTimeout(error)) {
+          throw new CharityProviderError("The search took too long.", { cause: error });
+        }
+        throw error;
+      }
+    },
+  };
+};

@@ -1,0 +1,107 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { PROCESSORS } from "../billing/usage.rules.ts";
+import { ACTIVE_STATUSES } from "../accounts/accounts.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { isLeaseFree } from "../../db/leases.ts";
+import type { Lease } from "../../db/leases.ts";
+import { sql, timestamp } from "../../db/sql.ts";
+
+const subscriptionRow = z.strictObject({
+  processor: z.enum(PROCESSORS),
+  subscriptionId: z.string().nullable(),
+  activeSince: z.date().nullable(),
+  verifiedAt: z.date().nullable(),
+  /** Whether Stripe has reported since then that the subscription is not active, or has lost the items. */
+  hasEnded: z.boolean(),
+});
+
+/** Whether the processor has the donation items of an account in one mode. */
+export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
+
+/** The processor and subscription that carry the items; after a change of either they must be added again. */
+type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
+
+export const findDonationSubscription = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+): Promise<DonationSubscription | null> =>
+  db.maybeOne(sql.prepared("find_donation_subscription", subscriptionRow)`
+    SELECT
+      subscription.processor,
+      subscription.subscription_id AS "subscriptionId",
+      subscription.active_since AS "activeSince",
+      subscription.verified_at AS "verifiedAt",
+      EXISTS (
+        SELECT
+        FROM stripe_subscription AS reported
+        WHERE reported.account_id = subscription.account_id
+          AND reported.subscription_id = subscription.subscription_id
+          AND reported.read_at >= subscription.verified_at
+          AND (
+            reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
+            OR reported.has_donation_items IS false
+          )
+      ) AS "hasEnded"
+    FROM donation_subscription AS subscription
+    WHERE subscription.account_id = ${accountId} AND subscription.mode = ${mode}
+  `);
+
+const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });
+
+/** An attempt to provision the items, and the generation of its idempotency key. */
+export type ProvisioningAttempt = Readonly<z.output<typeof attemptRow>>;
+
+const isSameCarrier = sql.fragment`(
+  known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
+)`;
+
+/**
+ * Acquires the lease to provision the items. What is known of another processor's or subscription's items is forgotten.
+ * @returns null if another caller holds the lease
+ */
+export const leaseDonationSubscription = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  { processor, subscriptionId }: Carrier,
+  lease: Lease,
+): Promise<ProvisioningAttempt | null> =>
+  db.maybeOne(sql.type(attemptRow)`
+    INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
+    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${timestamp(lease.until)})
+    ON CONFLICT (account_id, mode) DO UPDATE
+    SET
+      processor = excluded.processor,
+      subscription_id = excluded.subscription_id,
+      active_since = CASE WHEN ${isSameCarrier} THEN known.active_since END,
+      verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END,
+      attempt = known.attempt + 1,
+      leased_until = excluded.leased_until
+    WHERE ${isLeaseFree(sql.fragment`known.leased_until`, lease)}
+    RETURNING attempt, key_generation AS "keyGeneration"
+  `);
+
+/**
+ * Releases a lease. `verifiedAt` is when the processor was seen to have the items, null if that is unknown. After a known
+ * outcome the next attempt has another idempotency key.
+ */
+export const releaseDonationSubscription = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  { attempt }: ProvisioningAttempt,
+  {
+    verifiedAt,
+    isOutcomeKnown,
+  }: { readonly verifiedAt: Date | null; readonly isOutcomeKnown: boolean },
+): Promise<void> => {
+  const verified = timestamp(verifiedAt);
+  await db.query(sql.typeAlias("void")`
+    UPDATE donation_subscription
+    SET
+      leased_until = NULL,
+      key_generation = key_generation + ${isOutcomeKnown ? 1 : 0},
+      active_since = coalesce(active_since, ${verified}),
+      verified_at = coalesce(${verified}, verified_at)
+    WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}
+  `);
+};

@@ -1,0 +1,77 @@
+import type { CharityProviderName } from "../accounts/accounts.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { Metadata } from "../records/fields.rules.ts";
+import type { CharityIds, Ein } from "./charities.rules.ts";
+
+/** A recorded donation; the amount is in whole US cents. */
+export type Donation = {
+  readonly id: string;
+  /** The id in the system that the donation was imported from; null if it was recorded here. */
+  readonly importedId: string | null;
+  readonly amountCents: number;
+  readonly ein: Ein | null;
+  /** The charity's id at the provider. */
+  readonly nonprofitId: string;
+  readonly charityProvider: CharityProviderName;
+  readonly charityName: string;
+  readonly createdAt: Date;
+  /** Null if the client sent none. */
+  readonly idempotencyKey: string | null;
+  readonly attribution: string;
+  readonly metadata: Metadata;
+  readonly refunded: boolean;
+};
+
+/**
+ * A donation to be recorded, with the charity's own name: a client may have given another one. The time of a store's
+ * donation is a text in microseconds.
+ */
+export type ConfirmedDonation<Time extends Date | string = Date> = Omit<Donation, "createdAt"> & {
+  readonly createdAt: Time;
+  readonly confirmedName: string;
+};
+
+/** The customer and the order of a store's donation; null where nothing was given. */
+export type DonationCustomer = {
+  readonly customerName: string | null;
+  readonly customerEmail: string | null;
+  readonly customerId: string | null;
+  readonly orderId: string | null;
+};
+
+/**
+ * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit
+ * a client that repeats a refund under new keys would fill the database.
+ */
+export const MAXIMUM_REFUND_KEYS = 100;
+
+/** A donation before its charity is confirmed. */
+export type NewDonation = Pick<
+  Donation,
+  "id" | "amountCents" | "idempotencyKey" | "attribution" | "metadata"
+> & {
+  /** Null for the charity's own name. */
+  readonly charityName: string | null;
+};
+
+/** A client's request to record a donation. */
+export type DonationRequest = AccountMode &
+  Omit<NewDonation, "id"> & { readonly charity: CharityIds };
+
+/** Donations that are not refunded. */
+export type DonationTotals = { readonly count: number; readonly amountCents: number };
+
+/** Which of an owner's donations to list; all conditions must hold. */
+export type DonationFilter = {
+  readonly attribution?: string;
+  readonly metadataKey?: string;
+  /** A string value itself, or the JSON text of any other value. */
+  readonly metadataValue?: string;
+  /** Inclusive. */
+  readonly from?: Date;
+  /** Exclusive. */
+  readonly until?: Date;
+};
+
+/** The id of a refund, as clients see it. */
+export const donationRefundId = (donationId: string): string => `refund-${donationId}`;

@@ -1,0 +1,302 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
+import type {
+  ConfirmedDonation,
+  Donation,
+  DonationCustomer,
+  DonationFilter,
+} from "./donations.rules.ts";
+import { metadata } from "../records/fields.rules.ts";
+import { monthOf } from "../registrations/registrations.rules.ts";
+import {
+  attributionCondition,
+  ownedBy,
+  ownedWithId,
+  ownedWithKey,
+} from "../records/ownedRecords.sql.ts";
+import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
+import { safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import { eventInserts } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
+import { asTotalError } from "../registrations/totals.sql.ts";
+import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+
+/** The columns that every reader of a donation needs. */
+export const donationCoreRow = {
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityName: z.string(),
+  createdAt: z.date(),
+  refunded: z.boolean(),
+};
+
+export const donationCoreColumns = sql.fragment`
+  donation.id,
+  donation.imported_id AS "importedId",
+  donation.amount_cents AS "amountCents",
+  donation.ein,
+  donation.nonprofit_id AS "nonprofitId",
+  donation.charity_name AS "charityName",
+  donation.created_at AS "createdAt",
+  donation.refunded
+`;
+
+export const donationRow = z.strictObject({
+  ...donationCoreRow,
+  charityProvider: z.enum(CHARITY_PROVIDERS),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+});
+
+export const donationColumns = sql.fragment`
+  ${donationCoreColumns},
+  donation.charity_provider AS "charityProvider",
+  donation.idempotency_key AS "idempotencyKey",
+  donation.attribution,
+  donation.metadata
+`;
+
+const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
+
+/**
+ * Inserts a donation with its totals and events, in one statement. Waits for a concurrent call with its idempotency key.
+ * @param customer of a store's donation; null for an organization's
+ * @returns how many donations the owner has then, or null, with nothing inserted, if its id or idempotency key exists
+ * @throws DomainError request_invalid if a total would exceed 2^53 - 1
+ */
+export const insertDonation = async (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  donation: ConfirmedDonation<Date | string>,
+  customer: DonationCustomer | null,
+  events: readonly NewEvent[],
+): Promise<number | null> => {
+  const { createdAt } = donation;
+  const isInserted = sql.fragment`EXISTS (SELECT FROM inserted)`;
+  try {
+    return await db.oneFirst(sql.prepared("insert_donation", recordedRow)`
+      WITH inserted AS (
+        INSERT INTO donation (
+          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
+          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+        )
+        VALUES (
+          ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
+          ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
+          ${donation.confirmedName}, ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
+          ${JSON.stringify(donation.metadata)}::jsonb, ${customer?.customerName ?? null},
+          ${customer?.customerEmail ?? null}, ${customer?.customerId ?? null}, ${customer?.orderId ?? null}
+        )
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, mode, amount_cents
+      ),
+      new_total AS (
+        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+        SELECT account_id, mode, period, 1, amount_cents
+        FROM inserted
+        CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
+        -- As every change of totals, so that concurrent ones cannot deadlock.
+        ORDER BY period = 'all'
+        ON CONFLICT (account_id, mode, period) DO UPDATE
+        SET
+          count = donation_total.count + excluded.count,
+          amount_cents = donation_total.amount_cents + excluded.amount_cents
+        RETURNING period, count
+      ),
+      ${eventInserts(owner, events, createdAt, isInserted)}
+      SELECT (SELECT count FROM new_total WHERE period = 'all') AS "totalCount"
+    `);
+  } catch (error) {
+    throw asTotalError(error, "donation_total_safe", "amount_cents");
+  }
+};
+
+export const findDonationByKey = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  idempotencyKey: string,
+): Promise<Donation | null> =>
+  db.maybeOne(sql.prepared("find_donation_by_key", donationRow)`
+    SELECT ${donationColumns}
+    FROM ${ownedWithKey("donation", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
+  `);
+
+/** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
+export const findOwnDonation = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  id: string,
+): Promise<Donation | null> =>
+  db.maybeOne(sql.prepared("find_own_donation", donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE ${ownedWithId("donation", owner, id)}
+  `);
+
+/** Returns a donation, by an id that it may have been imported with, and locks it until the transaction ends. */
+export const lockDonation = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  id: string,
+): Promise<Donation | null> =>
+  transaction.maybeOne(sql.prepared("lock_donation", donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE ${ownedWithId("donation", owner, id)}
+    FOR UPDATE
+  `);
+
+const METADATA = metadata();
+
+/** Returns the normalized JSON of a text unless it is a string or not valid in metadata. */
+const asJsonValue = (text: string): string | null => {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value !== "string" && METADATA.safeParse({ value }).success
+      ? JSON.stringify(value)
+      : null;
+  } catch {
+    return null;
+  }
+};
+
+const metadataConditions = ({ metadataKey, metadataValue }: DonationFilter) => {
+  if (metadataKey === undefined) {
+    return [];
+  }
+  const exists = sql.fragment`donation.metadata ? ${metadataKey}`;
+  if (metadataValue === undefined) {
+    return [exists];
+  }
+  const json = asJsonValue(metadataValue);
+  const asText = sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`;
+  return [
+    json === null
+      ? asText
+      : sql.fragment`(${asText} OR donation.metadata -> ${metadataKey} = ${json}::jsonb)`,
+  ];
+};
+
+const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
+  sql.join(
+    [
+      ownedBy("donation", owner),
+      ...(filter.attribution === undefined
+        ? []
+        : [attributionCondition("donation", filter.attribution)]),
+      ...metadataConditions(filter),
+      ...inRange(sql.identifier(["donation", "created_at"]), filter),
+    ],
+    sql.fragment` AND `,
+  );
+
+/** Lists an owner's donations, newest first, including refunded ones. */
+export const listDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+  page: { readonly offset: number; readonly limit: number },
+): Promise<readonly Donation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM (
+      -- Only the ids, which the index has, so that skipped donations are not read.
+      SELECT donation.id
+      FROM donation
+      WHERE ${conditions(owner, filter)}
+      ORDER BY donation.created_at DESC, donation.id DESC
+      LIMIT ${page.limit}
+      OFFSET ${page.offset}
+    ) AS listed
+    JOIN donation ON donation.id = listed.id
+    ORDER BY donation.created_at DESC, donation.id DESC
+  `);
+
+const positionedRow = donationRow.extend({ position: z.string() });
+
+/** A donation of a list. */
+export type ListedDonation = Readonly<z.output<typeof positionedRow>>;
+
+/**
+ * Lists the owner's donations that follow another, newest first.
+ * @param limits the most donations, and the most bytes of metadata; a single donation may have more
+ */
+export const listDonationsAfter = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+  after: ListPosition | null,
+  limits: { readonly rows: number; readonly bytes: number },
+): Promise<readonly ListedDonation[]> =>
+  db.any(sql.type(positionedRow)`
+    SELECT ${donationColumns}, ${positionColumn("donation")}
+    FROM (
+      SELECT
+        following.*,
+        sum(octet_length(following.metadata::text)) OVER (
+          ORDER BY following.created_at DESC, following.id DESC ROWS UNBOUNDED PRECEDING
+        ) - octet_length(following.metadata::text) AS preceding_bytes
+      FROM (
+        SELECT donation.*
+        FROM donation
+        WHERE ${conditions(owner, filter)}
+          AND ${olderThan("donation", after)}
+        ORDER BY donation.created_at DESC, donation.id DESC
+        LIMIT ${limits.rows}
+      ) AS following
+    ) AS donation
+    WHERE donation.preceding_bytes < ${limits.bytes}
+    ORDER BY donation.created_at DESC, donation.id DESC
+  `);
+
+const countRow = z.strictObject({ count: safeInteger });
+
+export const countDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+): Promise<number> =>
+  db.oneFirst(sql.type(countRow)`
+    SELECT count(*) AS count
+    FROM donation
+    WHERE ${conditions(owner, filter)}
+  `);
+
+const detailsRow = donationRow.extend({
+  accountId: z.uuid(),
+  accountType: accountTypeColumn,
+  mode: modeColumn,
+  /** When it was refunded here; null if another system refunded it. */
+  refundedAt: z.date().nullable(),
+  refundReason: z.string().nullable(),
+  refundIdempotencyKey: z.string().nullable(),
+  refundMetadata: z.record(z.string(), z.unknown()).nullable(),
+});
+
+/** Returns a donation of any owner, with its refund. */
+export const findDonationDetails = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
+  db.maybeOne(sql.type(detailsRow)`
+    SELECT
+      ${donationColumns},
+      donation.account_id AS "accountId",
+      account.type AS "accountType",
+      donation.mode,
+      donation_refund.created_at AS "refundedAt",
+      donation_refund.reason AS "refundReason",
+      donation_refund.idempotency_key AS "refundIdempotencyKey",
+      donation_refund.metadata AS "refundMetadata"
+    FROM donation
+    JOIN account ON account.id = donation.account_id
+    LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
+    WHERE donation.id = ${id}
+  `);

@@ -1,0 +1,50 @@
+import { z } from "zod";
+import { storedMetadata } from "../records/fields.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import { formatEin } from "./charities.rules.ts";
+import type { Donation } from "./donations.rules.ts";
+
+/*
+ * A donation as clients see it: in responses, lists and files.
+ */
+
+export const donationJson = z
+  .strictObject({
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+    amount_cents: z
+      .int()
+      .min(1)
+      .meta({ examples: [500] }),
+    currency: z.literal("USD"),
+    ein: z
+      .string()
+      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
+    nonprofit_id: z.string().meta({ examples: ["irs_530196605"] }),
+    charity_name: z.string().meta({ examples: ["American Red Cross"] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    idempotency_key: z
+      .string()
+      .optional()
+      .meta({ description: "Present if one was given.", examples: ["order-1001"] }),
+    attribution: z.string().meta({ examples: ["newsletter"] }),
+    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
+    refunded: z.boolean(),
+  })
+  .meta({ id: "Donation" });
+
+/** The columns of CSV. */
+export const DONATION_COLUMNS = Object.keys(donationJson.shape);
+
+export const presentDonation = (donation: Donation): z.output<typeof donationJson> => ({
+  id: shownIdOf(donation),
+  amount_cents: donation.amountCents,
+  currency: "USD",
+  ein: donation.ein === null ? "" : formatEin(donation.ein),
+  nonprofit_id: donation.nonprofitId,
+  charity_name: donation.charityName,
+  created_at: donation.createdAt.toISOString(),
+  ...(donation.idempotencyKey === null ? {} : { idempotency_key: donation.idempotencyKey }),
+  attribution: donation.attribution,
+  metadata: donation.metadata,
+  refunded: donation.refunded,
+});

@@ -1,0 +1,72 @@
+import type { DatabasePool } from "slonik";
+import type { Ein } from "./charities.rules.ts";
+import { nameWords, readSearchName } from "./charitySearch.rules.ts";
+import { OutageError } from "../../runtime/errors.rules.ts";
+import { TimeoutError, withTimeout } from "../../runtime/withTimeout.ts";
+import { createCatalogue } from "./createCatalogue.ts";
+import type { CharityPage } from "./provider.ts";
+import { CharityProviderError } from "./provider.ts";
+import { providerOf } from "./providerOf.ts";
+import type { CharityContext } from "./context.ts";
+
+/** The catalogue cannot abort a query on a signal, so its statement timeout is a little longer. */
+const CLIENT_TIMEOUT_MS = 5000;
+/** An operator may wait longer than a client. */
+const OPERATOR_TIMEOUT_MS = 60_000;
+
+const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+
+/**
+ * Searches with the account's provider. A name without letters and digits matches nothing; a name that is an EIN is
+ * searched as one.
+ * @throws DomainError charity_unconfirmed if the account calls the provider too often
+ * @throws OutageError if the provider fails
+ */
+export const searchCharities = async (
+  context: Pick<CharityContext, "db" | "charities">,
+  accountId: string,
+  query: {
+    readonly name: string | null;
+    readonly ein: Ein | null;
+    readonly page: number;
+    readonly pageSize: number;
+  },
+): Promise<CharityPage> => {
+  const name = query.name?.trim() || null;
+  const read = readSearchName(name);
+  if (name !== null && nameWords(name).phrase === "") {
+    return NO_MATCHES;
+  }
+  const ein = query.ein ?? read.ein;
+  if (read.ein !== null && read.ein !== ein) {
+    return NO_MATCHES;
+  }
+  const provider = await providerOf(context, accountId);
+  const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
+  try {
+    const { page, pageSize } = query;
+    return await withTimeout(
+      signal,
+      provider.search({ name: read.name, ein, page, pageSize }, signal),
+    );
+  } catch (error) {
+    if (error instanceof CharityProviderError || error instanceof TimeoutError) {
+      throw new OutageError("charity search failed", { cause: error });
+    }
+    throw error;
+  }
+};
+
+/**
+ * Searches the built-in catalogue for an operator; a name that is an EIN is searched as one.
+ * @throws CharityProviderError if the search takes too long
+ */
+export const searchCatalogue = (
+  { db }: { readonly db: DatabasePool },
+  name: string,
+  { page, pageSize }: { readonly page: number; readonly pageSize: number },
+): Promise<CharityPage> =>
+  createCatalogue({ db, searches: db }).search(
+    { ...readSearchName(name), page, pageSize },
+    AbortSignal.timeout(OPERATOR_TIMEOUT_MS),
+  );

@@ -1,0 +1,129 @@
+import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { SHORT_TEXT_LENGTH } from "../records/fields.rules.ts";
+
+export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
+type StatisticsKind = Kind | "donation";
+
+export const INTERVALS = ["day", "month"] as const;
+export type Interval = (typeof INTERVALS)[number];
+
+/** The groups that have most; the others are summed up. */
+export const MAXIMUM_GROUPS = 20;
+
+/** Longer values of metadata are among the other groups. */
+export const MAXIMUM_GROUP_LENGTH = SHORT_TEXT_LENGTH;
+
+/** What records are grouped by: their attribution, or a value of their metadata. */
+export type Grouping =
+  | { readonly by: "attribution" }
+  | { readonly by: "metadata"; readonly key: string };
+
+/** Days in UTC, `YYYY-MM-DD`, both inclusive. */
+export type DayRange = { readonly from: string; readonly to: string };
+
+export type StatisticsQuery = AccountMode & {
+  readonly kind: StatisticsKind;
+  readonly range: DayRange;
+  readonly interval: Interval;
+  readonly grouping: Grouping | null;
+};
+
+/** The records of one interval, or of one of its groups. */
+export type StatisticsRow = {
+  /** The first day of the interval, `YYYY-MM-DD`. */
+  readonly start: string;
+  /** Null for records without a group, for those of the other groups, and if there are no groups. */
+  readonly group: string | null;
+  /** Whether this row sums up the groups that are not listed. */
+  readonly isRest: boolean;
+  readonly registered: number;
+  readonly refunded: number;
+  /** Null unless donations are counted. */
+  readonly registeredCents: number | null;
+  readonly refundedCents: number | null;
+};
+
+/** Bounds the time of a query and the length of its result. */
+const MAXIMUM_DAYS: Readonly<Record<Interval, number>> = { day: 366, month: 1830 };
+
+const daysOf = ({ from, to }: DayRange): number => (Date.parse(to) - Date.parse(from)) / DAY_MS + 1;
+
+const addDays = (day: string, days: number): string =>
+  new Date(Date.parse(day) + days * DAY_MS).toISOString().slice(0, 10);
+
+const addMonths = (month: string, months: number): string => {
+  const start = new Date(`${month.slice(0, 7)}-01`);
+  start.setUTCMonth(start.getUTCMonth() + months);
+  return start.toISOString().slice(0, 10);
+};
+
+const FIRST_DAY = "0001-01-01";
+
+/** The days that are counted if the client names none: 30 days, or 12 months. */
+const defaultStart = (to: string, interval: Interval): string => {
+  const start = interval === "day" ? addDays(to, -29) : addMonths(to, -11);
+  return start < FIRST_DAY ? FIRST_DAY : start;
+};
+
+/**
+ * Returns the days to count.
+ * @param today the current day
+ * @throws DomainError request_invalid if they are too many
+ */
+export const rangeOf = (
+  given: { readonly from: string | null; readonly to: string | null },
+  interval: Interval,
+  today: string,
+): DayRange => {
+  const to = given.to ?? (given.from !== null && given.from > today ? given.from : today);
+  const range = { from: given.from ?? defaultStart(to, interval), to };
+  if (daysOf(range) > MAXIMUM_DAYS[interval]) {
+    throw invalidRequest(
+      `from: with the interval ${interval}, at most ${MAXIMUM_DAYS[interval]} days can be counted in one request`,
+    );
+  }
+  return range;
+};
+
+/** Returns the first days of all intervals of a range; none if it ends before it begins. */
+const intervalsOf = ({ from, to }: DayRange, interval: Interval): readonly string[] => {
+  const starts: string[] = [];
+  if (from > to) {
+    return starts;
+  }
+  const last = Date.parse(to);
+  const time = new Date(interval === "day" ? from : `${from.slice(0, 7)}-01`);
+  while (time.getTime() <= last) {
+    starts.push(time.toISOString().slice(0, 10));
+    if (interval === "day") {
+      time.setUTCDate(time.getUTCDate() + 1);
+    } else {
+      time.setUTCMonth(time.getUTCMonth() + 1);
+    }
+  }
+  return starts;
+};
+
+/** Adds the intervals without records to rows that have no groups. */
+export const withEmptyIntervals = (
+  rows: readonly StatisticsRow[],
+  { kind, range, interval }: Pick<StatisticsQuery, "kind" | "range" | "interval">,
+): readonly StatisticsRow[] => {
+  const known = new Map(rows.map((row) => [row.start, row]));
+  const cents = kind === "donation" ? 0 : null;
+  return intervalsOf(range, interval).map(
+    (start) =>
+      known.get(start) ?? {
+        start,
+        group: null,
+        isRest: false,
+        registered: 0,
+        refunded: 0,
+        registeredCents: cents,
+        refundedCents: cents,
+      },
+  );
+};

@@ -1,0 +1,104 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Grouping, StatisticsQuery, StatisticsRow } from "./statistics.rules.ts";
+import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "./statistics.rules.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
+
+const statisticsRow = z.strictObject({
+  start: z.string(),
+  group: z.string().nullable(),
+  isRest: z.boolean(),
+  registered: safeInteger,
+  refunded: safeInteger,
+  registeredCents: safeInteger.nullable(),
+  refundedCents: safeInteger.nullable(),
+});
+
+/** Returns the group of a record as text; null if it has none. */
+const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
+  if (grouping === null) {
+    return sql.fragment`NULL::text`;
+  }
+  return grouping.by === "attribution"
+    ? sql.fragment`nullif(record.attribution, '')`
+    : sql.fragment`record.metadata ->> ${grouping.key}`;
+};
+
+/** Returns a sum that JSON carries exactly; null if there is nothing to sum up, which `least` would ignore. */
+const sumOf = (column: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  CASE WHEN count(${column}) > 0 THEN least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::bigint END
+`;
+
+/** Returns the account's records with what is counted of each. */
+const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken =>
+  kind === "donation"
+    ? sql.fragment`
+      SELECT
+        created_at, attribution, metadata,
+        1::bigint AS registered,
+        refunded::integer::bigint AS refunded,
+        amount_cents AS registered_cents,
+        CASE WHEN refunded THEN amount_cents ELSE 0 END AS refunded_cents
+      FROM donation
+      WHERE account_id = ${accountId} AND mode = ${mode}
+    `
+    : sql.fragment`
+      SELECT
+        created_at, attribution, metadata,
+        count AS registered,
+        refunded_count AS refunded,
+        NULL::bigint AS registered_cents,
+        NULL::bigint AS refunded_cents
+      FROM registration
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
+    `;
+
+/** Counts an account's records by the interval in which they were created. */
+export const listStatistics = (
+  db: CommonQueryMethods,
+  query: StatisticsQuery,
+): Promise<readonly StatisticsRow[]> => {
+  const { range, interval, grouping } = query;
+  return db.any(sql.type(statisticsRow)`
+    WITH counted AS MATERIALIZED (
+      SELECT
+        date_trunc(${interval}, record.created_at AT TIME ZONE 'UTC')::date AS start,
+        CASE WHEN length(named.name) <= ${MAXIMUM_GROUP_LENGTH} THEN named.name END AS name,
+        coalesce(length(named.name) > ${MAXIMUM_GROUP_LENGTH}, false) AS is_long,
+        sum(record.registered) AS registered,
+        sum(record.refunded) AS refunded,
+        sum(record.registered_cents) AS registered_cents,
+        sum(record.refunded_cents) AS refunded_cents
+      FROM (${recordsOf(query)}) AS record
+      CROSS JOIN LATERAL (SELECT ${groupOf(grouping)} AS name) AS named
+      WHERE record.created_at >= ${range.from}::date::timestamp AT TIME ZONE 'UTC'
+        AND record.created_at < (${range.to}::date + 1)::timestamp AT TIME ZONE 'UTC'
+      GROUP BY 1, 2, 3
+    ),
+    -- Only those that are listed: the join compares every row with each of them.
+    ranked AS (
+      SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
+      FROM counted
+      WHERE NOT is_long
+      GROUP BY name
+      ORDER BY place
+      LIMIT ${MAXIMUM_GROUPS}
+    ),
+    placed AS (
+      SELECT counted.*, ranked.place IS NULL AS is_rest, ranked.place
+      FROM counted
+      LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
+    )
+    SELECT
+      to_char(start, 'YYYY-MM-DD') AS start,
+      CASE WHEN is_rest THEN NULL ELSE min(name) END AS "group",
+      is_rest AS "isRest",
+      ${sumOf(sql.fragment`registered`)} AS registered,
+      ${sumOf(sql.fragment`refunded`)} AS refunded,
+      ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
+      ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
+    FROM placed
+    GROUP BY start, is_rest, place
+    ORDER BY start, is_rest, place
+  `);
+};

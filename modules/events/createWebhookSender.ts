@@ -1,0 +1,186 @@
+import { request as requestHttp, Agent as HttpAgent } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { request as requestHttps, Agent as HttpsAgent } from "node:https";
+import { isIP } from "node:net";
+import type { LookupFunction } from "node:net";
+import type { AttemptResult } from "./decideDelivery.rules.ts";
+import { parseRetryAfter } from "./decideDelivery.rules.ts";
+import type { WebhookSettings } from "./webhookEndpoints.rules.ts";
+import { isAllowedAddress } from "./allowedAddresses.ts";
+import { lookUpWith, resolveAddresses } from "../../runtime/resolveAddresses.ts";
+import type { Resolve } from "../../runtime/resolveAddresses.ts";
+
+/** For the whole exchange. Receivers should respond first and work afterwards. */
+const TIMEOUT_MS = 15_000;
+
+/** What is read and stored of a response's body. */
+const RESPONSE_BYTES = 1024;
+
+type WebhookRequest = {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+};
+
+/**
+ * Sends a request.
+ * @throws the signal's reason if it is aborted
+ */
+export type SendWebhook = (request: WebhookRequest, signal: AbortSignal) => Promise<AttemptResult>;
+
+type Options = WebhookSettings & {
+  readonly resolve?: Resolve;
+  readonly timeoutMs?: number;
+  /** A certificate authority to trust instead of those of Node. */
+  readonly ca?: string;
+};
+
+/** Why no response can arrive. Receivers see the message. */
+class NoResponseError extends Error {
+  override readonly name = "NoResponseError";
+}
+
+const ADDRESS_NOT_ALLOWED = "the host has no public address";
+const CONNECTION_CLOSED = "the connection was closed before a response";
+
+/** Resolves a host once, and returns only the addresses that may be called: the connection is made to one of these. */
+const createLookup = (
+  resolve: Resolve,
+  allowedNetworks: WebhookSettings["allowedNetworks"],
+): LookupFunction =>
+  lookUpWith(async (hostname) => {
+    const addresses = await resolve(hostname);
+    const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
+    if (allowed.length === 0) {
+      throw new NoResponseError(
+        addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
+      );
+    }
+    return allowed;
+  });
+
+const textOf = (body: Buffer): string => body.toString("utf8").replaceAll("\0", "\uFFFD");
+
+/** Reads the beginning of a body. If it breaks off, the status counts all the same. */
+const readBeginning = async (response: IncomingMessage): Promise<string> => {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of response) {
+      const buffer = Buffer.from(chunk);
+      chunks.push(buffer);
+      bytes += buffer.length;
+      if (bytes >= RESPONSE_BYTES) {
+        break;
+      }
+    }
+  } catch {
+    // The connection was lost or took too long.
+  }
+  return textOf(Buffer.concat(chunks).subarray(0, RESPONSE_BYTES));
+};
+
+const errorOfStatus = (status: number): string | null => {
+  if (status >= 200 && status < 300) {
+    return null;
+  }
+  return status >= 300 && status < 400
+    ? `status ${status}; redirects are not followed`
+    : `status ${status}`;
+};
+
+const MESSAGES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "the connection was refused",
+  ECONNRESET: CONNECTION_CLOSED,
+  EHOSTUNREACH: "the host cannot be reached",
+  ENETUNREACH: "the host cannot be reached",
+  ETIMEDOUT: "the host cannot be reached",
+};
+
+/** Returns why no response arrived. Receivers see it, so it names none of our addresses. */
+const describeFailure = (error: unknown): string => {
+  if (error instanceof NoResponseError) {
+    return error.message;
+  }
+  // If a host has several addresses that all fail, the error has those of the attempts.
+  const first: unknown = error instanceof AggregateError ? error.errors[0] : error;
+  const code = first instanceof Error && "code" in first ? String(first.code) : "";
+  return MESSAGES[code] ?? `the request failed: ${code === "" ? String(first) : code}`;
+};
+
+/**
+ * Creates what sends deliveries. It connects only to public addresses and those that the operator allows. The check is of
+ * the address that is dialled, so a host name cannot lead elsewhere between the check and the connection. Settings of
+ * proxies in the environment have no effect, because a proxy would resolve the name again.
+ */
+export const createWebhookSender = ({
+  allowedNetworks,
+  allowsHttp,
+  resolve = resolveAddresses,
+  timeoutMs = TIMEOUT_MS,
+  ca,
+}: Options): SendWebhook => {
+  const lookup = createLookup(resolve, allowedNetworks);
+  // Connections are not kept: a receiver may close one at the moment of the next request.
+  const agents = { http: new HttpAgent(), https: new HttpsAgent() };
+
+  const open = (
+    { url, headers, body }: WebhookRequest,
+    signal: AbortSignal,
+  ): Promise<IncomingMessage> =>
+    new Promise((resolveResponse, reject) => {
+      const { protocol, hostname } = new URL(url);
+      // Node does not look up an address.
+      const address = hostname.replaceAll(/[[\]]/gu, "");
+      if (isIP(address) !== 0 && !isAllowedAddress(address, allowedNetworks)) {
+        throw new NoResponseError(ADDRESS_NOT_ALLOWED);
+      }
+      // The endpoint may have been created when WEBHOOK_ALLOW_HTTP was on.
+      if (protocol !== "https:" && !allowsHttp) {
+        throw new NoResponseError("the URL must begin with https://");
+      }
+      const options = {
+        method: "POST",
+        headers: { ...headers, "content-length": String(Buffer.byteLength(body)) },
+        lookup,
+        signal,
+      };
+      const request =
+        protocol === "https:"
+          ? requestHttps(url, {
+              ...options,
+              agent: agents.https,
+              ...(ca === undefined ? {} : { ca }),
+            })
+          : requestHttp(url, { ...options, agent: agents.http });
+      request.on("response", resolveResponse);
+      request.on("error", reject);
+      // If a server switches the protocol (101), Node closes the connection and reports nothing else.
+      request.on("close", () => reject(new NoResponseError(CONNECTION_CLOSED)));
+      request.end(body);
+    });
+
+  return async (request, signal) => {
+    const timeout = AbortSignal.timeout(timeoutMs);
+    try {
+      const response = await open(request, AbortSignal.any([signal, timeout]));
+      const status = response.statusCode ?? 0;
+      return {
+        status,
+        error: errorOfStatus(status),
+        response: await readBeginning(response),
+        retryAfterMs: parseRetryAfter(response.headers["retry-after"], new Date()),
+      };
+    } catch (error) {
+      signal.throwIfAborted();
+      return {
+        status: null,
+        error: timeout.aborted
+          ? `no response within ${timeoutMs / 1000} seconds`
+          : describeFailure(error),
+        response: null,
+        retryAfterMs: null,
+      };
+    }
+  };
+};

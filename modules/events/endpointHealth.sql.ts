@@ -1,0 +1,129 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Mode } from "../records/owner.rules.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { failedDeliveries } from "./deliveryLists.sql.ts";
+import { endpointColumns, endpointRow } from "./endpoints.sql.ts";
+import { pendingEndpoints } from "./pendingEndpoints.sql.ts";
+
+const errorRow = z.strictObject({
+  lastError: z.string().nullable(),
+  lastErrorAt: z.date().nullable(),
+});
+
+/** How the last attempt of the newest delivery that failed has ended. */
+export type LastError = Readonly<z.output<typeof errorRow>>;
+
+const lastErrorOf = (endpointId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT webhook_attempt.error AS "lastError", webhook_attempt.started_at AS "lastErrorAt"
+  FROM (${failedDeliveries(endpointId, { after: null, limit: 1 })}) AS webhook_delivery
+  JOIN webhook_attempt USING (endpoint_id, event_id)
+  ORDER BY webhook_attempt.number DESC
+  LIMIT 1
+`;
+
+/** Returns nulls if no delivery has failed. */
+export const findLastError = async (
+  db: CommonQueryMethods,
+  endpointId: string,
+): Promise<LastError> =>
+  (await db.maybeOne(sql.type(errorRow)`${lastErrorOf(sql.fragment`${endpointId}`)}`)) ?? {
+    lastError: null,
+    lastErrorAt: null,
+  };
+
+const ownedRow = endpointRow.extend({ owner: z.string(), ...errorRow.shape });
+
+/** An endpoint, the name of its organization or the domain of its store, and its last error. */
+export type OwnedEndpoint = Readonly<z.output<typeof ownedRow>>;
+
+/**
+ * Lists endpoints, those that fail or are disabled first, the longest first.
+ * @param filter null for those of all accounts or modes
+ */
+export const listOwnedEndpoints = (
+  db: CommonQueryMethods,
+  {
+    accountId,
+    mode,
+    limit,
+  }: {
+    readonly accountId: string | null;
+    readonly mode: Mode | null;
+    readonly limit: number;
+  },
+): Promise<readonly OwnedEndpoint[]> =>
+  db.any(sql.type(ownedRow)`
+    SELECT ${endpointColumns}, coalesce(store.domain, account.name) AS owner, "lastError", "lastErrorAt"
+    FROM webhook_endpoint
+    JOIN account ON account.id = webhook_endpoint.account_id
+    LEFT JOIN store ON store.account_id = account.id
+    LEFT JOIN LATERAL (${lastErrorOf(sql.fragment`webhook_endpoint.id`)}) AS last ON true
+    WHERE webhook_endpoint.deleted_at IS NULL
+      ${accountId === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.account_id = ${accountId}`}
+      ${mode === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.mode = ${mode}`}
+    ORDER BY
+      coalesce(webhook_endpoint.failing_since, webhook_endpoint.disabled_at),
+      webhook_endpoint.created_at,
+      webhook_endpoint.id
+    LIMIT ${limit}
+  `);
+
+/** The most endpoints that are reported to the operator: one broken server may have many. */
+const MAXIMUM_ROWS = 1000;
+
+const disabledRow = z.strictObject({ id: z.uuid(), url: z.string(), disabledAt: z.date() });
+
+/** Lists endpoints that were disabled because of their responses, and not by request, the latest first. */
+export const listEndpointsDisabledByFailure = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof disabledRow>>[]> =>
+  db.any(sql.type(disabledRow)`
+    SELECT id, url, disabled_at AS "disabledAt"
+    FROM webhook_endpoint
+    WHERE disabled_reason IN ('gone', 'failing') AND deleted_at IS NULL
+    ORDER BY disabled_at DESC, id
+    LIMIT ${MAXIMUM_ROWS}
+  `);
+
+const backlogRow = z.strictObject({
+  id: z.uuid(),
+  url: z.string(),
+  pending: safeInteger,
+  oldestAt: z.date(),
+  /** Deliveries that were recorded since the given time, and those of them that are pending. */
+  recent: safeInteger,
+  recentPending: safeInteger,
+});
+
+/** The pending deliveries of an endpoint. */
+export type EndpointBacklog = Readonly<z.output<typeof backlogRow>>;
+
+/** Lists enabled endpoints that have pending deliveries, the one with the oldest delivery first. */
+export const listEndpointBacklogs = (
+  db: CommonQueryMethods,
+  since: Date,
+): Promise<readonly EndpointBacklog[]> =>
+  db.any(sql.type(backlogRow)`
+    WITH RECURSIVE ${pendingEndpoints()}
+    SELECT
+      pending_endpoint.id,
+      pending_endpoint.url,
+      backlog.pending,
+      backlog.oldest_at AS "oldestAt",
+      recent.recorded AS recent,
+      recent.pending AS "recentPending"
+    FROM pending_endpoint
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS pending, min(created_at) AS oldest_at
+      FROM webhook_delivery
+      WHERE endpoint_id = pending_endpoint.id AND state = 'pending'
+    ) AS backlog
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS recorded, count(*) FILTER (WHERE state = 'pending') AS pending
+      FROM webhook_delivery
+      WHERE endpoint_id = pending_endpoint.id AND created_at >= ${timestamp(since)}
+    ) AS recent
+    ORDER BY backlog.oldest_at, pending_endpoint.id
+    LIMIT ${MAXIMUM_ROWS}
+  `);

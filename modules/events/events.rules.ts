@@ -1,0 +1,156 @@
+import { z } from "zod";
+import { daysBefore } from "../../runtime/durations.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import { storedMetadata } from "../records/fields.rules.ts";
+import { FIRST_ID } from "../records/recordIds.rules.ts";
+
+/** How long events are kept at least. */
+export const EVENT_DAYS = 30;
+
+/** The time from which on all events are kept. */
+export const keptSince = (now: Date): Date => daysBefore(now, EVENT_DAYS);
+
+const timestamp = () => z.iso.datetime();
+
+const donation = {
+  donation_id: z.string(),
+  amount_cents: z.int().min(1),
+  currency: z.literal("USD"),
+  ein: z.string(),
+  nonprofit_id: z.string(),
+  charity_name: z.string(),
+};
+
+const usage = z.strictObject({
+  kind: z.enum(KINDS),
+  count: z.int(),
+  registered_at: timestamp(),
+});
+
+/**
+ * The data of each type of event. They are stored as clients receive them, because what an event says must not change with
+ * its record.
+ */
+export const EVENT_DATA = {
+  "registration.created": z.strictObject({
+    registration_id: z.string(),
+    kind: z.enum(KINDS),
+    count: z.int().min(1),
+    fractional_count: z.number(),
+    idempotency_key: z.string(),
+    attribution: z.string(),
+    metadata: storedMetadata,
+  }),
+  "registration.refunded": z.strictObject({
+    registration_id: z.string(),
+    kind: z.enum(KINDS),
+    count: z.int().min(1),
+    remaining_count: z.int().min(0),
+    reason: z.string(),
+  }),
+  "donation.created": z.strictObject({
+    ...donation,
+    idempotency_key: z.string(),
+    attribution: z.string(),
+    metadata: storedMetadata,
+  }),
+  "donation.refunded": z.strictObject({ ...donation, reason: z.string() }),
+  "usage.failed": usage,
+  "usage.recovered": usage,
+  "evidence.milestone_reached": z.strictObject({
+    order_id: z.int(),
+    public_id: z.string(),
+    milestone: z.enum(["funds_distributed", "allocated", "planted", "planted_and_verified"]),
+    tree_count: z.int().min(0),
+  }),
+} as const;
+
+/** For the API description. */
+export const REGISTRATION_CREATED_EXAMPLE: z.output<(typeof EVENT_DATA)["registration.created"]> = {
+  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+  kind: "tree",
+  count: 3,
+  fractional_count: 0,
+  idempotency_key: "order-1001",
+  attribution: "newsletter",
+  metadata: { campaign: "spring" },
+};
+
+const balance = {
+  shop_domain: z.string(),
+  balance_cents: z.int().min(0),
+  currency: z.literal("USD"),
+};
+
+/** The data of the events of a store's balance. Stores have webhook endpoints and no feed. */
+export const BALANCE_EVENT_DATA = {
+  "balance.low": z.strictObject({ ...balance, threshold_cents: z.int().min(0) }),
+  "balance.depleted": z.strictObject({ ...balance, needed_cents: z.int().min(1) }),
+} as const;
+
+/** The types of the feed. */
+export type EventType = keyof typeof EVENT_DATA;
+
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.
+export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[] as readonly [
+  EventType,
+  ...EventType[],
+];
+
+/** A type with its data. */
+export type EventContent = {
+  readonly [Type in EventType]: {
+    readonly type: Type;
+    readonly data: z.output<(typeof EVENT_DATA)[Type]>;
+  };
+}[EventType];
+
+type BalanceEventType = keyof typeof BALANCE_EVENT_DATA;
+
+/** An event of a store's balance. */
+type BalanceEventContent = {
+  readonly [Type in BalanceEventType]: {
+    readonly type: Type;
+    readonly data: z.output<(typeof BALANCE_EVENT_DATA)[Type]>;
+  };
+}[BalanceEventType];
+
+/** The events that are stored. A new registration is an event by itself. */
+export type StoredEventContent =
+  | Exclude<EventContent, { readonly type: "registration.created" }>
+  | BalanceEventContent;
+
+/** The place of an event in the feed: by the transaction that recorded it, then by its id. */
+export type FeedPosition = {
+  readonly transactionId: bigint;
+  /** A UUID. */
+  readonly id: string;
+};
+
+/** Returns the place before all events of a transaction and of later ones. */
+export const startOfTransaction = (transactionId: bigint): FeedPosition => ({
+  transactionId,
+  id: FIRST_ID,
+});
+
+const EVENT_ID = /^evt_(?<transaction>[0-9a-f]{16})(?<uuid>[0-9a-f]{32})$/u;
+
+/** Returns the id of an event as clients see it. Ids sort in the feed's order. */
+export const eventIdOf = ({ transactionId, id }: FeedPosition): string =>
+  `evt_${transactionId.toString(16).padStart(16, "0")}${id.replaceAll("-", "")}`;
+
+/** Returns the place that an event's id stands for, or null if it is no such id. */
+export const parseEventId = (given: string): FeedPosition | null => {
+  const { transaction, uuid } = EVENT_ID.exec(given)?.groups ?? {};
+  if (transaction === undefined || uuid === undefined) {
+    return null;
+  }
+  const id = [
+    uuid.slice(0, 8),
+    uuid.slice(8, 12),
+    uuid.slice(12, 16),
+    uuid.slice(16, 20),
+    uuid.slice(20),
+  ].join("-");
+  return { transactionId: BigInt(`0x${transaction}`), id };
+};

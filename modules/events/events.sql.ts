@@ -1,0 +1,109 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { StoredEventContent } from "./events.rules.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
+import type { Deleted } from "../../db/deletedRow.ts";
+import { nothing, sql, timestamp } from "../../db/sql.ts";
+
+/** An event to insert. A webhook has other data: `webhookData`. */
+export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
+
+/**
+ * Defines queries that insert events, and their deliveries to the endpoints that want them, as parts of a statement that
+ * makes the changes which they describe.
+ * @param condition whether the changes are made
+ */
+export const eventInserts = (
+  { accountId, mode }: AccountMode,
+  events: readonly NewEvent[],
+  createdAt: Date | string,
+  condition: FragmentSqlToken,
+): FragmentSqlToken => {
+  const input = JSON.stringify(
+    events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
+  );
+  const time = timestamp(createdAt);
+  return sql.fragment`
+    given_event AS (
+      SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
+      FROM json_array_elements(${input}::json) AS value
+      WHERE ${condition}
+    ),
+    inserted_event AS (
+      INSERT INTO event (id, account_id, mode, type, created_at, data)
+      SELECT id, ${accountId}, ${mode}, type, ${time}, data
+      FROM given_event
+    ),
+    inserted_delivery AS (
+      INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+      SELECT webhook_endpoint.id, given_event.id, given_event.type, ${time}, webhook_data, ${time}, ${time}
+      FROM webhook_endpoint
+      JOIN given_event ON (webhook_endpoint.types IS NULL OR given_event.type = ANY(webhook_endpoint.types))
+      WHERE webhook_endpoint.account_id = ${accountId}
+        AND webhook_endpoint.mode = ${mode}
+        AND webhook_endpoint.deleted_at IS NULL
+        AND webhook_endpoint.disabled_at IS NULL
+    )
+  `;
+};
+
+/**
+ * Inserts events, and their deliveries to the endpoints that want them. The caller's transaction must also make the changes
+ * that they describe.
+ */
+export const insertEvents = async (
+  transaction: CommonQueryMethods,
+  owner: AccountMode,
+  events: readonly NewEvent[],
+  createdAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.prepared("insert_events", nothing)`
+    WITH ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
+    SELECT
+  `);
+};
+
+/**
+ * Deletes events that are older than a time and of transactions before a given one, oldest first. The newest of them of
+ * each account, mode and type stays, because it shows whether a reader has missed any.
+ * @param from where an earlier batch ended, so that this one does not read what stays again; null for the first
+ * @returns how many were deleted, and the time of the last one
+ */
+export const deleteEventsBefore = (
+  db: CommonQueryMethods,
+  {
+    from,
+    time,
+    transactionId,
+  }: { readonly from: Date | null; readonly time: Date; readonly transactionId: bigint },
+  limit: number,
+): Promise<Deleted> => {
+  const boundary = sql.fragment`${String(transactionId)}::xid8`;
+  return db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM event
+      WHERE ctid = ANY(ARRAY(
+        SELECT old.ctid
+        FROM event AS old
+        WHERE old.created_at >= ${startingAt(from)}
+          AND old.created_at <= ${timestamp(time)}
+          AND old.transaction_id < ${boundary}
+          AND EXISTS (
+            SELECT
+            FROM event AS newer
+            WHERE newer.account_id = old.account_id
+              AND newer.mode = old.mode
+              AND newer.type = old.type
+              AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
+              AND newer.transaction_id < ${boundary}
+            -- A search for each event. A join would read the whole table for each batch.
+            OFFSET 0
+          )
+        ORDER BY old.created_at
+        LIMIT ${limit}
+      ))
+      RETURNING created_at AS time
+    )
+    ${countDeleted}
+  `);
+};

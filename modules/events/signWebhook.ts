@@ -1,0 +1,37 @@
+import { createHmac } from "node:crypto";
+import { eventIdOf } from "./events.rules.ts";
+import { webhookBodyOf } from "./webhookPayloads.rules.ts";
+import type { WebhookMessage } from "./webhookPayloads.rules.ts";
+
+const USER_AGENT = "impact-tracking-service";
+
+const sign = (secret: string, content: string): string => {
+  const key = Buffer.from(secret.slice(secret.indexOf("_") + 1), "base64");
+  return `v1,${createHmac("sha256", key).update(content).digest("base64")}`;
+};
+
+/**
+ * Returns the request of an attempt, signed as Standard Webhooks 1.0.0 says.
+ * @param secrets the current one first, then those that it has replaced and that still sign
+ */
+export const signWebhook = (
+  message: WebhookMessage,
+  secrets: readonly string[],
+  now: Date,
+): { readonly headers: Readonly<Record<string, string>>; readonly body: string } => {
+  const id = eventIdOf(message);
+  const timestamp = String(Math.floor(now.getTime() / 1000));
+  const body = webhookBodyOf(message);
+  return {
+    headers: {
+      "content-type": "application/json",
+      "user-agent": USER_AGENT,
+      "webhook-id": id,
+      "webhook-timestamp": timestamp,
+      "webhook-signature": secrets
+        .map((secret) => sign(secret, `${id}.${timestamp}.${body}`))
+        .join(" "),
+    },
+    body,
+  };
+};

@@ -1,0 +1,313 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { EVENT_DATA } from "../events/events.rules.ts";
+import type { EventType, FeedPosition } from "../events/events.rules.ts";
+import { FIRST_ID } from "../records/recordIds.rules.ts";
+import { registrationCreated } from "../registrations/presentRegistration.rules.ts";
+import { kindColumn } from "../records/columns.sql.ts";
+import { rowWithId } from "../records/ownedRecords.sql.ts";
+import { registrationObject, registrationRow } from "../registrations/registrationColumns.sql.ts";
+import { sql, timestamp } from "../../db/sql.ts";
+import { eventBoundary } from "../events/eventDays.sql.ts";
+
+/*
+ * The feed is the account's registrations and its stored events, in the order of the transactions that recorded them. See
+ * ADR 73.
+ */
+
+/** The oldest transaction that has not ended. Events from it on are not shown, because earlier ones may still appear. */
+const HORIZON = sql.fragment`pg_snapshot_xmin(pg_current_snapshot())`;
+
+/** A page is not longer, whatever is asked for. */
+const MAXIMUM_EVENTS = 1000;
+
+/** The condition that a registration is an event. The partial index of the feed has the same. */
+const IS_EVENT = sql.fragment`registration.usage_batch IS NOT NULL`;
+
+type FeedQuery = {
+  readonly owner: AccountMode;
+  readonly types: readonly EventType[];
+  /** The last event that was read; null for none. */
+  readonly after: FeedPosition | null;
+  /** Since when events are kept. */
+  readonly keptSince: Date;
+  readonly limits: { readonly events: number; readonly bytes: number };
+};
+
+/**
+ * What a statement asks for, as a table of one row. The planner sees no value, so one plan is right for every account,
+ * position and limit, and PostgreSQL can keep it.
+ */
+const asked = ({
+  owner,
+  types,
+  after,
+  keptSince,
+  limits,
+}: FeedQuery): FragmentSqlToken => sql.fragment`
+  (
+    SELECT
+      ${owner.accountId}::uuid AS account_id,
+      ${owner.mode}::text AS mode,
+      ${sql.array([...types], "text")} AS types,
+      given.id AS given_id,
+      given.transaction_id AS given_transaction_id,
+      coalesce(given.id, ${FIRST_ID}::uuid) AS after_id,
+      coalesce(given.transaction_id, kept.transaction_id) AS after_transaction_id,
+      kept.transaction_id AS first_transaction_id,
+      ${Math.min(limits.events, MAXIMUM_EVENTS)}::bigint AS maximum,
+      ${limits.bytes}::bigint AS maximum_bytes,
+      pg_snapshot_xmin(snapshot) AS horizon,
+      pg_snapshot_xmax(snapshot) AS next_transaction_id
+    FROM pg_current_snapshot() AS snapshot
+    CROSS JOIN (
+      SELECT ${after?.id ?? null}::uuid AS id, ${after === null ? null : String(after.transactionId)}::xid8 AS transaction_id
+    ) AS given
+    CROSS JOIN (SELECT ${eventBoundary(sql.fragment`(SELECT ${timestamp(keptSince)})`)} AS transaction_id OFFSET 0) AS kept
+    OFFSET 0
+  ) AS asked
+`;
+
+/**
+ * The events up to a transaction that are asked for, oldest first. Each part of the union reads an index in its order,
+ * between two places of it, and stops at the limit. With the literal limits, other plans never seem cheaper.
+ */
+const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): FragmentSqlToken => {
+  const literalLimit = sql.literalValue(String(MAXIMUM_EVENTS + 1));
+  return sql.fragment`
+    SELECT candidate.*
+    FROM (
+      (
+        SELECT
+          registration.transaction_id, registration.id, registration.json_bytes AS bytes, registration.created_at,
+          'registration.created' AS type, registration.kind, ${registrationObject("registration")} AS data
+        FROM (
+          SELECT *
+          FROM registration
+          WHERE (account_id, mode, transaction_id, id)
+              > (asked.account_id, asked.mode, asked.after_transaction_id, asked.after_id)
+            AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, ${before})
+            AND ${IS_EVENT}
+            AND 'registration.created' = ANY(asked.types)
+          ORDER BY account_id, mode, transaction_id, id
+          LIMIT ${literalLimit}
+        ) AS registration
+        LIMIT ${limit}
+      )
+      UNION ALL
+      (
+        SELECT stored.*
+        FROM unnest(asked.types) AS wanted (type)
+        CROSS JOIN LATERAL (
+          SELECT
+            event.transaction_id, event.id, octet_length(event.data::text), event.created_at, event.type, NULL::text,
+            event.data
+          FROM (
+            SELECT *
+            FROM event
+            WHERE (account_id, mode, type, transaction_id, id)
+                > (asked.account_id, asked.mode, wanted.type, asked.after_transaction_id, asked.after_id)
+              AND (account_id, mode, type, transaction_id) < (asked.account_id, asked.mode, wanted.type, ${before})
+            ORDER BY account_id, mode, type, transaction_id, id
+            LIMIT ${literalLimit}
+          ) AS event
+          LIMIT ${limit}
+        ) AS stored
+      )
+    ) AS candidate
+    ORDER BY candidate.transaction_id, candidate.id
+    LIMIT ${limit}
+  `;
+};
+
+/** The times of the first event of each type from a transaction on. */
+const firstEventsFrom = (transactionId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  (
+    (
+      SELECT created_at
+      FROM registration
+      WHERE (account_id, mode, transaction_id) >= (asked.account_id, asked.mode, ${transactionId})
+        AND (account_id, mode) <= (asked.account_id, asked.mode)
+        AND ${IS_EVENT}
+        AND 'registration.created' = ANY(asked.types)
+      ORDER BY account_id, mode, transaction_id
+      LIMIT 1
+    )
+    UNION ALL
+    (
+      SELECT stored.created_at
+      FROM unnest(asked.types) AS wanted (type)
+      CROSS JOIN LATERAL (
+        SELECT created_at
+        FROM event
+        WHERE (account_id, mode, type, transaction_id) >= (asked.account_id, asked.mode, wanted.type, ${transactionId})
+          AND (account_id, mode, type) <= (asked.account_id, asked.mode, wanted.type)
+        ORDER BY account_id, mode, type, transaction_id
+        LIMIT 1
+      ) AS stored
+    )
+  )
+`;
+
+/** The condition that the owner has the event that was read last. */
+const HAS_GIVEN_EVENT = sql.fragment`
+  EXISTS (
+    SELECT
+    FROM ${rowWithId("registration", sql.fragment`asked.given_id`)}
+    WHERE registration.transaction_id = asked.given_transaction_id
+      AND registration.account_id = asked.account_id
+      AND registration.mode = asked.mode
+      AND ${IS_EVENT}
+  )
+  OR EXISTS (
+    SELECT
+    FROM (SELECT * FROM event WHERE event.id = asked.given_id OFFSET 0) AS event
+    WHERE event.transaction_id = asked.given_transaction_id
+      AND event.account_id = asked.account_id
+      AND event.mode = asked.mode
+  )
+`;
+
+const content = z.discriminatedUnion("type", [
+  z
+    .object({ type: z.literal("registration.created"), kind: kindColumn, data: registrationRow })
+    .transform(({ type, kind, data }) => ({ type, data: registrationCreated(kind, data) })),
+  z.object({
+    type: z.literal("registration.refunded"),
+    data: EVENT_DATA["registration.refunded"],
+  }),
+  z.object({ type: z.literal("donation.created"), data: EVENT_DATA["donation.created"] }),
+  z.object({ type: z.literal("donation.refunded"), data: EVENT_DATA["donation.refunded"] }),
+  z.object({ type: z.literal("usage.failed"), data: EVENT_DATA["usage.failed"] }),
+  z.object({ type: z.literal("usage.recovered"), data: EVENT_DATA["usage.recovered"] }),
+  z.object({
+    type: z.literal("evidence.milestone_reached"),
+    data: EVENT_DATA["evidence.milestone_reached"],
+  }),
+]);
+
+const transactionIdText = z.string().transform(BigInt);
+
+const eventRow = z
+  .object({ transactionId: transactionIdText, id: z.uuid(), createdAt: z.coerce.date() })
+  .and(content);
+
+/** An event and its place in the feed. */
+export type FeedEvent = Readonly<z.output<typeof eventRow>>;
+
+const pageRow = z.strictObject({
+  isKnown: z.boolean(),
+  firstTransactionId: transactionIdText,
+  events: z.array(eventRow),
+  hasMore: z.boolean(),
+  heldBackSince: z.date().nullable(),
+  isFromElsewhere: z.boolean(),
+});
+
+/**
+ * Reads the events of an account and mode that follow a position, oldest first, by one statement, so all that it returns is
+ * of the same moment. No event is left out: those of transactions that may be overtaken by others come later.
+ * @param query.limits the most events, and the most bytes of JSON; a single event may have more
+ * @returns `isKnown`: whether the owner has the event that was read last. `firstTransactionId`: no earlier transaction has
+ * recorded a kept event. `heldBackSince`: if there is nothing more, since when events are recorded and not shown,
+ * because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions that this
+ * server has not reached yet, so they were copied from another server.
+ */
+export const readFeedPage = (
+  db: CommonQueryMethods,
+  query: FeedQuery,
+): Promise<Readonly<z.output<typeof pageRow>>> =>
+  db.one(sql.prepared("read_feed", pageRow)`
+    SELECT
+      asked.given_id IS NULL OR ${HAS_GIVEN_EVENT} AS "isKnown",
+      asked.first_transaction_id::text AS "firstTransactionId",
+      page.events,
+      page.has_more AS "hasMore",
+      held.since AS "heldBackSince",
+      held.since IS NOT NULL
+        AND EXISTS (SELECT FROM ${firstEventsFrom(sql.fragment`asked.next_transaction_id`)} AS later)
+        AS "isFromElsewhere"
+    FROM ${asked(query)}
+    CROSS JOIN LATERAL (
+      SELECT
+        coalesce(
+          json_agg(
+            json_build_object(
+              'transactionId', placed.transaction_id::text,
+              'id', placed.id,
+              'createdAt', placed.created_at,
+              'type', placed.type,
+              'kind', placed.kind,
+              'data', placed.data
+            )
+            ORDER BY placed.place
+          ),
+          '[]'
+        ) AS events,
+        count(*) < coalesce(max(placed.found), 0) AS has_more
+      FROM (
+        SELECT
+          picked.*,
+          row_number() OVER following AS place,
+          sum(picked.bytes) OVER following - picked.bytes AS preceding_bytes,
+          count(*) OVER () AS found
+        FROM (${followingEvents(sql.fragment`asked.horizon`, sql.fragment`asked.maximum + 1`)}) AS picked
+        WINDOW following AS (ORDER BY picked.transaction_id, picked.id ROWS UNBOUNDED PRECEDING)
+      ) AS placed
+      WHERE placed.place <= asked.maximum AND placed.preceding_bytes < asked.maximum_bytes
+    ) AS page
+    CROSS JOIN LATERAL (
+      SELECT min(held.created_at) AS since
+      FROM ${firstEventsFrom(sql.fragment`asked.horizon`)} AS held
+      WHERE NOT page.has_more
+    ) AS held
+  `);
+
+/** Returns whether the account has events after a position that are older than the kept ones. */
+export const hasExpiredEvents = (db: CommonQueryMethods, query: FeedQuery): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM ${asked(query)}
+    CROSS JOIN LATERAL (
+      ${followingEvents(sql.fragment`asked.first_transaction_id`, sql.fragment`1`)}
+    ) AS expired
+  `);
+
+const blockerRow = z.strictObject({
+  /** Null for a prepared transaction. */
+  pid: z.int().nullable(),
+  role: z.string().nullable(),
+  openSince: z.date().nullable(),
+});
+
+/**
+ * Returns the server process whose open transaction holds the feed back, or null. Since when it is open is null if the
+ * transaction is another role's and ours may not see it.
+ */
+export const findFeedBlocker = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof blockerRow>> | null> =>
+  db.maybeOne(sql.type(blockerRow)`
+    SELECT pg_locks.pid, activity.usename AS role, activity.xact_start AS "openSince"
+    FROM pg_locks
+    LEFT JOIN pg_stat_activity AS activity ON activity.pid = pg_locks.pid
+    WHERE pg_locks.locktype = 'transactionid'
+      AND pg_locks.mode = 'ExclusiveLock'
+      AND pg_locks.granted
+      AND pg_locks.transactionid = ${HORIZON}::xid
+    LIMIT 1
+  `);
+
+const horizonRow = z.strictObject({ transactionId: z.string(), isOpen: z.boolean() });
+
+/** Returns the oldest transaction that has not ended and writes; if there is none, the next one. */
+export const readFeedHorizon = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof horizonRow>>> =>
+  db.one(sql.type(horizonRow)`
+    SELECT
+      pg_snapshot_xmin(snapshot)::text AS "transactionId",
+      pg_snapshot_xmin(snapshot) < pg_snapshot_xmax(snapshot) AS "isOpen"
+    FROM pg_current_snapshot() AS snapshot
+  `);

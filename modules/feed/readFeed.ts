@@ -1,0 +1,86 @@
+import type { FeedEvent } from "./feed.sql.ts";
+import { hasExpiredEvents, readFeedPage } from "./feed.sql.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import type { EventType, FeedPosition } from "../events/events.rules.ts";
+import { EVENT_DAYS, keptSince, parseEventId } from "../events/events.rules.ts";
+import type { Context } from "../../runtime/context.ts";
+
+/** A page is held in memory. */
+const PAGE_BYTES = 768 * 1024;
+
+export type Feed = {
+  readonly events: readonly FeedEvent[];
+  /** Whether more events can be read immediately. */
+  readonly hasMore: boolean;
+  /** Since when events are recorded that are not shown yet, because an older transaction is open; null if there are none. */
+  readonly heldBackSince: Date | null;
+};
+
+const gone = (why: string): DomainError =>
+  new DomainError(
+    "event_gone",
+    `starting_after: ${why}. Compare your copy with the lists of records, and read the feed from its start, without starting_after`,
+  );
+
+const unknown = (): DomainError =>
+  gone(
+    "the event is unknown; it was deleted because of its age, or lost when the database was restored",
+  );
+
+/** @throws DomainError event_gone */
+const parsePosition = (startingAfter: string | null): FeedPosition | null => {
+  const position = startingAfter === null ? null : parseEventId(startingAfter);
+  if (startingAfter !== null && position === null) {
+    throw unknown();
+  }
+  return position;
+};
+
+/**
+ * Reads events of an account and mode, oldest first, each once. Those of a transaction are shown when all older
+ * transactions have ended, so none can appear before one that was already read.
+ * @param startingAfter the id of the last event that was read; null for the oldest event that is kept
+ * @throws DomainError event_gone if it is unknown, or events that follow it may have been deleted
+ */
+export const readFeed = async (
+  { db, clock }: Context,
+  owner: AccountMode,
+  {
+    types,
+    startingAfter,
+    limit,
+  }: {
+    readonly types: readonly EventType[];
+    readonly startingAfter: string | null;
+    readonly limit: number;
+  },
+): Promise<Feed> => {
+  const after = parsePosition(startingAfter);
+  const query = {
+    owner,
+    types,
+    after,
+    keptSince: keptSince(clock.now()),
+    limits: { events: limit, bytes: PAGE_BYTES },
+  };
+  const { isKnown, firstTransactionId, isFromElsewhere, ...feed } = await readFeedPage(db, query);
+  if (!isKnown) {
+    throw unknown();
+  }
+  if (
+    after !== null &&
+    after.transactionId < firstTransactionId &&
+    (await hasExpiredEvents(db, query))
+  ) {
+    throw gone(
+      `events that follow it are older than ${EVENT_DAYS} days, and some may have been deleted`,
+    );
+  }
+  if (isFromElsewhere) {
+    throw new Error(
+      "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/backup.md#events-after-a-restored-dump says.",
+    );
+  }
+  return feed;
+};

@@ -1,0 +1,93 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { changeDonationTotals } from "../charities/donationTotals.sql.ts";
+import { markImportedDonationsRefunded, raiseRefundedCounts } from "./furtherRefunds.sql.ts";
+import type { ImportedEntry } from "./importedEntries.sql.ts";
+import { subtractFromTotals } from "../registrations/totals.sql.ts";
+import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { ImportedRecord } from "./importedRecords.rules.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+
+/** Limits the size of an audit entry. */
+const REFUNDS_PER_TRANSACTION = 100;
+
+/** What an audit entry says about one record. */
+type AppliedRefund = { readonly id: string } & (
+  | { readonly kind: Kind; readonly count: number }
+  | { readonly kind: "donation"; readonly amountCents: number }
+);
+
+const applyChunk = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  chunk: readonly ImportedEntry<ImportedRecord>[],
+  { clock, actor }: Pick<OperatorContext, "clock" | "actor">,
+): Promise<readonly AppliedRefund[]> => {
+  const units = await raiseRefundedCounts(
+    transaction,
+    owner,
+    chunk.flatMap(({ id, record }) =>
+      record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
+    ),
+  );
+  const ordered = units.filter(({ isOrdered }) => isOrdered);
+  if (ordered.length > 0) {
+    await releaseRefundedTrees(
+      transaction,
+      owner,
+      ordered.map(({ id, count }) => ({ registrationId: id, count })),
+    );
+  }
+  const donations = await markImportedDonationsRefunded(
+    transaction,
+    owner,
+    chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
+  );
+  const applied = [
+    ...units.map(({ id, kind, count }) => ({ id, kind, count })),
+    ...donations.map(({ id, amountCents }) => ({ id, kind: "donation" as const, amountCents })),
+  ];
+  if (applied.length > 0) {
+    await recordAction(transaction, actor, clock.now(), {
+      action: "import.history",
+      accountId: owner.accountId,
+      details: { mode: owner.mode, refundedSince: applied },
+    });
+  }
+  await changeDonationTotals(transaction, owner, donations, "subtract");
+  // In the order in which a batch of registrations locks the totals.
+  for (const kind of KINDS.toSorted()) {
+    const refunded = units.filter((each) => each.kind === kind);
+    if (refunded.length > 0) {
+      await subtractFromTotals(transaction, { ...owner, kind }, refunded, clock.now());
+    }
+  }
+  return applied;
+};
+
+/**
+ * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
+ * credited here, at the processor or to a store's balance, because the other system did that.
+ * @param entries imported records, by their ids here, with what is refunded in total
+ * @returns the ids of the records that changed
+ */
+export const applyFurtherRefunds = async (
+  context: Pick<OperatorContext, "clock" | "actor">,
+  connection: CommonQueryMethods,
+  owner: AccountMode,
+  entries: readonly ImportedEntry<ImportedRecord>[],
+): Promise<ReadonlySet<string>> => {
+  const changed = new Set<string>();
+  for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
+    const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
+    const refunds = await connection.transaction((transaction) =>
+      applyChunk(transaction, owner, chunk, context),
+    );
+    for (const { id } of refunds) {
+      changed.add(id);
+    }
+  }
+  return changed;
+};

@@ -1,0 +1,107 @@
+import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { kindColumn } from "../records/columns.sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
+import { isImported, isOfMode, rowWithId } from "../records/ownedRecords.sql.ts";
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { lockRegistrations } from "../registrations/refundBatches.sql.ts";
+
+const refundedUnitsRow = z.strictObject({
+  id: z.uuid(),
+  kind: kindColumn,
+  count: safeInteger,
+  registeredAt: z.date(),
+  isOrdered: z.boolean(),
+});
+
+/** Units of an imported registration that another system refunded after the import. */
+export type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
+
+/** The condition that a record is one of the given records of the query that belong to an account and mode. */
+const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
+  const id = sql.identifier([table, "id"]);
+  return sql.fragment`${id} = ANY(ARRAY(
+    SELECT ${id}
+    FROM given
+    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
+    WHERE ${isOfMode(table, owner)}
+  ))`;
+};
+
+/**
+ * Raises the refunded units of imported registrations, and returns by how many. Registrations that were refunded here, or
+ * have as many refunded units already, are left as they are.
+ * @param refunds what is refunded in total
+ */
+export const raiseRefundedCounts = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  refunds: readonly { readonly id: string; readonly refundedCount: number }[],
+): Promise<readonly RefundedUnits[]> => {
+  // The statement that waits for a concurrent refund would not see it.
+  await lockRegistrations(
+    transaction,
+    refunds.map(({ id }) => id),
+  );
+  return transaction.any(sql.type(refundedUnitsRow)`
+    WITH given AS MATERIALIZED (
+      SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
+      FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
+    ),
+    before AS MATERIALIZED (
+      SELECT registration.id, given.refunded_count - registration.refunded_count AS count
+      FROM registration
+      JOIN given ON given.id = registration.id
+      WHERE ${isGiven("registration", owner)}
+        AND ${isImported(sql.fragment`registration.id`)}
+        AND registration.refunded_count < given.refunded_count
+        AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
+    ),
+    raised AS (
+      UPDATE registration
+      SET refunded_count = registration.refunded_count + before.count
+      FROM before
+      WHERE registration.id = before.id
+      RETURNING registration.id, registration.kind, registration.created_at, registration.planting_order_id, before.count
+    )
+    SELECT id, kind, count, created_at AS "registeredAt", planting_order_id IS NOT NULL AS "isOrdered"
+    FROM raised
+  `);
+};
+
+const refundedDonationRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  createdAt: z.date(),
+});
+
+/** An imported donation that another system refunded after the import. */
+export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
+
+/** Marks imported donations as refunded, and returns those that were not. */
+export const markImportedDonationsRefunded = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  ids: readonly string[],
+): Promise<readonly RefundedDonation[]> =>
+  transaction.any(sql.type(refundedDonationRow)`
+    WITH given AS MATERIALIZED (
+      SELECT id FROM unnest(${sql.array([...ids], "uuid")}) AS id
+    ),
+    before AS MATERIALIZED (
+      SELECT donation.id
+      FROM donation
+      JOIN given ON given.id = donation.id
+      WHERE ${isGiven("donation", owner)}
+        AND ${isImported(sql.fragment`donation.id`)}
+        AND NOT donation.refunded
+      ORDER BY donation.id
+      FOR UPDATE OF donation
+    )
+    UPDATE donation
+    SET refunded = true
+    FROM before
+    WHERE donation.id = before.id
+    RETURNING donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
+  `);

@@ -1,0 +1,72 @@
+import { digestOf, findApiKeyByDigest, insertApiKey } from "../accounts/apiKeys.sql.ts";
+import type { AccountType, Mode } from "../records/owner.rules.ts";
+import {
+  importedKeyHint,
+  isExpired,
+  requireFutureExpiry,
+  requireImportableKey,
+} from "../accounts/apiKeys.rules.ts";
+import type { KeySettings } from "../accounts/apiKeys.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { newId } from "../../runtime/newId.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+
+export type ImportedKey = {
+  readonly id: string;
+  /** The part of the key that may be shown. */
+  readonly hint: string;
+  /** False if the account had the key already. */
+  readonly isNew: boolean;
+};
+
+/**
+ * Makes a key of another system valid for an account. Only its SHA-256 and its first characters are stored.
+ * @throws DomainError request_invalid if the key cannot be imported, belongs to another account or mode, was revoked or has
+ * expired
+ */
+export const importKey = (
+  { db, clock, actor }: OperatorContext,
+  account: { readonly id: string; readonly type: AccountType },
+  mode: Mode,
+  key: string,
+  settings: KeySettings,
+): Promise<ImportedKey> =>
+  db.transaction(async (transaction) => {
+    requireImportableKey(key, account.type, mode);
+    const createdAt = clock.now();
+    requireFutureExpiry(settings.expiresAt, createdAt);
+    const digest = digestOf(key);
+    const known = await findApiKeyByDigest(transaction, digest);
+    if (known) {
+      if (known.accountId !== account.id) {
+        throw invalidRequest("the key belongs to another account");
+      }
+      if (known.mode !== mode) {
+        throw invalidRequest(`the account has this key in ${known.mode} mode`);
+      }
+      if (known.revokedAt !== null) {
+        throw invalidRequest("the key was revoked here");
+      }
+      if (isExpired(known.expiresAt, createdAt)) {
+        throw invalidRequest("the key has expired here");
+      }
+      return { id: known.id, hint: known.hint, isNew: false };
+    }
+    const imported = { id: newId(), hint: importedKeyHint(key) };
+    await insertApiKey(transaction, {
+      ...imported,
+      ...settings,
+      accountId: account.id,
+      mode,
+      digest,
+      createdAt,
+    });
+    await recordAction(transaction, actor, createdAt, {
+      action: "import.key",
+      accountId: account.id,
+      subject: imported.id,
+      details: { mode, ...settings },
+    });
+    return { ...imported, isNew: true };
+  });

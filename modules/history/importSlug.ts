@@ -1,0 +1,43 @@
+import { findDashboardAccount, findSlugOwner, insertAlias } from "../dashboard/dashboards.sql.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { getOrganization } from "../accounts/getOrganization.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+
+export type ImportedSlug = {
+  /** The slug of the dashboard that the old one redirects to. */
+  readonly dashboardSlug: string;
+  /** False if it redirected there already. */
+  readonly isNew: boolean;
+};
+
+/**
+ * Lets an old slug redirect to an organization's dashboard.
+ * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
+ */
+export const importSlug = (
+  { db, clock, actor }: OperatorContext,
+  accountId: string,
+  slug: string,
+): Promise<ImportedSlug> =>
+  db.transaction(async (transaction) => {
+    await getOrganization(transaction, accountId);
+    const dashboardSlug = await getDashboardSlug({ db: transaction, clock }, accountId);
+    const dashboard = await findDashboardAccount(transaction, slug);
+    const now = clock.now();
+    const isNew =
+      dashboard === null && (await insertAlias(transaction, { slug, accountId, createdAt: now }));
+    const owner = dashboard?.accountId ?? (await findSlugOwner(transaction, slug))?.accountId;
+    if (owner !== accountId) {
+      throw invalidRequest(`the slug ${slug} leads to another dashboard`);
+    }
+    if (isNew) {
+      await recordAction(transaction, actor, now, {
+        action: "import.slug",
+        accountId,
+        subject: slug,
+      });
+    }
+    return { dashboardSlug, isNew };
+  });

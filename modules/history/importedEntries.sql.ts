@@ -1,0 +1,160 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { isUuid } from "../records/fields.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { isImported, isOfMode, rowWithId, rowWithKey } from "../records/ownedRecords.sql.ts";
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
+import { inMicroseconds, sql, literals } from "../../db/sql.ts";
+
+/** A record to import, with the id derived from its identity or content. */
+export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
+
+export const idRow = z.strictObject({ id: z.uuid() });
+
+const knownRow = z.strictObject({
+  place: z.int(),
+  id: z.uuid(),
+  differences: z.array(z.string()),
+  hasFurtherRefund: z.boolean(),
+});
+
+/** A recorded record that has the id or the key of a batch's entry. */
+export type KnownRecord = {
+  readonly place: number;
+  /** The id of the record. */
+  readonly id: string;
+  /** The fields in which it differs from the entry. */
+  readonly differences: readonly string[];
+  /** Whether it was imported, and differs only by units that were refunded in the other system since. */
+  readonly hasFurtherRefund: boolean;
+};
+
+const timeRow = z.strictObject({ createdAt: z.string() });
+
+/** Returns those of the times, in microseconds, that records of a store have. */
+export const listTakenTimes = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  times: readonly string[],
+): Promise<readonly string[]> => {
+  const isTaken = sql.fragment`
+    account_id = ${accountId} AND mode = ${mode} AND created_at = ANY(${sql.array([...times], "timestamptz")})
+  `;
+  return db.anyFirst(sql.type(timeRow)`
+    SELECT ${inMicroseconds(sql.fragment`created_at`)} AS "createdAt"
+    FROM (
+      SELECT created_at FROM registration WHERE ${isTaken} AND kind IN (${literals(KINDS)})
+      UNION ALL
+      SELECT created_at FROM donation WHERE ${isTaken}
+    ) AS taken
+  `);
+};
+
+/** The fields of all kinds, in the order in which differences are reported after the own ones of a kind. */
+const COMMON_COLUMNS = [
+  "idempotency_key",
+  "created_at",
+  "attribution",
+  "metadata",
+  "customer_name",
+  "customer_email",
+  "customer_id",
+  "order_id",
+] as const;
+
+/** The condition that a record's time may be that of the entry: imported times of a store become unique. */
+const isSpread = sql.fragment`(
+  known.created_at > entry.created_at
+  AND known.created_at < entry.created_at + interval '1 second'
+  AND EXISTS (SELECT FROM store WHERE store.account_id = known.account_id)
+)`;
+
+/** A record without personal data may have been erased, so the data of the entry are no difference. */
+const difference = (table: RecordTable, column: string): FragmentSqlToken => {
+  const isPersonal = PERSONAL_COLUMNS[table].includes(column);
+  const isCompared = isPersonal
+    ? sql.fragment`AND ${namesCustomer(table, "known")}`
+    : sql.fragment`${column === "created_at" ? sql.fragment`AND NOT ${isSpread}` : sql.fragment``}`;
+  return sql.fragment`
+    CASE
+      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} ${isCompared}
+        THEN ${column}::text
+    END
+  `;
+};
+
+/**
+ * Lists the records of a table that have the ids or keys of a batch.
+ * @param kind that of an entry; null for records without one
+ * @param columns the fields that only this table has
+ * @param refund the difference by refunds: null, or `further` if the entry has more of them, or why it cannot be applied
+ */
+export const listKnown = (
+  db: CommonQueryMethods,
+  table: RecordTable,
+  {
+    entries,
+    owner,
+    kind,
+    columns,
+    refund,
+  }: {
+    readonly entries: FragmentSqlToken;
+    readonly owner: AccountMode;
+    readonly kind: FragmentSqlToken | null;
+    readonly columns: readonly string[];
+    readonly refund: { readonly field: string; readonly difference: FragmentSqlToken };
+  },
+): Promise<readonly KnownRecord[]> => {
+  const name = sql.identifier([table]);
+  const differences = sql.join(
+    [...columns, ...COMMON_COLUMNS].map((column) => difference(table, column)),
+    sql.fragment`, `,
+  );
+  return db.any(sql.type(knownRow)`
+    WITH entry AS MATERIALIZED (${entries}),
+    compared AS (
+      SELECT
+        entry.place::integer - 1 AS place,
+        known.id,
+        array_remove(
+          ARRAY[
+            CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
+            ${differences}
+          ],
+          NULL
+        ) AS others,
+        ${refund.difference} AS refund
+      FROM entry
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)}
+        WHERE ${isOfMode(table, owner)} ${kind === null ? sql.fragment`` : sql.fragment`AND ${name}.kind = ${kind}`}
+        UNION
+        -- No record has an empty id or key.
+        SELECT id
+        FROM ${rowWithKey(table, owner, kind, "imported_id", sql.fragment`coalesce(entry.imported_id, '')`)}
+        UNION
+        SELECT id
+        FROM ${rowWithKey(table, owner, kind, "idempotency_key", sql.fragment`coalesce(entry.idempotency_key, '')`)}
+      ) AS match
+      JOIN ${name} AS known ON known.id = match.id
+    )
+    SELECT
+      place,
+      id,
+      CASE
+        WHEN refund IS NULL THEN others
+        WHEN refund = 'further' THEN others || ${refund.field}::text
+        ELSE others || (${refund.field}::text || ' (' || refund || ')')
+      END AS differences,
+      refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
+    FROM compared
+  `);
+};
+
+/** Returns the imported id if it can be the id of a record of this service. */
+export const uuidOrNull = (importedId: string | null): string | null =>
+  importedId !== null && isUuid(importedId) ? importedId : null;

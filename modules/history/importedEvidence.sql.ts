@@ -1,0 +1,190 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { PLANTED_KIND } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
+import { IMPORTED_PARTNER } from "../planting/importedReference.rules.ts";
+import type { PlantingOrder } from "../planting/order.rules.ts";
+import { PLANTING_STAGES } from "../planting/order.rules.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { ownedWithKeys } from "../records/ownedRecords.sql.ts";
+
+const importedTreeRow = z.strictObject({
+  id: z.uuid(),
+  treeId: z.string(),
+  count: safeInteger,
+  refundedCount: safeInteger,
+  orderId: z.int().nullable(),
+  orderPublicId: z.string().nullable(),
+  orderKey: z.guid().nullable(),
+  importedFrom: z.string().nullable(),
+  importedOrderId: safeInteger.nullable(),
+  facts: z.array(
+    z.strictObject({
+      stage: z.enum(PLANTING_STAGES),
+      digest: z.string(),
+      isWithdrawn: z.boolean(),
+    }),
+  ),
+});
+
+/** An imported tree registration, and what is recorded about its planting. */
+export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
+
+/** The condition that a registration is one of the imported trees that have the given imported ids. */
+const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
+  sql.fragment`registration.id = ANY(ARRAY(
+    SELECT registration.id
+    FROM ${ownedWithKeys("registration", { ...owner, kind: PLANTED_KIND }, "imported_id", treeIds)}
+  ))`;
+
+/** Lists the imported tree registrations that have the given imported ids. */
+export const listImportedTrees = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  treeIds: readonly string[],
+): Promise<readonly ImportedTree[]> =>
+  db.any(sql.type(importedTreeRow)`
+    SELECT
+      registration.id,
+      registration.imported_id AS "treeId",
+      registration.count,
+      registration.refunded_count AS "refundedCount",
+      planting_order.id AS "orderId",
+      planting_order.public_id AS "orderPublicId",
+      planting_order.imported_key AS "orderKey",
+      planting_order.imported_from AS "importedFrom",
+      planting_order.imported_order_id AS "importedOrderId",
+      coalesce(
+        (
+          SELECT jsonb_agg(
+            jsonb_build_object('stage', stage, 'digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
+          )
+          FROM planting_fact
+          WHERE planting_fact.order_id = planting_order.id
+        ),
+        '[]'
+      ) AS facts
+    FROM registration
+    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    WHERE ${isImportedTree(owner, treeIds)}
+  `);
+
+/**
+ * Locks these registrations until the transaction ends, and lists them. A separate statement waits for the locks, because
+ * a statement that has waited still sees the orders as they were when it began.
+ */
+export const lockImportedTrees = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  treeIds: readonly string[],
+): Promise<readonly ImportedTree[]> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM registration
+    WHERE ${isImportedTree(owner, treeIds)}
+    ORDER BY registration.id
+    FOR UPDATE
+  `);
+  return listImportedTrees(transaction, owner, treeIds);
+};
+
+export type NewImportedOrder = AccountMode &
+  Pick<ImportedEvidence, "source" | "partnerName" | "shape"> &
+  Pick<ImportedTreeOrder, "orderId" | "publicId" | "buyerName"> & {
+    readonly key: string;
+    /** The id of the order here. */
+    readonly ownPublicId: string;
+    readonly treeCount: number;
+    readonly refundedCount: number;
+    readonly createdAt: Date;
+    readonly importedAt: Date;
+  };
+
+const idRow = z.strictObject({ id: z.int() });
+
+/**
+ * Inserts an order that another system placed. It is finished: no workflow polls it.
+ * @returns null if an order with this key exists
+ */
+export const insertImportedOrder = (
+  transaction: DatabaseTransactionConnection,
+  order: NewImportedOrder,
+): Promise<number | null> => {
+  const importedAt = timestamp(order.importedAt);
+  return transaction.maybeOneFirst(sql.type(idRow)`
+    INSERT INTO planting_order (
+      public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
+      workflow_started_at, finished_at, imported_from, imported_order_id, imported_public_id, imported_key
+    )
+    VALUES (
+      ${order.ownPublicId}, ${order.accountId}, ${order.mode}, ${IMPORTED_PARTNER}, ${order.partnerName},
+      ${order.buyerName}, ${order.shape}, ${order.treeCount}, ${order.refundedCount},
+      ${timestamp(order.createdAt)}, ${importedAt}, ${importedAt},
+      ${order.source}, ${order.orderId}, ${order.publicId}, ${order.key}
+    )
+    ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL DO NOTHING
+    RETURNING id
+  `);
+};
+
+export const findImportedOrder = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  key: string,
+): Promise<number> =>
+  transaction.oneFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_order
+    WHERE account_id = ${accountId} AND mode = ${mode} AND imported_key = ${key}
+  `);
+
+/** Stores how many trees an order has after some joined or left it. */
+export const updateOrderSize = async (
+  transaction: DatabaseTransactionConnection,
+  { id, treeCount, refundedCount }: Pick<PlantingOrder, "id" | "treeCount" | "refundedCount">,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET tree_count = ${treeCount}, refunded_count = ${refundedCount}
+    WHERE id = ${id}
+  `);
+};
+
+/**
+ * Raises an order's revision to at least the given one. Above that of the orders that its trees have left, it makes what
+ * was cached of them stale, also what a reader that began before stores later.
+ */
+export const raiseRevision = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+  revision: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET revision = greatest(revision, ${revision})
+    WHERE id = ${id}
+  `);
+};
+
+/** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
+export const assignToOrder = async (
+  transaction: DatabaseTransactionConnection,
+  orderId: number,
+  trees: readonly (Pick<ImportedTreeOrder, "treeOrderId" | "treeOrderPublicId" | "treeAmount"> & {
+    readonly id: string;
+  })[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET
+      planting_order_id = ${orderId},
+      tree_order_id = coalesce((value ->> 1)::bigint, nextval('tree_order_id')),
+      tree_order_public_id = value ->> 2,
+      ordered_count = coalesce((value ->> 3)::bigint, registration.count)
+    FROM json_array_elements(${JSON.stringify(
+      trees.map((tree) => [tree.id, tree.treeOrderId, tree.treeOrderPublicId, tree.treeAmount]),
+    )}) AS value
+    WHERE registration.id = (value ->> 0)::uuid
+  `);
+};

@@ -1,0 +1,100 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { sql, timestamp } from "../../db/sql.ts";
+
+/* Which planting orders have a workflow, or need one. */
+
+const idRow = z.strictObject({ id: z.int() });
+
+/**
+ * Lists the orders whose workflow was never started, and unfinished ones whose workflow must be lost.
+ * @param lostSince a workflow that was started or has polled since then is not lost
+ */
+export const listPlantingOrdersToStart = (
+  db: CommonQueryMethods,
+  lostSince: Date,
+  limit: number,
+): Promise<readonly number[]> =>
+  db.anyFirst(sql.type(idRow)`
+    (
+      SELECT id
+      FROM planting_order
+      WHERE workflow_started_at IS NULL
+      ORDER BY id
+      LIMIT ${limit}
+    )
+    UNION ALL
+    (
+      SELECT id
+      FROM planting_order
+      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${timestamp(lostSince)}
+        AND workflow_started_at IS NOT NULL
+      ORDER BY greatest(workflow_started_at, polled_at)
+      LIMIT ${limit}
+    )
+    LIMIT ${limit}
+  `);
+
+export const markPlantingOrdersStarted = async (
+  db: CommonQueryMethods,
+  ids: readonly number[],
+  workflowStartedAt: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET workflow_started_at = ${timestamp(workflowStartedAt)}
+    WHERE id = ANY(${sql.array(ids, "int4")})
+  `);
+};
+
+const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
+
+/**
+ * Records a poll of an order.
+ * @param finishedRevision the revision of the order at which polls return nothing more; null if they may return more. An
+ *   order that has changed since then, because a fact was withdrawn, is not finished
+ * @returns whether the order is finished
+ */
+export const markPlantingOrderPolled = (
+  db: CommonQueryMethods,
+  id: number,
+  polledAt: Date,
+  finishedRevision: number | null,
+): Promise<boolean> =>
+  db.oneFirst(sql.type(isFinishedRow)`
+    UPDATE planting_order
+    SET
+      polled_at = ${timestamp(polledAt)},
+      finished_at = CASE
+        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${timestamp(polledAt)})
+        ELSE finished_at
+      END
+    WHERE id = ${id}
+    RETURNING finished_at IS NOT NULL AS "isFinished"
+  `);
+
+/**
+ * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
+ * workflow was never started: otherwise it would first have to miss polls.
+ */
+export const reopenPlantingOrder = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET finished_at = NULL, workflow_started_at = NULL
+    WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
+  `);
+};
+
+const estimateRow = z.strictObject({ orders: z.int() });
+
+/** Estimates how many orders are not finished, from PostgreSQL's statistics of their index. */
+export const estimateOpenOrders = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(estimateRow)`
+    -- It is -1 before the first ANALYZE.
+    SELECT greatest(reltuples, 0)::integer AS orders
+    FROM pg_class
+    WHERE oid = 'planting_order_unfinished'::regclass
+  `);

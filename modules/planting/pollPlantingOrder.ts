@@ -1,0 +1,108 @@
+import { listCreditedTrees } from "./claims.sql.ts";
+import { listFacts } from "./facts.sql.ts";
+import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
+import { findPlantingOrder } from "./orders.sql.ts";
+import type { PlantingOrder } from "./order.rules.ts";
+import { isTimelineComplete } from "./timeline.rules.ts";
+import type { PartnerOrder, PlantingPartner } from "./partner.ts";
+import type { PlantingContext } from "./context.ts";
+import { claimTrees } from "./claimTrees.ts";
+import { recordPlantingFacts } from "./recordPlantingFacts.ts";
+import { requireOrder } from "./requireOrder.ts";
+
+const readPlantingOrder = async (
+  { db, planting }: PlantingContext,
+  orderId: number,
+): Promise<{
+  readonly order: PlantingOrder;
+  readonly partnerOrder: PartnerOrder;
+  readonly partner: PlantingPartner;
+}> => {
+  const order = requireOrder(await findPlantingOrder(db, orderId));
+  const partner = planting.findPartner(order.partner);
+  if (!partner) {
+    throw new Error(
+      `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
+    );
+  }
+  const reached = await listFacts(db, orderId, ["accepted"]);
+  return { order, partner, partnerOrder: { ...order, reached } };
+};
+
+/** Places an order with its partner, unless an operator has to. Repeating it does no harm. */
+export const placePlantingOrder = async (
+  context: PlantingContext,
+  orderId: number,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { order, partner, partnerOrder } = await readPlantingOrder(context, orderId);
+  if (order.stage !== "created") {
+    return;
+  }
+  const reference = await partner.placeOrder(partnerOrder, signal);
+  if (reference === null) {
+    return;
+  }
+  await recordPlantingFacts(
+    context,
+    orderId,
+    // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
+    ({ stage }) =>
+      stage === "created"
+        ? [
+            {
+              stage: "funds_distributed",
+              occurred_at: context.clock.now().toISOString(),
+              partner_reference: reference,
+            },
+          ]
+        : [],
+    "partner",
+  );
+};
+
+/** Returns whether polls of an order return nothing more. Later reports are recorded nevertheless. */
+const isPollingDone = (
+  { timeline, stage }: PlantingOrder,
+  { isVerificationPolled }: PlantingPartner,
+): boolean =>
+  stage === "planted_and_verified" ||
+  (!isVerificationPolled && isTimelineComplete(timeline, stage));
+
+/**
+ * Polls the partner for updates of an order and records them. An order that is not placed is placed first, at its first
+ * poll, or because a restore of the database has lost that.
+ * @returns `nextPollMs`: the time until the next poll; null for the configured interval
+ */
+export const pollPlantingOrder = async (
+  context: PlantingContext,
+  orderId: number,
+  signal: AbortSignal,
+): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {
+  const { db, clock } = context;
+  const found = await readPlantingOrder(context, orderId);
+  const isPlaced = found.order.stage !== "created";
+  if (!isPlaced) {
+    await placePlantingOrder(context, orderId, signal);
+  }
+  const { order, partner, partnerOrder } = isPlaced
+    ? found
+    : await readPlantingOrder(context, orderId);
+  if (isPollingDone(order, partner)) {
+    const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), order.revision);
+    return { isFinished, nextPollMs: null };
+  }
+  const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
+    now: clock.now(),
+    signal,
+    claims: {
+      listCredited: (references) => listCreditedTrees(db, order.partner, references),
+      claimTrees: (choose, inTurn) => claimTrees(context, order, choose, inTurn),
+    },
+  });
+  await recordPlantingFacts(context, orderId, facts, "partner");
+  const after = await findPlantingOrder(db, orderId);
+  const finishedRevision = after !== null && isPollingDone(after, partner) ? after.revision : null;
+  const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finishedRevision);
+  return { isFinished, nextPollMs };
+};

@@ -1,0 +1,92 @@
+import { factorFor } from "./impactFactors.rules.ts";
+import type { PlantingOrder } from "./order.rules.ts";
+
+/** Planted trees at one site under one impact factor. */
+export type TallyEntry = {
+  readonly siteId: number;
+  readonly factorId: string;
+  readonly planted: number;
+  readonly verified: number;
+};
+
+/**
+ * Splits an integer by integer weights into integers with the same sum; the first parts get the remainder. Uses bigint,
+ * because the product of a total and a weight exceeds the safe integers.
+ */
+const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
+  const exact = weights.map((weight) => BigInt(weight));
+  const sum = exact.reduce((running, weight) => running + weight, 0n);
+  const shares = exact.map((weight) => Number((BigInt(total) * weight) / sum));
+  const rest = total - shares.reduce((running, share) => running + share, 0);
+  return shares.map((share, index) => (index < rest ? share + 1 : share));
+};
+
+export type TalliedOrder = Pick<
+  PlantingOrder,
+  "treeCount" | "refundedCount" | "siteShares" | "verifiedAt"
+>;
+
+/** Returns the order with the impact factors of its trees if they are planted. Trees that have a factor keep it. */
+export const withImpactFactors = <Order extends Pick<PlantingOrder, "siteShares" | "plantedAt">>(
+  order: Order,
+): Order => {
+  const { plantedAt, siteShares } = order;
+  return plantedAt === null
+    ? order
+    : {
+        ...order,
+        siteShares: siteShares.map(({ siteId, region, forestType, weight, factorId }) => ({
+          siteId,
+          region,
+          forestType,
+          weight,
+          factorId: factorId ?? factorFor(forestType, plantedAt).id,
+        })),
+      };
+};
+
+/** Returns an order's share of its account's planted trees, without refunded ones. */
+const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
+  const { siteShares, verifiedAt } = order;
+  const trees = splitByWeight(
+    order.treeCount - order.refundedCount,
+    siteShares.map(({ weight }) => weight),
+  );
+  return siteShares.flatMap(({ siteId, factorId }, index) => {
+    const planted = trees[index] ?? 0;
+    const verified = verifiedAt === null ? 0 : planted;
+    return factorId === null ? [] : [{ siteId, factorId, planted, verified }];
+  });
+};
+
+/** An order before and after a change. */
+export type OrderChange = { readonly before: TalliedOrder; readonly after: TalliedOrder };
+
+/** Returns the difference to an account's tally when orders change, in the order in which tallies are locked. */
+export const tallyChanges = (orders: readonly OrderChange[]): readonly TallyEntry[] => {
+  const changes = new Map<string, TallyEntry>();
+  const add = (entries: readonly TallyEntry[], sign: 1 | -1): void => {
+    for (const { siteId, factorId, planted, verified } of entries) {
+      const key = `${siteId}/${factorId}`;
+      const known = changes.get(key) ?? { siteId, factorId, planted: 0, verified: 0 };
+      changes.set(key, {
+        ...known,
+        planted: known.planted + sign * planted,
+        verified: known.verified + sign * verified,
+      });
+    }
+  };
+  for (const { before, after } of orders) {
+    add(tallyOf(before), -1);
+    add(tallyOf(after), 1);
+  }
+  return [...changes.values()]
+    .filter(({ planted, verified }) => planted !== 0 || verified !== 0)
+    .toSorted(
+      (left, right) => left.siteId - right.siteId || left.factorId.localeCompare(right.factorId),
+    );
+};
+
+/** Returns the difference to an account's tally when one order changes. */
+export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] =>
+  tallyChanges([{ before, after }]);

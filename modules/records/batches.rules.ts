@@ -1,0 +1,70 @@
+import { BatchRejectedError, DomainError } from "../../runtime/errors.rules.ts";
+
+/** The most items of one batch. */
+export const MAXIMUM_ITEMS = 1000;
+
+/** The result of an item of a batch, or why it was rejected. */
+export type Outcome<Done> = Done | DomainError;
+
+export const isAccepted = <Done>(outcome: Outcome<Done>): outcome is Done =>
+  !(outcome instanceof DomainError);
+
+/** Returns an error that rejects an item. Throws any other. */
+export const asRejection = (error: unknown): DomainError => {
+  if (error instanceof DomainError) {
+    return error;
+  }
+  throw error;
+};
+
+/** Returns what the work returns, or the error by which it rejects the item. */
+export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
+  try {
+    return work();
+  } catch (error) {
+    return asRejection(error);
+  }
+};
+
+/** Returns the rejected items of a batch by their index. */
+export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>
+  new Map(
+    outcomes.flatMap((outcome, index) =>
+      outcome instanceof DomainError ? [[index, outcome]] : [],
+    ),
+  );
+
+/**
+ * Checks a batch that is to be recorded as a whole.
+ * @throws BatchRejectedError if an item is rejected
+ */
+export const requireAll = (outcomes: readonly unknown[]): void => {
+  const rejections = rejectionsOf(outcomes);
+  if (rejections.size > 0) {
+    throw new BatchRejectedError(rejections, outcomes.length);
+  }
+};
+
+/**
+ * Presents the decisions of a batch with the total after each, counted back from the last one.
+ * @param changeOf what a decision has added to the total; negative for a refund
+ */
+export const countBack = <Decision, Item>(
+  outcomes: readonly Outcome<Decision>[],
+  finalTotal: number,
+  changeOf: (decision: Decision) => number,
+  present: (decision: Decision, total: number) => Item,
+): readonly Outcome<Item>[] => {
+  let total = finalTotal;
+  return outcomes
+    .toReversed()
+    .map((outcome) => {
+      if (outcome instanceof DomainError) {
+        return outcome;
+      }
+      const item = present(outcome, total);
+      total -= changeOf(outcome);
+      return item;
+    })
+    .toReversed();
+};

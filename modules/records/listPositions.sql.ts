@@ -1,0 +1,51 @@
+import type { FragmentSqlToken } from "slonik";
+import { inMicroseconds, sql, timestamp } from "../../db/sql.ts";
+
+/*
+ * The pages of lists by the time of creation and the id. A page begins after the last record of the previous one, wherever
+ * that is meanwhile, so new records move no page.
+ */
+
+/** Where a page of a list ended. */
+export type ListPosition = {
+  /** With the microseconds of the database, which a Date does not hold. */
+  readonly createdAt: string;
+  /** Null if all records of that time are skipped. */
+  readonly id: string | null;
+};
+
+/** A row of a list, with `positionColumn`. */
+export type PositionedRow = { readonly id: string; readonly position: string };
+
+/** Returns the position of a page's last row; null for an empty page. */
+export const positionOf = (last: PositionedRow | undefined): ListPosition | null =>
+  last === undefined ? null : { createdAt: last.position, id: last.id };
+
+type ListedTable = "registration" | "donation";
+
+/** Selects the time of creation as `position`, to the microsecond. */
+export const positionColumn = (table: ListedTable): FragmentSqlToken =>
+  sql.fragment`${inMicroseconds(sql.identifier([table, "created_at"]))} AS position`;
+
+const compare = (
+  table: ListedTable,
+  operator: FragmentSqlToken,
+  position: ListPosition | null,
+): FragmentSqlToken => {
+  if (position === null) {
+    return sql.fragment`TRUE`;
+  }
+  const createdAt = sql.identifier([table, "created_at"]);
+  const time = timestamp(position.createdAt);
+  return position.id === null
+    ? sql.fragment`${createdAt} ${operator} ${time}`
+    : sql.fragment`(${createdAt}, ${sql.identifier([table, "id"])}) ${operator} (${time}, ${position.id}::uuid)`;
+};
+
+/** Returns the condition that a record follows a position in a list with the newest first. */
+export const olderThan = (table: ListedTable, position: ListPosition | null): FragmentSqlToken =>
+  compare(table, sql.fragment`<`, position);
+
+/** Returns the condition that a record follows a position in a list with the oldest first. */
+export const newerThan = (table: ListedTable, position: ListPosition | null): FragmentSqlToken =>
+  compare(table, sql.fragment`>`, position);

@@ -1,0 +1,15 @@
+import type { CopyPool } from "../../db/pools/copyPool.ts";
+import type { BillingContext } from "../billing/context.ts";
+import type { Context } from "../../runtime/context.ts";
+import type { RegistrationWriter } from "./createRegistrationWriter.ts";
+import type { RetryGuard } from "./createRetryGuard.ts";
+
+export type RegistrationContext = BillingContext & {
+  readonly writer: RegistrationWriter;
+  readonly guard: RetryGuard;
+};
+
+export type ListContext = Context & {
+  /** Connections for long lists. */
+  readonly copies: CopyPool;
+};

@@ -1,0 +1,71 @@
+import type { Kind } from "../records/owner.rules.ts";
+import type { Period } from "../billing/billingCycle.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Registration } from "./registrations.rules.ts";
+
+/**
+ * How long sending a refund may be delayed, for example by an outage of the processor. Stripe accepts usage of the past
+ * 35 days; this margin leaves slightly more than the longest month.
+ */
+const SENDING_MARGIN_MS = 3 * DAY_MS;
+
+/** What decides, besides the time, whether usage can still be refunded. */
+export type RefundWindow = {
+  /** Null after the account's subscription has ended. */
+  readonly cycle: Period | null;
+  /** The maximum age of usage that the processor accepts; null if it accepts any. */
+  readonly acceptedAgeMs: number | null;
+};
+
+/** The properties of a registration that decide about its refund. */
+export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
+  readonly kind: Kind;
+  /** False for an imported registration: another system billed it. */
+  readonly hasUsage: boolean;
+};
+
+/**
+ * Returns how many units to refund: the requested count, or all that remain.
+ * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
+ */
+export const decideRefund = (
+  registration: RefundableRegistration,
+  requestedCount: number | null,
+  { cycle, acceptedAgeMs }: RefundWindow,
+  now: Date,
+): number => {
+  const { kind, createdAt } = registration;
+  if (!registration.hasUsage) {
+    throw new DomainError(
+      "usage_not_on_file",
+      `${kind} registration predates the enhanced refund system: no usage record on file`,
+    );
+  }
+  // A registration after the cycle is of the next one: the clock of the process that made it is ahead.
+  if (cycle === null || createdAt < cycle.start) {
+    throw new DomainError(
+      "outside_billing_cycle",
+      `${kind} registration is outside the current billing cycle`,
+    );
+  }
+  // A billing period can be longer than the accepted age; the processor would then reject the refund's usage.
+  if (
+    acceptedAgeMs !== null &&
+    now.getTime() - createdAt.getTime() > acceptedAgeMs - SENDING_MARGIN_MS
+  ) {
+    throw new DomainError(
+      "outside_billing_cycle",
+      `${kind} registration is too old: the payment processor would reject the refund of its usage`,
+    );
+  }
+  const remaining = registration.count - registration.refundedCount;
+  if (remaining === 0) {
+    throw invalidRequest(`${kind} registration is already fully refunded`);
+  }
+  const count = requestedCount ?? remaining;
+  if (count > remaining) {
+    throw invalidRequest(`count: only ${remaining} can still be refunded`);
+  }
+  return count;
+};

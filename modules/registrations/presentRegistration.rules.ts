@@ -1,0 +1,83 @@
+import { z } from "zod";
+import type { Kind } from "../records/owner.rules.ts";
+import type { EVENT_DATA } from "../events/events.rules.ts";
+import { storedMetadata } from "../records/fields.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import type { Registration } from "./registrations.rules.ts";
+
+/*
+ * A registration as clients see it: in responses, lists, files and events.
+ */
+
+export const registrationJson = z
+  .strictObject({
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered; a refund does not change it.", examples: [3] }),
+    fractional_count: z
+      .number()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    idempotency_key: z
+      .string()
+      .meta({ description: "Empty if none was given.", examples: ["order-1001"] }),
+    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
+    attribution: z.string().meta({ examples: ["newsletter"] }),
+    refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ description: "Units refunded so far.", examples: [0] }),
+  })
+  .meta({ id: "Registration" });
+
+/** The columns of CSV. */
+export const REGISTRATION_COLUMNS = Object.keys(registrationJson.shape);
+
+export const presentRegistration = (
+  registration: Registration,
+): z.output<typeof registrationJson> => ({
+  id: shownIdOf(registration),
+  count: registration.count,
+  fractional_count: registration.fractionalCount,
+  created_at: registration.createdAt.toISOString(),
+  idempotency_key: registration.idempotencyKey ?? "",
+  metadata: registration.metadata,
+  attribution: registration.attribution,
+  refunded: registration.refundedCount > 0,
+  refunded_count: registration.refundedCount,
+});
+
+/** For the API description. */
+export const REGISTRATION_EXAMPLE: z.output<typeof registrationJson> = {
+  id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+  count: 3,
+  fractional_count: 0,
+  created_at: "2025-06-01T12:00:00.000Z",
+  idempotency_key: "order-1001",
+  metadata: { campaign: "spring" },
+  attribution: "newsletter",
+  refunded: false,
+  refunded_count: 0,
+};
+
+/** Returns the data of the event that a registration was created. */
+export const registrationCreated = (
+  kind: Kind,
+  registration: Registration,
+): z.output<(typeof EVENT_DATA)["registration.created"]> => {
+  const { id, count, fractional_count, idempotency_key, attribution, metadata } =
+    presentRegistration(registration);
+  return {
+    registration_id: id,
+    kind,
+    count,
+    fractional_count,
+    idempotency_key,
+    attribution,
+    metadata,
+  };
+};

@@ -1,0 +1,244 @@
+import type { CommonQueryMethods } from "slonik";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { positionOf } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
+import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
+import type { Seconds } from "../billing/usageSpans.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../billing/usageSpans.sql.ts";
+import { findListPosition } from "./registrationPages.sql.ts";
+import type { RegistrationUsage } from "./registrationUsage.sql.ts";
+import { findRegistrationUsage, listRegistrationUsage } from "./registrationUsage.sql.ts";
+import type { Account } from "../accounts/accounts.sql.ts";
+import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
+import type { Period } from "../billing/billingCycle.rules.ts";
+import { isWithin, monthlyCycle } from "../billing/billingCycle.rules.ts";
+import type { UsageReportState } from "../billing/billingStatus.rules.ts";
+import { billingStatusOf, reportStateOf } from "../billing/billingStatus.rules.ts";
+import { DELIVERED_LATE } from "../billing/meterEvents.rules.ts";
+import { timeOf } from "../billing/usage.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Billing } from "../billing/createBilling.ts";
+import { getAccount } from "../accounts/getAccount.ts";
+import type { BillingContext } from "../billing/context.ts";
+import type { ListPart, SearchedPage } from "./listRegistrations.ts";
+
+/** The most registrations that one query reads, whatever their state. */
+const SCANNED_ROWS = 1000;
+/** While lists yield to what clients record. */
+const YIELDING_ROWS = 100;
+/** Each query reads this many times the rows of the previous one, because few of those were in the wanted state. */
+const GROWTH = 4;
+
+/** How far the billing of a registration has come. */
+export type UsageReport = Pick<
+  RegistrationUsage,
+  "id" | "importedId" | "count" | "refundedCount" | "createdAt"
+> & {
+  readonly kind: Kind;
+  readonly state: UsageReportState;
+  /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
+  readonly period: Period | null;
+};
+
+type AccountBilling = { readonly account: Account; readonly periods: readonly AccountPeriod[] };
+
+const readAccountBilling = async (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<AccountBilling> => ({
+  account: await getAccount(db, accountId),
+  periods: await listBillingPeriods(db, accountId),
+});
+
+const periodOf = (
+  { account, periods }: AccountBilling,
+  processor: RegistrationUsage["processor"],
+  kind: Kind,
+  createdAt: Date,
+): Period | null => {
+  if (processor === "ledger" || (account.stripeSubscriptionId === null && periods.length === 0)) {
+    return monthlyCycle(account.billingDay, createdAt);
+  }
+  const period = periods.find((span) => span.kind === kind && isWithin(span, createdAt));
+  return period ? { start: period.start, end: period.end } : null;
+};
+
+const presentUsage = (
+  billing: Billing,
+  accountBilling: AccountBilling,
+  { mode, kind }: Owner,
+  usage: RegistrationUsage,
+): UsageReport => {
+  const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
+  const status = billingStatusOf(
+    usage,
+    states.map((state) =>
+      state === "unsealed"
+        ? null
+        : { state, lastError: isLate && state === "delivered" ? DELIVERED_LATE : null },
+    ),
+  );
+  const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
+  const state = reportStateOf(status, usage);
+  return {
+    id,
+    importedId,
+    kind,
+    count,
+    refundedCount,
+    createdAt,
+    state,
+    period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
+  };
+};
+
+/**
+ * Reads how far the billing of one registration has come.
+ * @param kinds where to look for it, in this order
+ * @throws DomainError record_not_found
+ */
+export const readUsageReport = async (
+  { db, billing }: Pick<BillingContext, "db" | "billing">,
+  accountMode: AccountMode,
+  id: string,
+  kinds: readonly Kind[],
+): Promise<UsageReport> => {
+  for (const kind of kinds) {
+    const owner = { ...accountMode, kind };
+    const usage = await findRegistrationUsage(db, owner, id);
+    if (usage) {
+      const accountBilling = await readAccountBilling(db, accountMode.accountId);
+      return presentUsage(billing, accountBilling, owner, usage);
+    }
+  }
+  throw new DomainError("record_not_found", "failed to find registration");
+};
+
+type Range = { readonly from: Date | null; readonly until: Date | null };
+
+const later = (one: Date, other: Date | null): Date =>
+  other !== null && other > one ? other : one;
+const earlier = (one: Date, other: Date | null): Date =>
+  other !== null && other < one ? other : one;
+
+const withinSeconds = ({ from, until }: Range, { first, last }: Seconds): Range => ({
+  from: later(timeOf(first), from),
+  until: earlier(timeOf(last + 1), until),
+});
+
+/** Narrows a range to the registrations that can be in a state; null if none can. */
+const narrowRange = async (
+  db: CommonQueryMethods,
+  { accountId, mode, kind }: Owner,
+  state: UsageReportState | null,
+  range: Range,
+): Promise<Range | null> => {
+  if (state !== "pending" && state !== "failed") {
+    return range;
+  }
+  const stream = { accountId, mode, kind };
+  const seconds =
+    state === "pending"
+      ? await findPendingSeconds(db, stream)
+      : await findFailedSeconds(db, stream);
+  return seconds && withinSeconds(range, seconds);
+};
+
+/** Returns the position in a list of several kinds after a registration. */
+const findStart = async (
+  db: CommonQueryMethods,
+  accountMode: AccountMode,
+  kinds: readonly Kind[],
+  startingAfter: string | null,
+): Promise<{ readonly kindIndex: number; readonly position: ListPosition | null }> => {
+  if (startingAfter === null) {
+    return { kindIndex: 0, position: null };
+  }
+  for (const [kindIndex, kind] of kinds.entries()) {
+    const position = await findListPosition(db, { ...accountMode, kind }, startingAfter);
+    if (position) {
+      return { kindIndex, position };
+    }
+  }
+  throw invalidRequest("starting_after: is not the id of a registration in this list");
+};
+
+/**
+ * Yields an owner's registrations in a range, newest first. Reading each page but the first is a step of bulk work.
+ * @param firstRows the rows of the first page; later ones have more, up to the limit of a query
+ */
+async function* readPages(
+  { db, pace }: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
+  owner: Owner,
+  range: Range,
+  start: ListPosition | null,
+  firstRows: number,
+): AsyncGenerator<readonly RegistrationUsage[], void, void> {
+  let after = start;
+  let rows = firstRows;
+  const read = async (): Promise<{
+    readonly page: readonly RegistrationUsage[];
+    readonly isLast: boolean;
+  }> => {
+    const limit = pace.isYielding() ? Math.min(rows, YIELDING_ROWS) : rows;
+    const page = await listRegistrationUsage(db, owner, { ...range, after, limit });
+    return { page, isLast: page.length < limit };
+  };
+  let { page, isLast } = await read();
+  yield page;
+  while (!isLast) {
+    after = positionOf(page.at(-1));
+    rows = Math.min(rows * GROWTH, SCANNED_ROWS);
+    ({ page, isLast } = await pace.run(read));
+    yield page;
+  }
+}
+
+/**
+ * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
+ * a bounded number of registrations, in whatever state they are; a page without one in the wanted state is empty. Usage that
+ * is pending or has failed is searched for only between the seconds that have some.
+ * @throws DomainError request_invalid if the account has no registration `startingAfter`
+ */
+export async function* listUsageReports(
+  context: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
+  accountMode: AccountMode,
+  {
+    kinds,
+    state,
+    startingAfter,
+    limit,
+    ...range
+  }: Range &
+    ListPart & {
+      readonly kinds: readonly Kind[];
+      readonly state: UsageReportState | null;
+    },
+): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
+  const { db, billing } = context;
+  // All of them may be in the state, or few.
+  const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
+  const accountBilling = await readAccountBilling(db, accountMode.accountId);
+  const start = await findStart(db, accountMode, kinds, startingAfter);
+  for (const kind of kinds.slice(start.kindIndex)) {
+    const owner = { ...accountMode, kind };
+    const narrowed = await narrowRange(db, owner, state, range);
+    if (narrowed === null) {
+      continue;
+    }
+    for await (const page of readPages(
+      context,
+      owner,
+      narrowed,
+      kind === kinds[start.kindIndex] ? start.position : null,
+      firstRows,
+    )) {
+      const reports = page.map((usage) => presentUsage(billing, accountBilling, owner, usage));
+      yield {
+        rows: state === null ? reports : reports.filter((report) => report.state === state),
+        last: reports.at(-1) ?? null,
+      };
+    }
+  }
+}

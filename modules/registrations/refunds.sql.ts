@@ -1,0 +1,193 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { Owner } from "../records/owner.rules.ts";
+import { secondOf } from "../../runtime/durations.rules.ts";
+import { heldDispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
+import type { DispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+
+/** One call that refunds units of a registration. */
+type NewRefund = {
+  readonly id: string;
+  readonly registrationId: string;
+  readonly count: number;
+  readonly registeredAt: Date;
+  readonly reason: string | null;
+  readonly idempotencyKey: string | null;
+};
+
+const keysRow = z.strictObject({ keys: z.int() });
+
+/**
+ * Records refunds of locked registrations with their keys, and with the usage that they take back, at the second of each
+ * registration. Waits for concurrent calls with the keys.
+ * @returns how many of the keys were free
+ */
+export const insertRefunds = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+  refunds: readonly NewRefund[],
+  createdAt: Date,
+  byOperator: boolean,
+): Promise<number> =>
+  transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
+    WITH entry AS MATERIALIZED (
+      SELECT
+        (value ->> 0)::uuid AS id,
+        (value ->> 1)::uuid AS registration_id,
+        (value ->> 2)::bigint AS count,
+        (value ->> 3)::bigint AS second,
+        value ->> 4 AS reason,
+        value ->> 5 AS idempotency_key
+      FROM json_array_elements(${JSON.stringify(
+        refunds.map(({ id, registrationId, count, registeredAt, reason, idempotencyKey }) => [
+          id,
+          registrationId,
+          count,
+          secondOf(registeredAt),
+          reason,
+          idempotencyKey,
+        ]),
+      )}) AS value
+    ),
+    updated AS (
+      UPDATE registration
+      SET refunded_count = refunded_count + refunded.count
+      FROM (SELECT registration_id, sum(count)::bigint AS count FROM entry GROUP BY registration_id) AS refunded
+      WHERE registration.id = refunded.registration_id
+    ),
+    inserted AS (
+      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
+      SELECT id, registration_id, ${accountId}, count, reason, ${timestamp(createdAt)}
+      FROM entry
+      ORDER BY id
+    ),
+    fact AS (
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
+      SELECT
+        ${accountId}, ${mode}, ${kind}, registration.usage_batch, entry.id,
+        -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
+      FROM entry
+      JOIN registration ON registration.id = entry.registration_id
+      CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
+      ORDER BY entry.id
+    ),
+    key AS (
+      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, by_operator, refund_id)
+      SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, ${byOperator}, id
+      FROM entry
+      WHERE idempotency_key IS NOT NULL
+      ORDER BY text_digest(idempotency_key)
+      ON CONFLICT (account_id, mode, kind, key_digest, by_operator) DO NOTHING
+      RETURNING idempotency_key
+    )
+    SELECT count(*)::integer AS keys FROM key
+  `);
+
+const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
+
+/** Returns the refund that an idempotency key of an operator or a client belongs to, or null. */
+export const findRefundByKey = (
+  db: CommonQueryMethods,
+  { accountId, mode, kind }: Owner,
+  idempotencyKey: string,
+  byOperator: boolean,
+): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
+  db.maybeOne(sql.prepared("find_refund_by_key", keyedRefundRow)`
+    SELECT refund.registration_id AS "registrationId", refund.count
+    FROM refund_key
+    JOIN refund ON refund.id = refund_key.refund_id
+    WHERE refund_key.account_id = ${accountId}
+      AND refund_key.mode = ${mode}
+      AND refund_key.kind = ${kind}
+      AND refund_key.key_digest = text_digest(${idempotencyKey})
+      AND refund_key.by_operator = ${byOperator}
+  `);
+
+const waitingRefundsRow = z.strictObject({
+  accountId: z.uuid(),
+  registrationId: z.uuid(),
+  ids: z.array(z.uuid()),
+});
+
+/** Refunds of a registration that wait for their workflow, which is one for all of them. */
+export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
+
+/**
+ * Lists registrations with refunds whose workflow has not been started yet. The accounts that have such refunds share the
+ * limits equally, the oldest refunds of each first, so that none waits for the refunds of another. The query steps through
+ * the index from account to account, so its cost does not grow with what waits beyond the limits.
+ * @param limits the maximum of registrations, which is also that of accounts, and the maximum of refunds
+ * @param after the last account of the page before, in the order of their ids; null for the first page
+ */
+export const listWaitingRefunds = (
+  db: CommonQueryMethods,
+  limits: { readonly registrations: number; readonly refunds: number },
+  after: string | null = null,
+): Promise<readonly WaitingRefunds[]> =>
+  db.any(sql.type(waitingRefundsRow)`
+    WITH RECURSIVE waiting AS (
+      (
+        SELECT account_id
+        FROM refund
+        WHERE dispatched_at IS NULL
+          ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
+        -- With the second column, only the index of waiting refunds is in this order.
+        ORDER BY account_id, created_at
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id
+      FROM waiting
+      CROSS JOIN LATERAL (
+        SELECT account_id
+        FROM refund
+        WHERE dispatched_at IS NULL AND account_id > waiting.account_id
+        ORDER BY account_id, created_at
+        LIMIT 1
+      ) AS following
+    ),
+    account AS MATERIALIZED (
+      SELECT account_id FROM waiting LIMIT ${limits.registrations}
+    ),
+    registration AS (
+      SELECT
+        account.account_id,
+        oldest.registration_id,
+        array_agg(oldest.id) AS ids,
+        row_number() OVER (PARTITION BY account.account_id ORDER BY min(oldest.created_at)) AS turn
+      FROM account
+      CROSS JOIN LATERAL (
+        SELECT id, registration_id, created_at
+        FROM refund
+        WHERE refund.account_id = account.account_id AND dispatched_at IS NULL
+        ORDER BY refund.account_id, created_at
+        LIMIT (SELECT greatest(1, ${limits.refunds} / count(*)) FROM account)
+      ) AS oldest
+      GROUP BY account.account_id, oldest.registration_id
+    )
+    SELECT account_id AS "accountId", registration_id AS "registrationId", ids
+    FROM registration
+    ORDER BY turn, account_id
+    LIMIT ${limits.registrations}
+  `);
+
+/**
+ * Records that the workflow of refunds was started. A process that has lost the lease changes nothing: an operator may have
+ * had the refunds dispatched again in the meantime.
+ * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
+ */
+export const markRefundsDispatched = async (
+  db: CommonQueryMethods,
+  ids: readonly string[],
+  dispatchedAt: Date,
+  lease: DispatcherLease,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE refund
+    SET dispatched_at = ${timestamp(dispatchedAt)}
+    FROM ${heldDispatcherLease(lease)} AS held
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+  `);
+};

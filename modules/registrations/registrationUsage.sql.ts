@@ -1,0 +1,106 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Owner } from "../records/owner.rules.ts";
+import { PROCESSORS } from "../billing/usage.rules.ts";
+import { DELIVERED_LATE, METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
+import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { foldedOfRegistration } from "../billing/folding/foldedUsage.sql.ts";
+import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.sql.ts";
+import { factsOfFewRefunds } from "../billing/registrationFacts.sql.ts";
+import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+import { inRange, sql } from "../../db/sql.ts";
+import { coreColumns, coreRow } from "./registrations.sql.ts";
+
+const usageRow = z.strictObject({
+  ...coreRow,
+  position: z.string(),
+  isPrepaid: z.boolean(),
+  /**
+   * The different states of the meter events of its usage facts; `unsealed` for facts without one. Those of many refunds are
+   * listed only if they are unfinished, failed or waived.
+   */
+  states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
+  isLate: z.boolean(),
+  /** Who bills it; null until its usage is sealed. */
+  processor: z.enum(PROCESSORS).nullable(),
+});
+
+/** A registration with the states of its usage. */
+export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
+
+/** Selects the registrations that the clauses leave, with their usage. */
+const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT
+    ${coreColumns},
+    ${positionColumn("registration")},
+    registration.unit_price_cents IS NOT NULL AS "isPrepaid",
+    usage.states,
+    usage.is_late AS "isLate",
+    usage.processor
+  FROM (
+    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents,
+      usage_batch
+    FROM registration
+    ${clauses}
+  ) AS registration
+  CROSS JOIN LATERAL ${countedRefunds} AS refunds
+  CROSS JOIN LATERAL (
+    SELECT
+      coalesce(array_agg(DISTINCT state), '{}') AS states,
+      coalesce(bool_or(state = 'delivered' AND last_error = ${DELIVERED_LATE}), false) AS is_late,
+      min(processor) AS processor
+    FROM (
+      SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
+      FROM ${factsOfFewRefunds} AS usage_fact
+      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      UNION ALL
+      ${usageOfManyRefunds}
+      UNION ALL
+      SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
+    ) AS fact
+  ) AS usage
+  ORDER BY registration.created_at DESC, registration.id DESC
+`;
+
+/** Returns one of the owner's registrations with its usage, or null. */
+export const findRegistrationUsage = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  id: string,
+): Promise<RegistrationUsage | null> =>
+  db.maybeOne(sql.prepared("find_registration_usage", usageRow)`
+    ${usageOf(sql.fragment`WHERE ${ownedWithId("registration", owner, id)}`)}
+  `);
+
+/** Lists an owner's registrations with their usage, newest first. */
+export const listRegistrationUsage = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  {
+    after,
+    limit,
+    ...range
+  }: {
+    /** Inclusive. */
+    readonly from: Date | null;
+    /** Exclusive. */
+    readonly until: Date | null;
+    readonly after: ListPosition | null;
+    readonly limit: number;
+  },
+): Promise<readonly RegistrationUsage[]> =>
+  db.any(sql.type(usageRow)`
+    ${usageOf(sql.fragment`
+      WHERE ${sql.join(
+        [
+          ownedBy("registration", owner),
+          ...inRange(sql.fragment`created_at`, range),
+          olderThan("registration", after),
+        ],
+        sql.fragment` AND `,
+      )}
+      ORDER BY created_at DESC, id DESC
+      LIMIT ${limit}
+    `)}
+  `);

@@ -1,0 +1,73 @@
+import type { Owner } from "../records/owner.rules.ts";
+import type { DomainError } from "../../runtime/errors.rules.ts";
+import type { Metadata } from "../records/fields.rules.ts";
+
+/** A recorded impact action. */
+export type Registration = {
+  readonly id: string;
+  /** The id in the system that the registration was imported from; null if it was registered here. */
+  readonly importedId: string | null;
+  /** As registered; a refund does not change it. */
+  readonly count: number;
+  readonly refundedCount: number;
+  readonly fractionalCount: number;
+  readonly createdAt: Date;
+  /** Null if the client gave none. */
+  readonly idempotencyKey: string | null;
+  readonly attribution: string;
+  readonly metadata: Metadata;
+};
+
+/** A registration that a client requests. */
+export type NewRegistration = Owner &
+  Pick<
+    Registration,
+    "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata"
+  > & {
+    /** Whether an operator has set limits for the account. */
+    readonly isLimited: boolean;
+  };
+
+/** Returns what is recorded for an entry. */
+export const registrationOf = (
+  entry: NewRegistration & { readonly id: string },
+  createdAt: Date,
+): Registration => ({
+  id: entry.id,
+  importedId: null,
+  count: entry.count,
+  refundedCount: 0,
+  fractionalCount: entry.fractionalCount,
+  createdAt,
+  idempotencyKey: entry.idempotencyKey,
+  attribution: entry.attribution,
+  metadata: entry.metadata,
+});
+
+/** The request of a registration. If it is refused, it can only return the record of an earlier one with its key. */
+export type RegistrationRequest = NewRegistration & { readonly refusal: DomainError | null };
+
+/** Registered units minus refunded ones. */
+export type Totals = {
+  readonly all: number;
+  /** Units registered in the current calendar month, UTC. */
+  readonly month: number;
+};
+
+/** Selects an owner's registrations; all conditions must hold. */
+export type RegistrationFilter = {
+  readonly id?: string;
+  readonly attribution?: string;
+  /** Inclusive. */
+  readonly from?: Date;
+  /** Exclusive. */
+  readonly until?: Date;
+  readonly metadata?: Metadata;
+};
+
+/**
+ * Returns the calendar month of a time in UTC, `YYYY-MM`.
+ * @param time a text is in UTC
+ */
+export const monthOf = (time: Date | string): string =>
+  (typeof time === "string" ? time : time.toISOString()).slice(0, 7);

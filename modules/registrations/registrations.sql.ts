@@ -1,0 +1,293 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Owner } from "../records/owner.rules.ts";
+import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
+import { monthOf } from "./registrations.rules.ts";
+import { secondOf } from "../../runtime/durations.rules.ts";
+import {
+  ownedWithId,
+  ownedWithIds,
+  ownedWithKey,
+  ownedWithKeys,
+} from "../records/ownedRecords.sql.ts";
+import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { maximumJsonBytes } from "./maximumJsonBytes.sql.ts";
+import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
+import { asTotalError, totalsOf, totalColumns } from "./totals.sql.ts";
+import { hasUsage } from "../billing/registrationFacts.sql.ts";
+import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+
+/** The columns that every reader of a registration needs. */
+export const coreRow = {
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  count: safeInteger,
+  refundedCount: safeInteger,
+  createdAt: z.date(),
+};
+
+export const coreColumns = sql.fragment`
+  registration.id,
+  registration.imported_id AS "importedId",
+  registration.count,
+  registration.refunded_count AS "refundedCount",
+  registration.created_at AS "createdAt"
+`;
+
+/** A registration to insert. The ids of a batch ascend in the order of arrival. */
+export type RegistrationEntry = NewRegistration & { readonly id: string };
+
+/** The totals are columns, because PostgreSQL needs 3 µs more to write them as JSON objects, of 54 µs for a registration. */
+const insertedRow = z.strictObject({
+  /** Null if all are new. */
+  insertedIds: z.array(z.uuid()).nullable(),
+  accountIds: z.array(z.uuid()),
+  modes: z.array(modeColumn),
+  kinds: z.array(kindColumn),
+  periods: z.array(z.string()),
+  totals: z.array(z.int()),
+});
+
+type PeriodTotal = Owner & { readonly period: string; readonly total: number };
+
+/** The result of a batch: the ids of its new registrations, and the totals of their owners after the batch. */
+export type InsertedRegistrations = {
+  readonly insertedIds: readonly string[];
+  readonly totals: readonly PeriodTotal[];
+};
+
+const readTotalColumns = (row: z.output<typeof insertedRow>): readonly PeriodTotal[] =>
+  row.totals.map((total, index) => {
+    const accountId = row.accountIds[index];
+    const mode = row.modes[index];
+    const kind = row.kinds[index];
+    const period = row.periods[index];
+    if (
+      accountId === undefined ||
+      mode === undefined ||
+      kind === undefined ||
+      period === undefined
+    ) {
+      throw new TypeError("The columns of the totals have different lengths.");
+    }
+    return { accountId, mode, kind, period, total };
+  });
+
+/** A query of the entries. */
+const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
+  const input = JSON.stringify(
+    entries.map((entry) => [
+      entry.id,
+      entry.accountId,
+      entry.mode,
+      entry.kind,
+      entry.count,
+      entry.fractionalCount,
+      entry.idempotencyKey,
+      entry.attribution,
+      entry.metadata,
+      maximumJsonBytes(entry),
+    ]),
+  );
+  return sql.fragment`
+    SELECT
+      (value ->> 0)::uuid AS id,
+      (value ->> 1)::uuid AS account_id,
+      value ->> 2 AS mode,
+      value ->> 3 AS kind,
+      (value ->> 4)::bigint AS count,
+      (value ->> 5)::double precision AS fractional_count,
+      value ->> 6 AS idempotency_key,
+      value ->> 7 AS attribution,
+      value -> 8 AS metadata,
+      (value ->> 9)::integer AS json_bytes
+    FROM jsonb_array_elements(${input}::jsonb) AS value
+  `;
+};
+
+/**
+ * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
+ * exists, in this batch or in another transaction, is skipped.
+ *
+ * Rows are inserted in a fixed order, so that two batches that share keys or accounts cannot deadlock.
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const insertRegistrations = async (
+  db: CommonQueryMethods,
+  entries: readonly RegistrationEntry[],
+  createdAt: Date,
+): Promise<InsertedRegistrations> => {
+  try {
+    const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
+      WITH entry AS MATERIALIZED (
+        ${entryRows(entries)}
+      ),
+      batch AS MATERIALIZED (
+        SELECT nextval('usage_batch') AS number
+      ),
+      inserted AS (
+        INSERT INTO registration (
+          id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
+          json_bytes, usage_batch
+        )
+        SELECT
+          id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
+          attribution, metadata, json_bytes, (SELECT number FROM batch)
+        FROM entry
+        ORDER BY account_id, mode, kind, text_digest(idempotency_key), id
+        ON CONFLICT (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id, account_id, mode, kind, count
+      ),
+      addition AS (
+        SELECT account_id, mode, kind, sum(count)::bigint AS count, count(*)::integer AS record_count
+        FROM inserted
+        GROUP BY account_id, mode, kind
+      ),
+      fact AS (
+        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, record_count, second)
+        SELECT
+          account_id, mode, kind, (SELECT number FROM batch),
+          least(count - part * ${maximumQuantity}, ${maximumQuantity}), record_count, ${secondOf(createdAt)}::bigint
+        FROM addition
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
+      ),
+      new_total AS (
+        INSERT INTO impact_total (account_id, mode, kind, period, total)
+        SELECT account_id, mode, kind, period, count
+        FROM addition
+        CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
+        ORDER BY account_id, mode, kind, period
+        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+        RETURNING account_id, mode, kind, period, total
+      )
+      SELECT
+        CASE
+          WHEN (SELECT count(*) FROM inserted) < ${entries.length}
+          THEN (SELECT coalesce(json_agg(id), '[]') FROM inserted)
+        END AS "insertedIds",
+        coalesce(to_json(array_agg(account_id)), '[]') AS "accountIds",
+        coalesce(to_json(array_agg(mode)), '[]') AS modes,
+        coalesce(to_json(array_agg(kind)), '[]') AS kinds,
+        coalesce(to_json(array_agg(period)), '[]') AS periods,
+        coalesce(to_json(array_agg(total)), '[]') AS totals
+      FROM new_total
+    `);
+    return {
+      insertedIds: row.insertedIds ?? entries.map(({ id }) => id),
+      totals: readTotalColumns(row),
+    };
+  } catch (error) {
+    throw asTotalError(error, "impact_total_safe", "count");
+  }
+};
+
+const originalRow = registrationRow.extend(totalColumns);
+
+/** Returns the registration that an idempotency key belongs to, with its owner's totals at a time; null if it is new. */
+export const findByIdempotencyKey = async (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKey: string,
+  time: Date,
+): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
+  const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
+    SELECT ${registrationColumns()}, totals."all", totals.month
+    FROM ${ownedWithKey("registration", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
+    CROSS JOIN ${totalsOf(owner, time)}
+  `);
+  if (!row) {
+    return null;
+  }
+  const { all, month, ...registration } = row;
+  return { registration, totals: { all, month } };
+};
+
+/** Returns the registrations that the keys belong to. */
+export const listByIdempotencyKeys = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKeys: readonly string[],
+): Promise<readonly Registration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT ${registrationColumns()}
+    FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
+  `);
+
+/** Returns the owner's registrations with these ids of their own. */
+export const listRegistrationsByIds = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  ids: readonly string[],
+): Promise<readonly Registration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT ${registrationColumns()}
+    FROM ${ownedWithIds("registration", owner, ids)}
+  `);
+
+const accountRegistrationRow = z.strictObject({
+  ...coreRow,
+  accountId: z.uuid(),
+  accountName: z.string(),
+  accountType: accountTypeColumn,
+  mode: modeColumn,
+  kind: kindColumn,
+  isPrepaid: z.boolean(),
+});
+
+/** A registration and the account that owns it. */
+export type AccountRegistration = Readonly<z.output<typeof accountRegistrationRow>>;
+
+/** Looks a registration up for an operator, in all accounts and modes. */
+export const findRegistration = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<AccountRegistration | null> =>
+  db.maybeOne(sql.type(accountRegistrationRow)`
+    SELECT
+      ${coreColumns},
+      registration.account_id AS "accountId",
+      account.name AS "accountName",
+      account.type AS "accountType",
+      registration.mode,
+      registration.kind,
+      registration.unit_price_cents IS NOT NULL AS "isPrepaid"
+    FROM registration
+    JOIN account ON account.id = registration.account_id
+    WHERE registration.id = ${id}
+  `);
+
+/** Returns one of the owner's registrations, or null. */
+export const findOwnRegistration = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  id: string,
+): Promise<Registration | null> =>
+  db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
+    SELECT ${registrationColumns()}
+    FROM registration
+    WHERE ${ownedWithId("registration", owner, id)}
+  `);
+
+const lockedRow = registrationRow.extend({ hasUsage: z.boolean() });
+
+/** Locks a registration until the transaction ends. */
+export const lockRegistration = async (
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  id: string,
+): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
+  const row = await transaction.maybeOne(sql.prepared("lock_registration", lockedRow)`
+    SELECT
+      ${registrationColumns()},
+      ${hasUsage} AS "hasUsage"
+    FROM registration
+    WHERE ${ownedWithId("registration", owner, id)}
+    FOR UPDATE OF registration
+  `);
+  if (!row) {
+    return null;
+  }
+  const { hasUsage: found, ...registration } = row;
+  return { registration, hasUsage: found };
+};

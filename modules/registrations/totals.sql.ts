@@ -1,0 +1,169 @@
+import { CheckIntegrityConstraintViolationError } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { KINDS } from "../records/owner.rules.ts";
+import type { Kind, Owner } from "../records/owner.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Totals } from "./registrations.rules.ts";
+import { monthOf } from "./registrations.rules.ts";
+import { safeInteger, nothing, sql } from "../../db/sql.ts";
+
+/**
+ * Converts the violation of a total's CHECK constraint to a DomainError and returns other errors unchanged.
+ * @param field the request field whose value is added to the total
+ */
+export const asTotalError = (
+  error: unknown,
+  constraint: "impact_total_safe" | "donation_total_safe",
+  field: string,
+): unknown =>
+  error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint
+    ? invalidRequest(
+        `${field}: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
+        { cause: error },
+      )
+    : error;
+
+export const totalColumns = { all: safeInteger, month: safeInteger };
+
+/** The owner's all-time total and that of the time's month, as a table of one row. */
+export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.fragment`
+  (
+    SELECT
+      coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
+      coalesce(max(total) FILTER (WHERE period <> 'all'), 0)::bigint AS month
+    FROM impact_total
+    WHERE account_id = ${owner.accountId}
+      AND mode = ${owner.mode}
+      AND kind = ${owner.kind}
+      AND period IN ('all', ${monthOf(time)})
+  ) AS totals
+`;
+
+const totalsRow = z.strictObject(totalColumns);
+
+export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
+  db.one(sql.prepared("read_totals", totalsRow)`
+    SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
+  `);
+
+/**
+ * Subtracts refunded units from the all-time total and from the months in which they were registered, and returns the
+ * totals after it, as of a time. It comes last in a transaction: registrations of the owner wait for these rows, and in a
+ * batch with them those of other accounts.
+ */
+export const subtractFromTotals = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+  refunded: readonly { readonly registeredAt: Date; readonly count: number }[],
+  time: Date,
+): Promise<Totals> => {
+  const sums = new Map<string, number>();
+  for (const { registeredAt, count } of refunded) {
+    for (const period of [monthOf(registeredAt), "all"]) {
+      sums.set(period, (sums.get(period) ?? 0) + count);
+    }
+  }
+  const isOfOwner = sql.fragment`
+    impact_total.account_id = ${accountId} AND impact_total.mode = ${mode} AND impact_total.kind = ${kind}
+  `;
+  // Locked in the order in which a batch of registrations locks them: 'all' sorts after every month.
+  return transaction.one(sql.prepared("subtract_from_totals", totalsRow)`
+    WITH locked AS MATERIALIZED (
+      SELECT impact_total.period, refunded.count
+      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
+      FROM unnest((SELECT ${sql.array([...sums.keys()], "text")}), (SELECT ${sql.array([...sums.values()], "int8")}))
+        AS refunded (period, count)
+      JOIN impact_total ON ${isOfOwner} AND impact_total.period = refunded.period
+      ORDER BY impact_total.period
+      FOR NO KEY UPDATE OF impact_total
+    ),
+    changed AS (
+      UPDATE impact_total
+      SET total = impact_total.total - locked.count
+      FROM locked
+      WHERE ${isOfOwner} AND impact_total.period = locked.period
+      RETURNING impact_total.period, impact_total.total
+    )
+    SELECT
+      coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
+      coalesce(max(total) FILTER (WHERE period = ${monthOf(time)}), 0)::bigint AS month
+    FROM (
+      SELECT period, total FROM changed
+      UNION ALL
+      SELECT period, total
+      FROM impact_total
+      WHERE ${isOfOwner}
+        AND period = ${monthOf(time)}
+        AND NOT EXISTS (SELECT FROM changed WHERE changed.period = impact_total.period)
+    ) AS after
+  `);
+};
+
+const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
+
+/**
+ * Adds units that stores registered to the all-time totals and those of their months.
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const addToTotals = async (
+  transaction: DatabaseTransactionConnection,
+  added: readonly (Owner & { readonly count: number; readonly createdAt: string })[],
+): Promise<void> => {
+  try {
+    await transaction.query(sql.prepared("add_to_totals", nothing)`
+      INSERT INTO impact_total (account_id, mode, kind, period, total)
+      SELECT account_id, mode, kind, period, sum(count)
+      FROM json_to_recordset(${JSON.stringify(
+        added.map(({ accountId, mode, kind, count, createdAt }) => ({
+          account_id: accountId,
+          mode,
+          kind,
+          count,
+          month: monthOf(createdAt),
+        })),
+      )}) AS added (account_id uuid, mode text, kind text, count bigint, month text)
+      CROSS JOIN LATERAL (VALUES ('all'), (added.month)) AS span (period)
+      GROUP BY account_id, mode, kind, period
+      ORDER BY account_id, mode, kind, period
+      ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+    `);
+  } catch (error) {
+    const [first] = added;
+    // A failed batch is retried in halves until one entry is left, so the first entry is the cause.
+    throw first === undefined
+      ? error
+      : asTotalError(error, "impact_total_safe", STORE_FIELDS[first.kind]);
+  }
+};
+
+const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<Kind, z.ZodType>;
+
+const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
+
+/** The units of each kind of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
+export type PeriodTotals = Readonly<z.output<typeof periodRow>>;
+
+/** Lists the all-time totals and those of the latest months that have any, newest first. */
+export const listPeriodTotals = (
+  db: CommonQueryMethods,
+  accountId: string,
+  months: number,
+): Promise<readonly PeriodTotals[]> =>
+  db.any(sql.prepared("list_period_totals", periodRow)`
+    SELECT
+      period,
+      ${sql.join(
+        KINDS.map(
+          (kind) => sql.fragment`
+            coalesce(sum(total) FILTER (WHERE kind = ${kind}), 0)::bigint AS ${sql.identifier([kind])}
+          `,
+        ),
+        sql.fragment`, `,
+      )}
+    FROM impact_total
+    WHERE account_id = ${accountId} AND mode = 'live'
+    GROUP BY period
+    ORDER BY period DESC
+    LIMIT ${months + 1}
+  `);

@@ -1,0 +1,80 @@
+import type { DatabasePool } from "slonik";
+import type { Caller } from "../accounts/apiKeys.sql.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { Store } from "./stores.sql.ts";
+import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
+import type { KeyUses } from "../accounts/createKeyUses.ts";
+import { createAuthenticator } from "../accounts/createAuthenticator.ts";
+import { createLookups } from "../../db/batching/createLookups.ts";
+import { createRefreshedCache } from "../../db/batching/createRefreshedCache.ts";
+
+/** The header that names the store, and its value. */
+export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
+
+/** Why authentication failed, or the caller. The store's balance may be a few seconds old. */
+type StoreCaller =
+  | { readonly kind: "shop_unknown" | "key_invalid" | "key_of_organization" }
+  | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
+
+/** `store` is null if the name in the request cannot be one of a store. */
+export type AuthenticateStore = (key: string, store: StoreName | null) => Promise<StoreCaller>;
+
+/**
+ * Creates a function that checks a key, and then the store that it is used for: without a valid key, a caller cannot find out
+ * which stores exist. Stores are cached as briefly as keys.
+ * @param nowMs a monotonic clock
+ */
+export const createStoreAuthenticator = ({
+  db,
+  clock = systemClock,
+  keyUses,
+  nowMs = () => performance.now(),
+}: {
+  readonly db: DatabasePool;
+  readonly clock?: Clock;
+  readonly keyUses?: Pick<KeyUses, "note">;
+  readonly nowMs?: () => number;
+}): AuthenticateStore => {
+  const authenticate = createAuthenticator({
+    db,
+    clock,
+    ...(keyUses && { keyUses }),
+    accountType: "store",
+    nowMs,
+  });
+  const stores = {
+    domain: createRefreshedCache(
+      createLookups((domains) => listStoresByDomain(db, domains)),
+      nowMs,
+    ),
+    userId: createRefreshedCache(
+      createLookups((userIds) => listStoresByUserId(db, userIds)),
+      nowMs,
+    ),
+  };
+  const findStore = async ({ kind, name }: StoreName): Promise<Store | null> =>
+    stores[kind].find(name) ?? (await stores[kind].read(name));
+  /** Imported keys do not show their interface by a prefix. */
+  const authenticateOrganization = createAuthenticator({
+    db,
+    clock,
+    accountType: "organization",
+    nowMs,
+  });
+  const isOrganizationKey = async (key: string): Promise<boolean> =>
+    (await authenticateOrganization(key)) !== null;
+  return async (key, storeName) => {
+    const caller = await authenticate(key);
+    if (caller === null) {
+      return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
+    }
+    const store = storeName && (await findStore(storeName));
+    if (!store || store.uninstalledAt !== null) {
+      return { kind: "shop_unknown" };
+    }
+    return caller.accountId === store.id
+      ? { kind: "known", caller, store }
+      : { kind: "key_invalid" };
+  };
+};

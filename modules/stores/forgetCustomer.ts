@@ -1,0 +1,93 @@
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { lockBalances } from "./balances.sql.ts";
+import { blankSelected, countSelectedRecords } from "./personalData.sql.ts";
+import type { RecordSelection } from "./customerRecords.sql.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customerIdentity.rules.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { findCustomer } from "./findCustomer.ts";
+
+/** Short transactions, because the store's writes wait for them. */
+const BATCH_RECORDS = 500;
+
+/** An address that is shared, such as the shop's own, may lead to the names of all its customers. */
+const BATCH_NAMES = 500;
+
+export type Forgotten = { readonly registrations: number; readonly donations: number };
+
+const NOTHING: Forgotten = { registrations: 0, donations: 0 };
+
+const add = (left: Forgotten, right: Forgotten): Forgotten => ({
+  registrations: left.registrations + right.registrations,
+  donations: left.donations + right.donations,
+});
+
+/** Records with only a name come first: the others lead to the name if the call is interrupted and repeated. */
+const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] => {
+  const selections: RecordSelection[] = [];
+  for (let start = 0; start < names.length; start += BATCH_NAMES) {
+    selections.push({ identity, names: names.slice(start, start + BATCH_NAMES) });
+  }
+  return [...selections, identity];
+};
+
+const forgetBatch = (
+  { db, clock, actor }: OperatorContext,
+  storeId: string,
+  selection: RecordSelection,
+) =>
+  db.transaction(async (transaction) => {
+    await lockBalances(transaction, [storeId]);
+    const blank = (table: RecordTable): Promise<number> =>
+      blankSelected(transaction, table, storeId, selection, BATCH_RECORDS);
+    const forgotten: Forgotten = {
+      registrations: await blank("registration"),
+      donations: await blank("donation"),
+    };
+    if (forgotten.registrations + forgotten.donations > 0) {
+      await recordAction(transaction, actor, clock.now(), {
+        action: "store.forget",
+        accountId: storeId,
+        details: { of: "customer", ...forgotten },
+      });
+    }
+    return forgotten;
+  });
+
+/**
+ * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
+ * refunds, and stored responses. Counts, prices and amounts stay. It may be interrupted and repeated.
+ * @returns how many records were changed; with `isDryRun`, how many would be
+ */
+export const forgetCustomer = async (
+  context: OperatorContext,
+  storeId: string,
+  given: CustomerIdentity,
+  { isDryRun }: { readonly isDryRun: boolean },
+): Promise<Forgotten> => {
+  const { db, clock, actor } = context;
+  const selections = selectionsOf(await findCustomer(db, storeId, given));
+  let total = NOTHING;
+  if (isDryRun) {
+    for (const selection of selections) {
+      total = add(total, await countSelectedRecords(db, storeId, selection));
+    }
+    return total;
+  }
+  for (const selection of selections) {
+    let batch: Forgotten;
+    do {
+      batch = await forgetBatch(context, storeId, selection);
+      total = add(total, batch);
+    } while (batch.registrations + batch.donations > 0);
+  }
+  if (total.registrations + total.donations === 0) {
+    // The request itself is recorded, even if there was nothing to erase.
+    await recordAction(db, actor, clock.now(), {
+      action: "store.forget",
+      accountId: storeId,
+      details: { of: "customer", ...total },
+    });
+  }
+  return total;
+};

@@ -1,0 +1,130 @@
+import { hash } from "node:crypto";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { STORE_OPERATIONS } from "./stores.rules.ts";
+import type { StoreOperation } from "./stores.rules.ts";
+import { modeColumn } from "../records/columns.sql.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
+import type { Deleted } from "../../db/deletedRow.ts";
+import { nothing, sql, timestamp } from "../../db/sql.ts";
+
+/** An idempotency key with its scope. */
+type ScopedKey = AccountMode & {
+  readonly operation: StoreOperation;
+  readonly key: string;
+};
+
+const responseRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: modeColumn,
+  operation: z.enum(STORE_OPERATIONS),
+  key: z.string(),
+  /** SHA-256 of the request in hexadecimal digits. Null if it was erased. */
+  requestHash: z.string().nullable(),
+  /** Null if it was erased. */
+  responseBody: z.string().nullable(),
+  /** The registration or donation that the write recorded, if it recorded one. */
+  recordId: z.uuid().nullable(),
+});
+
+export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
+
+/** A response to store. It has the time of its record or of its refunds, by which an erasure finds it. */
+type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
+
+/** Returns what is stored of a key. */
+export const hashKey = (key: string): string => hash("sha256", key, "hex");
+
+export const listIdempotentResponses = async (
+  db: CommonQueryMethods,
+  keys: readonly ScopedKey[],
+): Promise<readonly IdempotentResponse[]> =>
+  keys.length === 0
+    ? []
+    : db.any(sql.prepared("list_idempotent_responses", responseRow)`
+        SELECT
+          wanted.account_id AS "accountId",
+          wanted.mode,
+          wanted.operation,
+          wanted.key,
+          encode(found.request_hash, 'hex') AS "requestHash",
+          found.response_body AS "responseBody",
+          found.record_id AS "recordId"
+        FROM json_to_recordset(${JSON.stringify(
+          keys.map(({ accountId, mode, operation, key }) => ({
+            account_id: accountId,
+            mode,
+            operation,
+            key,
+            key_hash: hashKey(key),
+          })),
+        )}) AS wanted (account_id uuid, mode text, operation text, key text, key_hash text)
+        CROSS JOIN LATERAL (
+          SELECT request_hash, response_body, record_id
+          FROM idempotent_response
+          WHERE account_id = wanted.account_id
+            AND mode = wanted.mode
+            AND operation = wanted.operation
+            AND key_hash = decode(wanted.key_hash, 'hex')
+          -- Keeps this a look-up for each key: the planner expects a hundred, and would rather read a table of thousands.
+          OFFSET 0
+        ) AS found
+      `);
+
+export const insertIdempotentResponses = async (
+  transaction: DatabaseTransactionConnection,
+  responses: readonly NewResponse[],
+): Promise<void> => {
+  if (responses.length === 0) {
+    return;
+  }
+  await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
+    INSERT INTO idempotent_response (
+      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    )
+    SELECT
+      account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
+      record_id, created_at
+    FROM json_to_recordset(${JSON.stringify(
+      responses.map(({ key, ...response }) => ({
+        account_id: response.accountId,
+        mode: response.mode,
+        operation: response.operation,
+        key_hash: hashKey(key),
+        request_hash: response.requestHash,
+        response_body: response.responseBody,
+        record_id: response.recordId,
+        created_at: response.createdAt,
+      })),
+    )}) AS given (
+      account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text,
+      record_id uuid, created_at timestamptz
+    )
+  `);
+};
+
+/**
+ * Deletes the oldest responses to test writes.
+ * @param from where an earlier batch ended; null for the first
+ */
+export const deleteTestResponses = (
+  db: CommonQueryMethods,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
+  limit: number,
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM idempotent_response
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM idempotent_response
+        WHERE mode = 'test'
+          AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
+        ORDER BY created_at
+        LIMIT ${limit}
+      ))
+      RETURNING created_at AS time
+    )
+    ${countDeleted}
+  `);

@@ -1,0 +1,294 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { REGISTER_OPERATIONS } from "./stores.rules.ts";
+import type { CustomerIdentity } from "./customerIdentity.rules.ts";
+import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
+import { newerThan } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+import { isSelected, ofStore } from "./customerRecords.sql.ts";
+import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
+import type { RecordOwners, RecordTable } from "../records/ownedRecords.sql.ts";
+import type { RecordSelection } from "./customerRecords.sql.ts";
+
+/*
+ * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
+ */
+
+const identityRow = z.strictObject({
+  ids: z.array(z.string()),
+  emails: z.array(z.string()),
+  names: z.array(z.string()),
+});
+
+/** Returns the distinct ids, folded email addresses and folded names of a customer's records. */
+export const readIdentities = (
+  db: CommonQueryMethods,
+  accountId: string,
+  customer: CustomerIdentity,
+): Promise<Readonly<z.output<typeof identityRow>>> =>
+  db.one(sql.type(identityRow)`
+    SELECT
+      coalesce(array_agg(DISTINCT btrim(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
+      coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
+      coalesce(array_agg(DISTINCT folded_text(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
+    FROM (
+      SELECT customer_id, customer_email, customer_name
+      FROM registration
+      WHERE ${isSelected("registration", accountId, customer)}
+      UNION ALL
+      SELECT customer_id, customer_email, customer_name
+      FROM donation
+      WHERE ${isSelected("donation", accountId, customer)}
+    ) AS record
+  `);
+
+const emailRow = z.strictObject({ email: z.string() });
+
+/**
+ * Returns the email addresses, of the folded ones that are given, that no other customer id has.
+ * @param maximumRecords an address of more records counts as shared, and no more of them are read
+ */
+export const listUnsharedEmails = (
+  db: CommonQueryMethods,
+  accountId: string,
+  { ids, emails }: Pick<CustomerIdentity, "ids" | "emails">,
+  maximumRecords: number,
+): Promise<readonly string[]> => {
+  const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
+    SELECT btrim(customer_id) AS customer_id
+    FROM ${sql.identifier([table])}
+    WHERE ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
+  `;
+  return db.anyFirst(sql.type(emailRow)`
+    SELECT given.email
+    FROM unnest(${sql.array([...emails], "text")}) AS given (email)
+    CROSS JOIN LATERAL (
+      SELECT
+        count(*) AS records,
+        count(*) FILTER (WHERE customer_id <> ALL(${sql.array([...ids], "text")})) AS others
+      FROM (
+        ${withEmail("registration")}
+        UNION ALL
+        ${withEmail("donation")}
+        LIMIT ${maximumRecords + 1}
+      ) AS record
+    ) AS found
+    WHERE found.records <= ${maximumRecords} AND found.others = 0
+  `);
+};
+
+const blankedRow = z.strictObject({
+  blanked: safeInteger,
+  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
+});
+export type Blanked = Readonly<z.output<typeof blankedRow>>;
+
+/** The last of the chosen records, which the next page follows. */
+const lastChosen = sql.fragment`(
+  SELECT json_build_object('id', id, 'createdAt', created_at::text)
+  FROM chosen
+  ORDER BY created_at DESC, id DESC
+  LIMIT 1
+)`;
+
+/** The columns that an erasure sets to null. */
+export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
+  registration: ["customer_name", "customer_email", "customer_id", "order_id", "notes"],
+  donation: ["customer_name", "customer_email", "customer_id", "order_id"],
+};
+
+const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    PERSONAL_COLUMNS[table].map((column) => sql.fragment`${sql.identifier([column])} = NULL`),
+    sql.fragment`, `,
+  )}`;
+
+/** The condition that a record has personal data. */
+export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
+  sql.fragment`(${sql.join(
+    PERSONAL_COLUMNS[table].map(
+      (column) => sql.fragment`${sql.identifier([alias, column])} IS NOT NULL`,
+    ),
+    sql.fragment` OR `,
+  )})`;
+
+const REFUNDS = {
+  registration: { table: "refund", id: "id", record: "registration_id" },
+  donation: { table: "donation_refund", id: "donation_id", record: "donation_id" },
+} as const satisfies Record<RecordTable, object>;
+
+/**
+ * The ids of the refunds of chosen records that have a reason, and of the others of the same reversals: a reversal is
+ * recorded at one time, with its reason in each refund, whichever customers its records belong to.
+ */
+const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlToken => {
+  const refund = sql.identifier([REFUNDS[table].table]);
+  return sql.fragment`
+    SELECT given.id
+    FROM (
+      SELECT DISTINCT given.created_at, given.reason
+      FROM chosen
+      CROSS JOIN LATERAL (
+        SELECT created_at, reason
+        FROM ${refund}
+        WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id AND reason IS NOT NULL
+        OFFSET 0
+      ) AS given
+    ) AS reversal
+    CROSS JOIN LATERAL (
+      SELECT ${sql.identifier([REFUNDS[table].id])} AS id
+      FROM ${refund}
+      WHERE account_id = ${anyAccount(accountId)} AND created_at = reversal.created_at AND reason = reversal.reason
+      OFFSET 0
+    ) AS given
+  `;
+};
+
+/** The notes that were stored with the refunds of registrations, so at the same time. */
+const ofReversals = (accountId: string): FragmentSqlToken => sql.fragment`
+  note AS (
+    DELETE FROM balance_note
+    WHERE entry_id = ANY(ARRAY(
+      SELECT balance_entry.id
+      FROM reason
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM balance_entry
+        WHERE account_id = ${anyAccount(accountId)} AND kind = 'refund' AND created_at = reason.created_at
+        OFFSET 0
+      ) AS balance_entry
+    ))
+  )
+`;
+
+/**
+ * What was stored with chosen records and their refunds, so at the same time. The request of an operator's refund has no
+ * personal data.
+ */
+const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sql.fragment`
+  response AS (
+    UPDATE idempotent_response
+    SET
+      request_hash = NULL,
+      response_body = CASE WHEN operation IN (${literals(Object.values(REGISTER_OPERATIONS))}) THEN NULL ELSE response_body END
+    WHERE created_at = ANY(ARRAY(
+        SELECT created_at FROM chosen
+        UNION ALL
+        SELECT refund.created_at
+        FROM chosen
+        CROSS JOIN LATERAL (
+          SELECT created_at
+          FROM ${sql.identifier([REFUNDS[table].table])}
+          WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id
+          OFFSET 0
+        ) AS refund
+      ))
+      AND request_hash IS NOT NULL
+      AND operation <> 'operator_refund'
+      AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
+  )
+`;
+
+/** Blanks chosen records and the reasons of their reversals. */
+const blank = (
+  transaction: DatabaseTransactionConnection,
+  table: RecordTable,
+  accountId: string,
+  chosen: FragmentSqlToken,
+): Promise<Blanked> => {
+  const record = sql.identifier([table]);
+  const refund = sql.identifier([REFUNDS[table].table]);
+  return transaction.one(sql.type(blankedRow)`
+    WITH chosen AS MATERIALIZED (${chosen}),
+    blanked AS (
+      UPDATE ${record}
+      SET ${withoutCustomer(table)}
+      FROM chosen
+      WHERE ${record}.id = chosen.id AND ${namesCustomer(table)}
+      RETURNING ${record}.id
+    ),
+    reason AS (
+      UPDATE ${refund}
+      SET reason = NULL
+      WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
+      RETURNING created_at
+    )
+    ${table === "registration" ? sql.fragment`, ${ofReversals(accountId)}` : sql.fragment``},
+    ${ofWrites(table, accountId)}
+    SELECT
+      (SELECT count(*) FROM blanked) AS blanked,
+      ${lastChosen} AS last
+  `);
+};
+
+/** Blanks a batch of selected records, and returns how many; blanked ones are not selected again. */
+export const blankSelected = async (
+  transaction: DatabaseTransactionConnection,
+  table: RecordTable,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<number> => {
+  const { blanked } = await blank(
+    transaction,
+    table,
+    accountId,
+    sql.fragment`
+      SELECT id, created_at
+      FROM ${sql.identifier([table])}
+      WHERE ${isSelected(table, accountId, selection)}
+      LIMIT ${limit}
+      FOR UPDATE
+    `,
+  );
+  return blanked;
+};
+
+/** Blanks the records of an owner page by page, in the order of creation. The last page has no `last`. */
+export const blankPage = <Table extends RecordTable>(
+  transaction: DatabaseTransactionConnection,
+  table: Table,
+  owner: RecordOwners[Table],
+  after: ListPosition | null,
+  limit: number,
+): Promise<Blanked> =>
+  blank(
+    transaction,
+    table,
+    owner.accountId,
+    sql.fragment`
+      SELECT id, created_at
+      FROM ${sql.identifier([table])}
+      WHERE ${ownedBy(table, owner)} AND ${newerThan(table, after)}
+      ORDER BY created_at, id
+      LIMIT ${limit}
+      FOR UPDATE
+    `,
+  );
+
+const selectedRow = z.strictObject({ registrations: safeInteger, donations: safeInteger });
+
+/** Returns how many registrations and donations are selected; null selects all that name a customer. */
+export const countSelectedRecords = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection | null,
+): Promise<{ readonly registrations: number; readonly donations: number }> => {
+  const isCounted = (table: RecordTable): FragmentSqlToken =>
+    selection === null
+      ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
+      : isSelected(table, accountId, selection);
+  return db.one(sql.type(selectedRow)`
+    SELECT
+      (
+        SELECT count(*)
+        FROM registration
+        WHERE ${isCounted("registration")}
+      ) AS registrations,
+      (
+        SELECT count(*)
+        FROM donation
+        WHERE ${isCounted("donation")}
+      ) AS donations
+  `);
+};

@@ -1,0 +1,90 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { ImpactFilter } from "./customers.rules.ts";
+import { donationCoreColumns, donationCoreRow } from "../charities/donations.sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
+import { customerColumns, customerRow } from "./customerColumns.sql.ts";
+import { customerConditions, isLookup } from "./customerConditions.sql.ts";
+import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+import { isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
+
+const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
+  sql.join(
+    [
+      (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
+      sql.fragment`NOT donation.refunded`,
+      ...customerConditions("donation", filter),
+    ],
+    sql.fragment` AND `,
+  );
+
+const listedRow = z.strictObject({
+  ...donationCoreRow,
+  position: z.string(),
+  ...customerRow,
+});
+
+/** A donation of a store, as its list shows it. `position` is when it was created, in microseconds, as no other was. */
+export type StoreDonation = Readonly<z.output<typeof listedRow>>;
+
+/** Returns a page of the owner's donations, newest first, including refunded ones. */
+export const listStoreDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: ImpactFilter,
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
+): Promise<readonly StoreDonation[]> => {
+  const conditions = [
+    (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
+    ...customerConditions("donation", filter),
+    olderThan("donation", after),
+  ];
+  return db.any(sql.type(listedRow)`
+    SELECT
+      ${donationCoreColumns},
+      ${positionColumn("donation")},
+      ${customerColumns("donation")}
+    FROM donation
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY donation.created_at DESC, donation.id DESC
+    LIMIT ${limit}
+  `);
+};
+
+const centsRow = z.strictObject({ cents: safeInteger });
+
+/** Returns the sum in cents of the matching donations that are not refunded. */
+export const sumStoreDonations = async (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: ImpactFilter,
+): Promise<number> =>
+  db.oneFirst(sql.type(centsRow)`
+    SELECT coalesce(sum(donation.amount_cents), 0)::bigint AS cents
+    FROM donation
+    WHERE ${unrefundedConditions(owner, filter)}
+  `);
+
+const unrefundedRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  createdAt: z.date(),
+});
+
+/** Locks the newest donations that are not refunded, until the transaction ends. */
+export const lockNewestDonations = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  filter: ImpactFilter,
+  limit: number,
+): Promise<readonly Readonly<z.output<typeof unrefundedRow>>[]> =>
+  transaction.any(sql.type(unrefundedRow)`
+    SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
+    FROM donation
+    WHERE ${unrefundedConditions(owner, filter)}
+    ORDER BY donation.created_at DESC, donation.id DESC
+    LIMIT ${limit}
+    FOR UPDATE
+  `);

@@ -1,0 +1,88 @@
+import { KINDS } from "../records/owner.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { longText } from "../records/fields.rules.ts";
+import { centsToDollars, formatCents } from "../records/money.rules.ts";
+
+/** What a store pays for one unit, in cents. */
+export type Prices = Readonly<Record<Kind, number>>;
+
+/** Kinds of writes that an operator can disable for a store. */
+export type Feature = "treePlanting" | "plasticRemoval" | "donations";
+
+/** The operations, each with its own idempotency keys. */
+/** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
+export const STORE_OPERATIONS = [
+  "plant",
+  "plastic",
+  "donate",
+  "refund",
+  "operator_refund",
+] as const;
+export type StoreOperation = (typeof STORE_OPERATIONS)[number];
+
+/** The operation that registers units of a kind. */
+export const REGISTER_OPERATIONS = {
+  tree: "plant",
+  bottle: "plastic",
+} as const satisfies Record<Kind, StoreOperation>;
+
+/** What a balance entry records. */
+export const BALANCE_ENTRY_KINDS = ["topup", "adjustment", ...KINDS, "donation", "refund"] as const;
+export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
+
+/** The note of a balance entry. That of a refund is the refund's reason. */
+export const balanceNote = longText;
+
+const SHOPIFY_ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
+
+/** A domain has at most 253 characters. Parsing other texts takes time in proportion to the square of their length. */
+const MAXIMUM_DOMAIN_URL = 500;
+
+const parseUrl = (given: string): URL | null => {
+  const withScheme = /^[a-z][a-z0-9+.-]*:\/\//iu.test(given) ? given : `https://${given}`;
+  return URL.canParse(withScheme) ? new URL(withScheme) : null;
+};
+
+/**
+ * Returns a shop's domain in the form in which it is stored: lower case, without scheme, slash or final dot. The URL of
+ * Shopify's admin pages is read as the shop's own domain. Null if the text is not a domain.
+ */
+export const normalizeDomain = (given: string): string | null => {
+  const url = given.length > MAXIMUM_DOMAIN_URL ? null : parseUrl(given.trim());
+  if (!url || !["http:", "https:"].includes(url.protocol)) {
+    return null;
+  }
+  const { hostname, pathname, port, username, search, hash } = url;
+  if (port !== "" || username !== "" || search !== "" || hash !== "") {
+    return null;
+  }
+  const domain = hostname.replace(/\.$/u, "");
+  const handle =
+    domain === "admin.shopify.com" ? SHOPIFY_ADMIN_PATH.exec(pathname)?.[1] : undefined;
+  if (handle !== undefined) {
+    return `${handle.toLowerCase()}.myshopify.com`;
+  }
+  return /^\/*$/u.test(pathname) && /^[a-z0-9.-]{1,253}$/u.test(domain) ? domain : null;
+};
+
+/** A balance and its threshold, in cents. */
+type Level = { readonly balanceCents: number; readonly lowBalanceCents: number };
+
+export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
+  balanceCents < lowBalanceCents;
+
+/** Returns whether a change of the balance or of its threshold makes the balance low. */
+export const becomesLow = (before: Level, after: Level): boolean =>
+  !isBalanceLow(before) && isBalanceLow(after);
+
+/** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
+export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>
+  new DomainError(
+    "balance_insufficient",
+    `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,
+  );
+
+/** Returns the reference of a top-up without one: a second of the same amount on the same day (UTC) is a repetition. */
+export const defaultTopUpReference = (now: Date, amountCents: number): string =>
+  `topup-${now.toISOString().slice(0, 10)}-${centsToDollars(amountCents).toFixed(2)}`;

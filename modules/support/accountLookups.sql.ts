@@ -1,0 +1,110 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { MODES } from "../records/owner.rules.ts";
+import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
+import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
+import { modeColumn } from "../records/columns.sql.ts";
+import { sql, values } from "../../db/sql.ts";
+import { hashKey } from "../stores/idempotentResponses.sql.ts";
+import type { LookupOptions } from "./lookupOptions.sql.ts";
+import { inAccount, accountColumns, accountFields } from "./lookupOptions.sql.ts";
+
+const eventRow = z.strictObject({ id: z.bigint() });
+
+/** Finds a meter event by its number or its identifier. */
+export const findMeterEventId = (
+  db: CommonQueryMethods,
+  { text, accountId }: LookupOptions,
+): Promise<bigint | null> =>
+  db.maybeOneFirst(sql.type(eventRow)`
+    SELECT meter_event.id
+    FROM meter_event
+    JOIN account ON account.id = meter_event.account_id
+    WHERE ${/^\d{1,18}$/u.test(text) ? sql.fragment`meter_event.id = ${text}::bigint` : sql.fragment`meter_event.identifier = ${text}`}
+      AND ${inAccount(accountId)}
+  `);
+
+const accountRow = z.strictObject({ ...accountFields, stripeCustomerId: z.string().nullable() });
+export type FoundAccount = Readonly<z.output<typeof accountRow>>;
+
+/** Finds an account by its own id or its Stripe customer. */
+export const listAccountsByReference = (
+  db: CommonQueryMethods,
+  by: "id" | "stripe_customer",
+  { text, accountId }: LookupOptions,
+): Promise<readonly FoundAccount[]> =>
+  db.any(sql.type(accountRow)`
+    SELECT ${accountColumns}, account.stripe_customer_id AS "stripeCustomerId"
+    FROM account
+    WHERE ${by === "id" ? sql.fragment`account.id = ${text}::uuid` : sql.fragment`account.stripe_customer_id = ${text}`}
+      AND ${inAccount(accountId)}
+  `);
+
+const keyRow = z.strictObject({
+  ...accountFields,
+  id: z.uuid(),
+  mode: modeColumn,
+  name: z.string(),
+  scope: z.enum(KEY_SCOPES),
+  hint: z.string(),
+  createdAt: z.date(),
+  expiresAt: z.date().nullable(),
+  lastUsedAt: z.date().nullable(),
+  revokedAt: z.date().nullable(),
+});
+export type FoundKey = Readonly<z.output<typeof keyRow>>;
+
+/** Finds an API key by its id. */
+export const listKeysById = (
+  db: CommonQueryMethods,
+  { text, accountId }: LookupOptions,
+): Promise<readonly FoundKey[]> =>
+  db.any(sql.type(keyRow)`
+    SELECT
+      ${accountColumns},
+      api_key.id,
+      api_key.mode,
+      api_key.name,
+      api_key.scope,
+      api_key.hint,
+      api_key.created_at AS "createdAt",
+      api_key.expires_at AS "expiresAt",
+      api_key.last_used_at AS "lastUsedAt",
+      api_key.revoked_at AS "revokedAt"
+    FROM api_key
+    JOIN account ON account.id = api_key.account_id
+    WHERE api_key.id = ${text}::uuid AND ${inAccount(accountId)}
+  `);
+
+const storeWriteRow = z.strictObject({
+  ...accountFields,
+  mode: modeColumn,
+  operation: z.enum(STORE_OPERATIONS),
+  key: z.string(),
+  createdAt: z.date(),
+});
+export type FoundStoreWrite = Readonly<z.output<typeof storeWriteRow>>;
+
+/** Lists the stores' writes with an idempotency key. */
+export const listStoreWritesByKey = (
+  db: CommonQueryMethods,
+  { text, accountId, limit }: LookupOptions,
+): Promise<readonly FoundStoreWrite[]> =>
+  db.any(sql.type(storeWriteRow)`
+    SELECT ${accountColumns}, stored.mode, stored.operation, ${text} AS key, stored.created_at AS "createdAt"
+    FROM account
+    CROSS JOIN ${values(MODES)} AS mode
+    CROSS JOIN ${values(STORE_OPERATIONS)} AS operation
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM idempotent_response
+      WHERE idempotent_response.account_id = account.id
+        AND idempotent_response.mode = mode.mode
+        AND idempotent_response.operation = operation.operation
+        AND idempotent_response.key_hash = decode(${hashKey(text)}, 'hex')
+      LIMIT 1
+    ) AS stored
+    WHERE account.type = 'store' AND ${inAccount(accountId)}
+    ORDER BY stored.created_at DESC
+    LIMIT ${limit}
+  `);

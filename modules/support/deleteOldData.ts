@@ -1,0 +1,94 @@
+import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
+import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
+import { deleteOldTraceContexts } from "../billing/sending/traceContexts.sql.ts";
+import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
+import { daysBefore } from "../../runtime/durations.rules.ts";
+import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
+import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
+import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
+import { deleteOldEvents } from "../events/deleteOldEvents.ts";
+import { clearExpiredResponses } from "../planting/clearCachedResponses.ts";
+import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
+import { deleteOldDeliveries } from "../events/deleteOldDeliveries.ts";
+import type { Context } from "../../runtime/context.ts";
+
+export type RetentionSettings = {
+  /** How long the records of billing are kept that nothing depends on. */
+  readonly retention: { readonly processorEventDays: number; readonly reconciliationDays: number };
+  /** How long the data of test mode are kept; 0 for ever. */
+  readonly testDataDays: number;
+};
+
+/** Usage that is reported later has a separate trace. */
+const TRACE_CONTEXT_DAYS = 1;
+
+/** Of one step. A step that takes longer continues in the next attempt, after the others. */
+const MAXIMUM_STEP_MS = 30 * 60 * 1000;
+
+/** Returns what it did. It may be interrupted and repeated. */
+type Step = (signal: AbortSignal) => Promise<unknown>;
+type Steps = Readonly<Record<string, Step>>;
+
+const testDataSteps = ({ db, clock, testDataDays }: Context & RetentionSettings): Steps => {
+  if (testDataDays === 0) {
+    return {};
+  }
+  const before = daysBefore(clock.now(), testDataDays);
+  return {
+    testRegistrations: (signal) => deleteOldTestRegistrations(db, before, signal),
+    testDonations: (signal) => deleteOldTestDonations(db, before, signal),
+    // Then their idempotency keys can be used again.
+    testResponses: (signal) => deleteBefore(deleteTestResponses, { db, before }, signal),
+  };
+};
+
+const stepsOf = (context: Context & RetentionSettings): Steps => {
+  const { db, clock, retention } = context;
+  const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
+  return {
+    processorEvents: (signal) =>
+      deleteBefore(deleteProcessedEvents, olderThan(retention.processorEventDays), signal),
+    reconciliations: (signal) => {
+      const { before } = olderThan(retention.reconciliationDays);
+      return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
+    },
+    traceContexts: (signal) =>
+      deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
+    events: (signal) => deleteOldEvents(context, signal),
+    webhookDeliveries: (signal) => deleteOldDeliveries(context, signal),
+    cachedResponses: (signal) => clearExpiredResponses(context, signal),
+    ...testDataSteps(context),
+    expiredKeys: (signal) => recordExpiredKeys(context, signal),
+  };
+};
+
+/**
+ * Deletes what is old enough in all capabilities, and records expired keys. Of what clients recorded, it deletes only test
+ * data, and those only if an operator has set their age. A step that fails or
+ * takes too long does not keep the later ones from running. It may be interrupted and repeated.
+ * @returns what each step did, by its name
+ * @throws AggregateError after all steps, if some have failed; its message has their names and reasons
+ */
+export const deleteOldData = async (
+  context: Context & RetentionSettings,
+  signal: AbortSignal,
+  maximumStepMs = MAXIMUM_STEP_MS,
+): Promise<Readonly<Record<string, unknown>>> => {
+  const results: Record<string, unknown> = {};
+  const failures: { readonly name: string; readonly error: unknown }[] = [];
+  for (const [name, step] of Object.entries(stepsOf(context))) {
+    try {
+      results[name] = await step(AbortSignal.any([signal, AbortSignal.timeout(maximumStepMs)]));
+    } catch (error) {
+      signal.throwIfAborted();
+      failures.push({ name, error });
+    }
+  }
+  if (failures.length > 0) {
+    throw new AggregateError(
+      failures.map(({ error }) => error),
+      failures.map(({ name, error }) => `${name}: ${String(error)}`).join("; "),
+    );
+  }
+  return results;
+};

@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { normalizeCustomerId } from "../stores/customers.rules.ts";
+
+/** The fields that registrations and donations have in common. */
+export const RECORD_FIELDS = [
+  "imported_id",
+  "idempotency_key",
+  "attribution",
+  "order",
+  "customer_email",
+  "customer_id",
+] as const;
+export type RecordField = (typeof RECORD_FIELDS)[number];
+
+/** What a text was found to be. */
+export type FoundBy =
+  | RecordField
+  | "id"
+  | "refund_idempotency_key"
+  | "customer_name"
+  | "stripe_customer"
+  | "meter_event";
+
+/** What an operator's text may be. */
+export type Lookup = {
+  readonly text: string;
+  /** The id of a record, an account or a refund; null if the text is none. */
+  readonly id: string | null;
+  /** The id of the refunded record, which may be imported, if the text is the id of a refund: `refund-<id>`. Null otherwise. */
+  readonly refundedId: string | null;
+  readonly customerId: string;
+  readonly mayBeName: boolean;
+  readonly mayBeStripeCustomer: boolean;
+  readonly mayBeMeterEvent: boolean;
+};
+
+/** The index of names consists of groups of three characters: a shorter part would read all of it. */
+const SHORTEST_NAME = 3;
+
+/** Decides what a text may be, so that nothing is searched for in vain. */
+export const parseLookup = (given: string): Lookup => {
+  const text = given.trim();
+  const refundedId = /^refund-(?<id>.+)$/u.exec(text)?.groups?.["id"] ?? null;
+  const id = z.guid().safeParse(refundedId ?? text);
+  const mayBeStripeCustomer = /^cus_\w+$/u.test(text);
+  const isIdentifier = text.startsWith("u1:");
+  return {
+    text,
+    id: id.success ? id.data.toLowerCase() : null,
+    refundedId,
+    customerId: normalizeCustomerId(text),
+    mayBeName:
+      Array.from(text).length >= SHORTEST_NAME &&
+      /\p{L}/u.test(text) &&
+      !(id.success || mayBeStripeCustomer || isIdentifier || text.includes("@")),
+    mayBeStripeCustomer,
+    mayBeMeterEvent: isIdentifier || /^\d{1,18}$/u.test(text),
+  };
+};

@@ -1,0 +1,301 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { ORDER_STAGES } from "../planting/order.rules.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
+import type { RecordField } from "./lookup.rules.ts";
+import { kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { safeInteger, sql, values } from "../../db/sql.ts";
+import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
+import { hasAttribution, rowWithId } from "../records/ownedRecords.sql.ts";
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { customerColumns, customerRow } from "../stores/customerColumns.sql.ts";
+import {
+  hasCustomerId,
+  hasEmail,
+  hasNameWith,
+  hasOrder,
+} from "../stores/customerConditions.sql.ts";
+import type { LookupOptions } from "./lookupOptions.sql.ts";
+import { inAccount, accountColumns, accountFields } from "./lookupOptions.sql.ts";
+
+/*
+ * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
+ * account: that costs an index search per account and mode, while a separate index would slow down each registration.
+ */
+
+const searchedRow = {
+  ...customerRow,
+  attribution: z.string(),
+  idempotencyKey: z.string().nullable(),
+};
+
+/** The columns that records are searched by. */
+const searchedColumns = (table: RecordTable): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`
+    ${column("attribution")},
+    ${column("idempotency_key")} AS "idempotencyKey",
+    ${customerColumns(table)}
+  `;
+};
+
+const registrationRow = z.strictObject({
+  ...accountFields,
+  ...searchedRow,
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  mode: modeColumn,
+  kind: kindColumn,
+  count: safeInteger,
+  refundedCount: safeInteger,
+  createdAt: z.date(),
+  isPrepaid: z.boolean(),
+  orderStage: z.enum(ORDER_STAGES).nullable(),
+  plantingOrder: z.string().nullable(),
+});
+export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
+
+const registrationColumns = sql.fragment`
+  ${accountColumns},
+  ${searchedColumns("registration")},
+  registration.id,
+  registration.imported_id AS "importedId",
+  registration.mode,
+  registration.kind,
+  registration.count,
+  registration.refunded_count AS "refundedCount",
+  registration.created_at AS "createdAt",
+  registration.unit_price_cents IS NOT NULL AS "isPrepaid",
+  planting_order.stage AS "orderStage",
+  planting_order.public_id AS "plantingOrder"
+`;
+
+const donationRow = z.strictObject({
+  ...accountFields,
+  ...searchedRow,
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  mode: modeColumn,
+  amountCents: safeInteger,
+  charityName: z.string(),
+  refunded: z.boolean(),
+  createdAt: z.date(),
+});
+export type FoundDonation = Readonly<z.output<typeof donationRow>>;
+
+const donationColumns = sql.fragment`
+  ${accountColumns},
+  ${searchedColumns("donation")},
+  donation.id,
+  donation.imported_id AS "importedId",
+  donation.mode,
+  donation.amount_cents AS "amountCents",
+  donation.charity_name AS "charityName",
+  donation.refunded,
+  donation.created_at AS "createdAt"
+`;
+
+/** The condition of a field, in the form that the index over accounts, modes and kinds serves. */
+const fieldCondition = (table: RecordTable, field: RecordField, text: string): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return {
+    imported_id: sql.fragment`${column("imported_id")} = ${text}`,
+    idempotency_key: sql.fragment`text_digest(${column("idempotency_key")}) = text_digest(${text})`,
+    attribution: hasAttribution(table, text),
+    order: hasOrder(table, text),
+    customer_email: hasEmail(table, text),
+    customer_id: hasCustomerId(table, text),
+  }[field];
+};
+
+const STORE_FIELDS: ReadonlySet<RecordField> = new Set(["order", "customer_email", "customer_id"]);
+
+/** The condition of the accounts that may have a field: only stores have orders and customers. */
+const accountCondition = (field: RecordField, accountId: string | null): FragmentSqlToken =>
+  STORE_FIELDS.has(field)
+    ? sql.fragment`${inAccount(accountId)} AND account.type = 'store'`
+    : inAccount(accountId);
+
+/** The organizations whose refund keys are searched: stores do not have these keys. */
+const owners = (accountId: string | null): FragmentSqlToken => sql.fragment`(
+  SELECT account.id
+  FROM account
+  WHERE account.type = 'organization' AND ${inAccount(accountId)}
+)`;
+
+/** What differs between the records. */
+type RecordSource<Found> = {
+  readonly table: RecordTable;
+  readonly row: z.ZodType<Found>;
+  readonly columns: FragmentSqlToken;
+  /** Joins what the columns need beside the record and its account. */
+  readonly join: FragmentSqlToken;
+  /** Rows for each value of the columns that follow the account in the indexes. */
+  readonly partitions: FragmentSqlToken;
+  /** The condition that a row of a table is in the current partition. */
+  readonly inPartition: (table: string) => FragmentSqlToken;
+  /** The condition that a record has an id, or one of its refunds does. */
+  readonly hasId: (id: string) => FragmentSqlToken;
+  /** The table of its refunds' idempotency keys, and how a key leads to the record's id. */
+  readonly refundKeys: { readonly table: string; readonly recordId: FragmentSqlToken };
+};
+
+/** The look-ups of one kind of record. The `…Query` functions let a test ask PostgreSQL for their plans. */
+export type RecordLookups<Found> = {
+  readonly byFieldQuery: (field: RecordField, options: LookupOptions) => FragmentSqlToken;
+  readonly byNameQuery: (options: LookupOptions) => FragmentSqlToken;
+  readonly byRefundKeyQuery: (options: LookupOptions) => FragmentSqlToken;
+  readonly listByField: (
+    db: CommonQueryMethods,
+    field: RecordField,
+    options: LookupOptions,
+  ) => Promise<readonly Found[]>;
+  /** Finds a part of a customer's name of at least three characters. */
+  readonly listByName: List<Found>;
+  /** Finds a record by its own id or by that of one of its refunds. */
+  readonly listById: List<Found>;
+  readonly listByRefundKey: List<Found>;
+  /** Lists the records that a condition selects. */
+  readonly listWhere: (
+    db: CommonQueryMethods,
+    condition: FragmentSqlToken,
+    options: LookupOptions,
+  ) => Promise<readonly Found[]>;
+};
+type List<Found> = (db: CommonQueryMethods, options: LookupOptions) => Promise<readonly Found[]>;
+
+/** A query of the records whose refunds have a key. */
+const rowsWithRefundKey = <Found>(
+  { table, partitions, inPartition, refundKeys }: RecordSource<Found>,
+  { text, accountId }: LookupOptions,
+): FragmentSqlToken => {
+  const keys = sql.identifier([refundKeys.table]);
+  return sql.fragment`(
+    SELECT ${sql.identifier([table])}.*
+    FROM ${owners(accountId)} AS owner
+    ${partitions}
+    CROSS JOIN LATERAL (
+      SELECT DISTINCT ${refundKeys.recordId} AS record_id
+      FROM ${keys}
+      WHERE ${keys}.account_id = owner.id
+        AND ${inPartition(refundKeys.table)}
+        AND ${keys}.key_digest = text_digest(${text})
+      -- A client and an operator may have used the same key.
+      LIMIT 2
+    ) AS used
+    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
+  )`;
+};
+
+const createLookups = <Found>(source: RecordSource<Found>): RecordLookups<Found> => {
+  const { table, row, columns, join, partitions, inPartition, hasId } = source;
+  const record = sql.identifier([table]);
+  const column = (name: string) => sql.identifier([table, name]);
+  const newestFirst = sql.fragment`ORDER BY ${column("created_at")} DESC, ${column("id")} DESC`;
+
+  const select = (
+    rows: FragmentSqlToken,
+    { accountId, limit }: LookupOptions,
+  ): FragmentSqlToken => sql.fragment`
+    SELECT ${columns}
+    FROM ${rows} AS ${record}
+    JOIN account ON account.id = ${column("account_id")}
+    ${join}
+    WHERE ${inAccount(accountId)}
+    ${newestFirst}
+    LIMIT ${limit}
+  `;
+  const selectWhere = (condition: FragmentSqlToken, options: LookupOptions): FragmentSqlToken =>
+    select(sql.fragment`(SELECT * FROM ${record} WHERE ${condition})`, options);
+
+  const byFieldQuery = (
+    field: RecordField,
+    { text, accountId, limit }: LookupOptions,
+  ): FragmentSqlToken => sql.fragment`
+    SELECT ${columns}
+    FROM account
+    ${partitions}
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM ${record}
+      WHERE ${column("account_id")} = account.id
+        AND ${inPartition(table)}
+        AND ${fieldCondition(table, field, text)}
+      ${newestFirst}
+      LIMIT ${limit}
+    ) AS ${record}
+    ${join}
+    WHERE ${accountCondition(field, accountId)}
+    ${newestFirst}
+    LIMIT ${limit}
+  `;
+  const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
+    selectWhere(hasNameWith(table, options.text), options);
+  const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken =>
+    select(rowsWithRefundKey(source, options), options);
+  const list = (db: CommonQueryMethods, query: FragmentSqlToken): Promise<readonly Found[]> =>
+    db.any(sql.type(row)`${query}`);
+
+  return {
+    byFieldQuery,
+    byNameQuery,
+    byRefundKeyQuery,
+    listByField: (db, field, options) => list(db, byFieldQuery(field, options)),
+    listByName: (db, options) => list(db, byNameQuery(options)),
+    listById: (db, options) => list(db, selectWhere(hasId(options.text), options)),
+    listByRefundKey: (db, options) => list(db, byRefundKeyQuery(options)),
+    listWhere: (db, condition, options) => list(db, selectWhere(condition, options)),
+  };
+};
+
+const inMode = (table: string): FragmentSqlToken =>
+  sql.fragment`${sql.identifier([table, "mode"])} = mode.mode`;
+
+export const registrationLookups = createLookups({
+  table: "registration",
+  row: registrationRow,
+  columns: registrationColumns,
+  // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
+  join: sql.fragment`
+    LEFT JOIN LATERAL (
+      SELECT * FROM planting_order WHERE planting_order.id = registration.planting_order_id OFFSET 0
+    ) AS planting_order ON true
+  `,
+  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode CROSS JOIN ${values(KINDS)} AS kind`,
+  inPartition: (table) =>
+    sql.fragment`${inMode(table)} AND ${sql.identifier([table, "kind"])} = kind.kind`,
+  hasId: (id) =>
+    sql.fragment`id = ANY(ARRAY[${id}::uuid, (SELECT registration_id FROM refund WHERE id = ${id})])`,
+  refundKeys: {
+    table: "refund_key",
+    recordId: sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = refund_key.refund_id)`,
+  },
+});
+
+export const donationLookups = createLookups({
+  table: "donation",
+  row: donationRow,
+  columns: donationColumns,
+  join: sql.fragment``,
+  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode`,
+  inPartition: inMode,
+  hasId: (id) => sql.fragment`id = ${id}`,
+  refundKeys: { table: "donation_refund_key", recordId: sql.fragment`donation_id` },
+});
+
+/** Lists the registrations whose usage is in a meter event. */
+export const listRegistrationsOfMeterEvent = (
+  db: CommonQueryMethods,
+  meterEventId: bigint,
+  options: LookupOptions,
+): Promise<readonly FoundRegistration[]> =>
+  registrationLookups.listWhere(
+    db,
+    sql.fragment`id IN (
+      SELECT counted.id
+      FROM meter_event
+      CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
+      WHERE meter_event.id = ${meterEventId}
+    )`,
+    options,
+  );

@@ -1,0 +1,126 @@
+import { createHash } from "node:crypto";
+import type { AccountRegistration } from "../registrations/registrations.sql.ts";
+import { findRegistration, lockRegistration } from "../registrations/registrations.sql.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { DomainError } from "../../runtime/errors.rules.ts";
+import { recordNotFound } from "../records/recordIds.rules.ts";
+import { decideRefund } from "../registrations/decideRefund.rules.ts";
+import type { StoreWrite } from "../stores/storeWrites.rules.ts";
+import { getRecordId } from "../records/getRecordId.ts";
+import { readRefundWindow } from "../registrations/readRefundWindow.ts";
+import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
+import { reverseStoreRegistrations } from "../stores/reverseStoreRegistrations.ts";
+import { findEarlierResponse } from "../stores/runIdempotentWrite.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import type { BillingContext } from "../billing/context.ts";
+
+export type OperatorRefund = {
+  readonly id: string;
+  /** The account that has the registration; null for any. */
+  readonly accountId: string | null;
+  /** Null refunds all units that remain. */
+  readonly count: number | null;
+  readonly reason: string;
+  /** Null for a refund that is not repeated. */
+  readonly idempotencyKey: string | null;
+  readonly isDryRun: boolean;
+};
+
+export type AnyRefund = {
+  readonly registration: AccountRegistration;
+  readonly refundedCount: number;
+  readonly replayed: boolean;
+};
+
+const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
+  invalidRequest(`${kind} registration is already fully refunded`);
+
+/** Returns what a refund of an organization's registration would do, without refunding. */
+const previewRefund = async (
+  context: BillingContext & OperatorContext,
+  registration: AccountRegistration,
+  refund: OperatorRefund,
+): Promise<Pick<AnyRefund, "refundedCount" | "replayed">> => {
+  const request = { ...refund, id: registration.id };
+  const original = await findOriginalRefund(context, registration, request);
+  if (original) {
+    return original;
+  }
+  const window = await readRefundWindow(context, registration);
+  const refundedCount = await context.db.transaction(async (transaction) => {
+    const found = await lockRegistration(transaction, registration, registration.id);
+    const refundable = { ...registration, hasUsage: found?.hasUsage === true };
+    return decideRefund(refundable, refund.count, window, context.clock.now());
+  });
+  return { refundedCount, replayed: false };
+};
+
+/** Reverses units of a store's registration, whose price returns to the balance. */
+const refundStoreRegistration = async (
+  { db, clock, actor }: BillingContext & OperatorContext,
+  registration: AccountRegistration,
+  { count, reason, idempotencyKey, isDryRun }: OperatorRefund,
+): Promise<AnyRefund> => {
+  const { accountId, mode, kind, id } = registration;
+  const remaining = registration.count - registration.refundedCount;
+  const quantity = count ?? remaining;
+  const write: StoreWrite = {
+    accountId,
+    mode,
+    operation: "operator_refund",
+    idempotency:
+      idempotencyKey === null
+        ? null
+        : {
+            key: idempotencyKey,
+            requestHash: createHash("sha256").update(id).digest("hex"),
+          },
+    responseBody: String(quantity),
+  };
+  // A replay may find nothing left, so it comes before the checks.
+  const earlier = await findEarlierResponse(db, write);
+  if (earlier) {
+    return { registration, refundedCount: Number(earlier.responseBody), replayed: true };
+  }
+  if (remaining === 0) {
+    throw fullyRefunded(registration);
+  }
+  if (quantity > remaining) {
+    throw invalidRequest(`count: only ${remaining} can still be refunded`);
+  }
+  if (isDryRun) {
+    return { registration, refundedCount: quantity, replayed: false };
+  }
+  const { responseBody, replayed } = await reverseStoreRegistrations(
+    // One write at a time: the balance's own lock is enough.
+    { db, clock, actor, writeQueue: (_accountId, work) => work() },
+    write,
+    { kind, quantity, filter: { registrationId: id }, reason },
+  );
+  return { registration, refundedCount: Number(responseBody), replayed };
+};
+
+/**
+ * Refunds units of any account's registration for an operator: an organization's usage is taken back, a store gets the
+ * price back.
+ * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
+ */
+export const refundAnyRegistration = async (
+  context: BillingContext & OperatorContext,
+  refund: OperatorRefund,
+): Promise<AnyRefund> => {
+  const registration = await findRegistration(
+    context.db,
+    await getRecordId(context.db, "registration", refund.id, refund.accountId),
+  );
+  if (!registration) {
+    throw recordNotFound("registration", refund.id);
+  }
+  if (registration.accountType === "store") {
+    return refundStoreRegistration(context, registration, refund);
+  }
+  const { refundedCount, replayed } = await (refund.isDryRun
+    ? previewRefund(context, registration, refund)
+    : refundRegistration(context, registration, { ...refund, id: registration.id }));
+  return { registration, refundedCount, replayed };
+};

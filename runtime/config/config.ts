@@ -1,0 +1,282 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+import { readSecretFile, readSecretFiles } from "./readSecretFiles.ts";
+import { readDatabaseUrls } from "./readDatabaseUrls.ts";
+import { SSL_MODES } from "./databaseUrl.rules.ts";
+import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
+import { mayReceiveKeys } from "../loopback.rules.ts";
+import { PARTNER_KINDS, TIMELINE_SHAPES } from "./plantingChoices.rules.ts";
+
+const port = (fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,5}$/u, "must be a port number from 0 to 65535 (0 for any free port)")
+    .transform(Number)
+    .refine((value) => value <= 65_535, "must be a port number from 0 to 65535")
+    .default(fallback);
+
+const listenAddress = z
+  .string()
+  .min(1, "must be a host name or an IP address")
+  .default("127.0.0.1");
+
+const metricsPort = (fallback: number) =>
+  z.union([z.literal("off"), port(fallback)], {
+    error: "must be a port number from 0 to 65535, or off",
+  });
+
+const optionalNumber = (minimum: number, maximum = 999_999_999) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/u, "must be a whole number")
+    .transform(Number)
+    .refine((value) => value >= minimum, `must be at least ${minimum}`)
+    .refine((value) => value <= maximum, `must be at most ${maximum}`);
+
+const wholeNumber = (fallback: number, minimum: number) =>
+  optionalNumber(minimum).default(fallback);
+
+/** A day. Timers of Node and of PostgreSQL end after 24 days: Node's run out at once, PostgreSQL's are refused. */
+const MAXIMUM_TIMER_SECONDS = 86_400;
+
+const timerSeconds = (fallback: number, minimum: number) =>
+  optionalNumber(minimum, MAXIMUM_TIMER_SECONDS).default(fallback);
+
+/** A day far in the past that dates can still express. */
+const MAXIMUM_RETENTION_DAYS = 36_500;
+
+const retentionDays = (fallback: number, minimum: number) =>
+  optionalNumber(minimum, MAXIMUM_RETENTION_DAYS).default(fallback);
+
+const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
+
+const webUrl = z
+  .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
+  .transform((url) => url.replace(/\/+$/u, ""));
+
+const TRACE_SAMPLERS = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio",
+] as const;
+
+const apiBase = webUrl.refine(mayReceiveKeys, {
+  error: "must be an https:// URL, unless its host is localhost or a loopback address",
+});
+
+const isNetwork = (given: string): boolean => {
+  const { address = "", bits = "" } =
+    /^(?<address>[^/]+)\/(?<bits>\d{1,3})$/u.exec(given)?.groups ?? {};
+  const family = isIP(address);
+  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
+};
+
+const onOrOff = (fallback: "on" | "off") =>
+  z.enum(["on", "off"], { error: "must be on or off" }).default(fallback);
+
+const networks = z
+  .string()
+  .refine(
+    (given) => given.split(",").every((network) => isNetwork(network.trim().replace(/^!/u, ""))),
+    "must be networks such as 10.1.0.0/16 or !203.0.113.0/24, separated by commas",
+  );
+
+const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
+
+const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
+
+// Four: the destinations of snapshot and thin events have a secret each, and two each during a rotation.
+const webhookSecrets = z
+  .string()
+  .regex(
+    /^whsec_[^\s,]+(?:,whsec_[^\s,]+){0,3}$/u,
+    "must be one to four signing secrets (whsec_…), separated by commas",
+  );
+
+// Two, so that a secret can be replaced.
+const sharedSecrets = z
+  .string()
+  .regex(
+    /^[^\s,]{32,200}(?:,[^\s,]{32,200})?$/u,
+    "must be one or two secrets of at least 32 characters, separated by a comma",
+  );
+
+const settings = z.object({
+  HOST: listenAddress,
+  METRICS_HOST: listenAddress,
+  PORT: port(8080),
+  STORE_PORT: port(8081),
+  METRICS_PORT: metricsPort(9464),
+  WORKER_METRICS_PORT: metricsPort(9465),
+  DRAIN_SECONDS: timerSeconds(5, 0),
+  MAXIMUM_CONNECTIONS: wholeNumber(20_000, 1),
+  TRUSTED_PROXIES: wholeNumber(0, 0),
+  PUBLIC_BASE_URL: webUrl.optional(),
+  DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
+  DATABASE_URL: z.string().optional(),
+  DATABASE_OWNER_URL: z.string().optional(),
+  DATABASE_READER_URL: z.string().optional(),
+  // libpq's own variables, for what the URLs leave out.
+  PGSSLMODE: z
+    .enum([...SSL_MODES, "prefer", "allow"], {
+      error: mustBeOneOf(SSL_MODES),
+    })
+    .optional(),
+  PGSSLROOTCERT: z.string().optional(),
+  PGSSLCERT: z.string().optional(),
+  PGSSLKEY: z.string().optional(),
+  PGTARGETSESSIONATTRS: z.string().optional(),
+  DATABASE_POOL_SIZE: wholeNumber(10, 2),
+  READ_TIMEOUT_SECONDS: timerSeconds(5, 1),
+  TEMPORAL_ADDRESS: z
+    .string()
+    .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
+    .optional(),
+  TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
+  WORKFLOW_BUNDLE: z.string().min(1, "must be a file").optional(),
+  TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
+  STRIPE_SECRET_KEY: z
+    .string()
+    .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
+    .optional(),
+  STRIPE_API_BASE: apiBase.default("https://api.stripe.com"),
+  STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
+  // Stripe's limit of meter events in live mode.
+  STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
+  // Stripe repeats a webhook for three days; a repeated event must still be known.
+  PROCESSOR_EVENT_RETENTION_DAYS: retentionDays(90, 7),
+  // A reconciliation covers 35 days.
+  RECONCILIATION_RETENTION_DAYS: retentionDays(400, 35),
+  // 0 keeps test data indefinitely, as the contract says.
+  TEST_DATA_RETENTION_DAYS: retentionDays(0, 0),
+  STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
+  STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
+  EVERYORG_API_KEY: secret.optional(),
+  EVERYORG_API_BASE: apiBase.default("https://partners.every.org/v0.2"),
+  CHANGE_PUBLIC_KEY: secret.optional(),
+  CHANGE_SECRET_KEY: secret.optional(),
+  CHANGE_API_BASE: apiBase.default("https://api.getchange.io/api/v1"),
+  PLEDGE_API_KEY: secret.optional(),
+  PLEDGE_API_BASE: apiBase.default("https://api.pledge.to/v1"),
+  PLANTING_PARTNER: oneOf(PARTNER_KINDS).default("simulated"),
+  PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
+  PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
+  PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
+  STORE_PLATFORM_SECRET: sharedSecrets.optional(),
+  PLANTING_CALLBACK_SECRET: sharedSecrets.optional(),
+  WEBHOOK_ALLOW_HTTP: onOrOff("off"),
+  WEBHOOK_ALLOWED_NETWORKS: networks.optional(),
+  MANUAL_PLANTING_TIMELINE: timelineShape,
+  SIMULATED_PLANTING_TIMELINE: timelineShape,
+  SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
+  SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),
+  SIMULATED_VERIFICATION_SECONDS: wholeNumber(60, 0),
+  TREEMAPPER_API_KEY: z
+    .string()
+    .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
+    .optional(),
+  TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
+  EMBEDDED_POSTGRES_PORT: port(54_329),
+  EMBEDDED_TEMPORAL_PORT: port(7243),
+  EMBEDDED_TEMPORAL_UI_HOST: listenAddress,
+  EMBEDDED_TEMPORAL_UI_PORT: port(8243),
+  OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
+  OTEL_SDK_DISABLED: z
+    .enum(["true", "false"], { error: "must be true or false" })
+    .transform((value) => value === "true")
+    .default(false),
+  OTEL_TRACES_SAMPLER: oneOf(TRACE_SAMPLERS).default("parentbased_always_on"),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
+    .transform(Number)
+    .default(1),
+  OTEL_BSP_SCHEDULE_DELAY: wholeNumber(5000, 1),
+  LOG_LEVEL: oneOf(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  LOG_FORMAT: oneOf(["auto", "json", "pretty"]).default("auto"),
+});
+
+/** The names of all settings. */
+export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
+
+/** The configuration, by the names of its environment variables. */
+export type Config = Readonly<z.output<typeof settings>>;
+
+/** Malformed settings; the message lists each one and what it must be. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/** A program notices a new secret after this time at most. */
+const SECRET_AGE_MS = 1000;
+
+/** Returns a function that reads a secret again, unless it has just been read. */
+const createSecretReader = <Value>(first: Value, read: () => Value): (() => Value) => {
+  let value = first;
+  let readAtMs = performance.now();
+  return () => {
+    if (performance.now() - readAtMs >= SECRET_AGE_MS) {
+      readAtMs = performance.now();
+      try {
+        value = read();
+      } catch {
+        // The file may be half written. If it stays unusable, the earlier secret fails where it is used.
+      }
+    }
+    return value;
+  };
+};
+
+/**
+ * Parses the configuration. An empty variable counts as not set. A secret in a file is read again when it is used, so it
+ * can be replaced while a program runs.
+ * @throws ConfigError if a setting is malformed; it never falls back to the default
+ */
+export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
+  const given = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
+  );
+  const files = readSecretFiles(given);
+  const database = readDatabaseUrls({ ...given, ...files.secrets });
+  const result = settings.safeParse({ ...given, ...files.secrets, ...database.urls });
+  const faults = [...database.faults, ...files.faults];
+  if (!result.success || faults.length > 0) {
+    const issues = result.error?.issues ?? [];
+    const malformed = issues.map(({ path, message }) => `${path.join(".")} ${message}`);
+    const lines = [...malformed, ...faults].map((line) => `  ${line}`);
+    throw new ConfigError(`Invalid settings:\n${lines.join("\n")}`);
+  }
+  const config = { ...result.data };
+  // Another file may be unusable for a moment.
+  const withoutFiles = Object.fromEntries(
+    Object.entries(given).filter(([name]) => !files.paths.has(name.replace(/_FILE$/u, ""))),
+  );
+  for (const [name, path] of files.paths) {
+    const readAgain = (): unknown =>
+      Reflect.get(parseConfig({ ...withoutFiles, [name]: readSecretFile(path) }), name);
+    Object.defineProperty(config, name, {
+      enumerable: true,
+      get: createSecretReader<unknown>(Reflect.get(config, name), readAgain),
+    });
+  }
+  return Object.freeze(config);
+};
+
+/**
+ * Returns the environment of a child process: ours without the variables that match `without`, and with these settings.
+ * @param defaults of settings that ours does not have
+ */
+export const buildChildEnvironment = (
+  without: RegExp | null,
+  childSettings: Readonly<Record<string, string>>,
+  defaults: Readonly<Record<string, string>> = {},
+): NodeJS.ProcessEnv => {
+  const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
+  return { ...defaults, ...Object.fromEntries(inherited), ...childSettings };
+};
+
+/** Parses the environment of this process. */
+export const readConfig = (): Config => parseConfig(process.env);

@@ -1,0 +1,66 @@
+import { formatCsvLine } from "./formatCsv.ts";
+import type { CsvValue } from "./formatCsv.ts";
+
+/*
+ * Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object.
+ */
+
+const CSV_TYPE = "text/csv; charset=utf-8; header=present";
+
+/** The formats of lists besides JSON. Excel reads CSV as UTF-8 only if it begins with a byte order mark. */
+export const EXPORT_FORMATS = {
+  csv: { contentType: CSV_TYPE, mediaType: "text/csv", extension: "csv", mark: "" },
+  excel: {
+    contentType: CSV_TYPE,
+    mediaType: "application/vnd.ms-excel",
+    extension: "csv",
+    mark: "\uFEFF",
+  },
+  ndjson: {
+    contentType: "application/x-ndjson; charset=utf-8",
+    mediaType: "application/x-ndjson",
+    extension: "ndjson",
+    mark: "",
+  },
+} as const;
+export type ExportFormat = keyof typeof EXPORT_FORMATS;
+
+/** Returns the value at a path such as `period.start`; objects become JSON. */
+const csvValue = (row: object, column: string): CsvValue => {
+  let value: unknown = row;
+  for (const name of column.split(".")) {
+    value = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  }
+  if (value === undefined || value === null) {
+    return null;
+  }
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+    ? value
+    : JSON.stringify(value);
+};
+
+/** Returns the text before the first row. */
+export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
+  format === "ndjson"
+    ? ""
+    : `${EXPORT_FORMATS[format].mark}${formatCsvLine(columns.map((column) => column.replaceAll(".", "_")))}`;
+
+/**
+ * Formats one row.
+ * @param columns the fields that CSV has, with a dot in the path of a field within a field; NDJSON has all
+ */
+export const formatRow = (format: ExportFormat, columns: readonly string[], row: object): string =>
+  format === "ndjson"
+    ? `${JSON.stringify(row)}\n`
+    : formatCsvLine(columns.map((column) => csvValue(row, column)));
+
+/** Yields the rows of a page, formatted like `formatRow` does. */
+export function* formatRows(
+  format: ExportFormat,
+  columns: readonly string[],
+  rows: Iterable<object>,
+): Generator<string, void, void> {
+  for (const row of rows) {
+    yield formatRow(format, columns, row);
+  }
+}

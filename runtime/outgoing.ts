@@ -1,0 +1,46 @@
+import http from "node:http";
+import https from "node:https";
+import net from "node:net";
+import { getProxyForUrl } from "proxy-from-env";
+import { EnvHttpProxyAgent, setGlobalDispatcher } from "undici";
+import { alignProxyVariables } from "./config/proxies.ts";
+import { lookUpHost } from "./resolveAddresses.ts";
+
+/*
+ * How this process reaches other companies: through the proxies that the environment names, and over whichever address of
+ * a host responds. Webhooks and connections to PostgreSQL never use a proxy.
+ */
+
+/** Node's 250 ms give up an address after one lost packet. This covers two, which TCP repeats after 1 and 3 seconds. */
+const ADDRESS_TIMEOUT_MS = 3500;
+
+/** As in Node's own global agent. */
+const KEPT_CONNECTIONS = { keepAlive: true, scheduling: "lifo", timeout: 5000 } as const;
+
+/**
+ * Sets up the outgoing connections of this process. Call it once, before the first connection.
+ * @returns the variables of proxies that are ignored
+ */
+export const configureOutgoing = (): readonly string[] => {
+  const { proxies, ignored } = alignProxyVariables();
+  net.setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_TIMEOUT_MS);
+  const options = { ...KEPT_CONNECTIONS, lookup: lookUpHost, proxyEnv: proxies };
+  http.globalAgent = new http.Agent(options);
+  https.globalAgent = new https.Agent(options);
+  setGlobalDispatcher(
+    new EnvHttpProxyAgent({
+      connect: {
+        lookup: lookUpHost,
+        autoSelectFamily: true,
+        autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
+      },
+    }),
+  );
+  return ignored;
+};
+
+/** Returns the proxy through which a URL is reached, or null. */
+export const findProxy = (url: string): URL | null => {
+  const proxy = getProxyForUrl(url);
+  return proxy === "" ? null : new URL(proxy);
+};

@@ -1,0 +1,61 @@
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { isRunning } from "./processIdentity.ts";
+import { StartupError } from "./startupError.ts";
+import { errorDetails } from "./errorDetails.ts";
+
+const runFile = z.strictObject({
+  pid: z.int(),
+  startedAt: z.string(),
+  databaseUrl: z.string(),
+  databaseOwnerUrl: z.string(),
+  databaseReaderUrl: z.string().nullable(),
+  temporalAddress: z.string(),
+  temporalNamespace: z.string(),
+  apiUrl: z.string(),
+  storeUrl: z.string(),
+});
+
+/** How other programs reach a running `npm start`. The database URLs contain the passwords. */
+export type RunFile = Readonly<z.output<typeof runFile>>;
+
+const pathOf = (dataDir: string): string => join(dataDir, "run.json");
+
+export const writeRunFile = async (dataDir: string, content: RunFile): Promise<void> => {
+  const path = pathOf(dataDir);
+  await writeFile(`${path}.new`, JSON.stringify(content, null, 2), { mode: 0o600 });
+  await rename(`${path}.new`, path);
+};
+
+export const removeRunFile = (dataDir: string): Promise<void> =>
+  rm(pathOf(dataDir), { force: true });
+
+/** @throws StartupError if it is not what `writeRunFile` writes */
+const parseRunFile = (path: string, text: string): RunFile => {
+  try {
+    return runFile.parse(JSON.parse(text));
+  } catch {
+    throw new StartupError(`${path} is damaged. Restart \`npm start\`, which writes it again.`);
+  }
+};
+
+/**
+ * Returns the run file of a running `npm start`, or null if there is none or it was left by a crash.
+ * @throws StartupError if it cannot be read or is damaged
+ */
+export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
+  const path = pathOf(dataDir);
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    const { code, message } = errorDetails(error);
+    if (code === "ENOENT") {
+      return null;
+    }
+    throw new StartupError(`${path} cannot be read: ${message}`, { cause: error });
+  }
+  const content = parseRunFile(path, text);
+  return isRunning(content) ? content : null;
+};

@@ -1,0 +1,99 @@
+import type { Logger } from "pino";
+import { ConfigError, readConfig } from "./config/config.ts";
+import type { Config } from "./config/config.ts";
+import { SchemaMismatchError } from "./errors.rules.ts";
+import { configureOutgoing } from "./outgoing.ts";
+import { createLogger } from "./log/createLogger.ts";
+import { reportReady } from "./readyMessage.ts";
+import { StartupError } from "./startupError.ts";
+import { startTracing } from "./tracing/startTracing.ts";
+import type { RunningTracing } from "./tracing/startTracing.ts";
+import { tuneGarbageCollection } from "./tuneGarbageCollection.ts";
+
+/** A long-lived part of the service. */
+export type RunningPart = {
+  /** The URLs that it serves, by name. */
+  readonly urls: Readonly<Record<string, string>>;
+  /** Rejects if the part cannot continue. */
+  readonly failed?: Promise<never>;
+  /** Runs before `stop` after SIGTERM, which an orchestrator sends; a second signal cuts it short. */
+  readonly drain?: () => Promise<void>;
+  readonly stop: () => Promise<void>;
+};
+
+/** Resolves with the reason when a signal arrives or the parent process exits, and again with the next one. */
+const shutdownRequested = (): {
+  readonly first: Promise<string>;
+  readonly second: Promise<string>;
+} => {
+  const first = Promise.withResolvers<string>();
+  const second = Promise.withResolvers<string>();
+  let isRequested = false;
+  const request = (reason: string): void => {
+    (isRequested ? second : first).resolve(reason);
+    isRequested = true;
+  };
+  for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(event, () => request(event));
+  }
+  process.on("disconnect", () => request("the parent process exited"));
+  return { first: first.promise, second: second.promise };
+};
+
+const isOperatorError = (error: unknown): error is Error =>
+  error instanceof ConfigError ||
+  error instanceof StartupError ||
+  error instanceof SchemaMismatchError;
+
+/**
+ * Runs a long-lived program: reads the configuration, starts the program, reports its URLs to the parent and the log, and
+ * stops it on request. An error that an operator can fix is one sentence on stderr, with exit code 1.
+ * @param shutdownTimeoutMs after it the process exits, even if not everything has stopped
+ */
+export const runProgram = async (
+  name: string,
+  start: (
+    config: Config,
+    logger: Logger,
+    tracing: RunningTracing | undefined,
+  ) => Promise<RunningPart>,
+  shutdownTimeoutMs: number,
+): Promise<never> => {
+  tuneGarbageCollection();
+  try {
+    const config = readConfig();
+    const ignoredProxies = configureOutgoing();
+    const tracing = await startTracing(config, name);
+    const logger = createLogger(config, name, tracing?.logFields);
+    tracing?.logTo(logger);
+    if (ignoredProxies.length > 0) {
+      logger.warn(
+        `${ignoredProxies.join(", ")} must be an http:// or https:// URL and has no effect`,
+      );
+    }
+    const shutdown = shutdownRequested();
+    const { urls, failed, drain, stop } = await start(config, logger, tracing);
+    logger.info(urls, "ready");
+    reportReady(urls);
+    const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
+    logger.info({ reason }, "stopping");
+    if (drain && reason === "SIGTERM") {
+      await Promise.race([drain(), shutdown.second]);
+    }
+    setTimeout(() => {
+      logger.fatal("shutdown timed out");
+      process.exit(1);
+    }, shutdownTimeoutMs).unref();
+    await stop();
+    await tracing?.stop();
+    logger.info("stopped");
+  } catch (error) {
+    if (!isOperatorError(error)) {
+      throw error;
+    }
+    process.stderr.write(`${error.message}\n`);
+    process.exit(1);
+  }
+  // The event loop would not end: Temporal's client retries past a call's deadline, and the IPC channel stays open.
+  process.exit();
+};

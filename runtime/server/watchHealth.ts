@@ -1,0 +1,142 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Client } from "@temporalio/client";
+import type { Logger } from "pino";
+import type { Clock } from "../clock.ts";
+import { withTimeout } from "../withTimeout.ts";
+import { withTemporalDeadline } from "../temporal/temporalClient.ts";
+
+/** Whether the process can serve, and the results of the latest checks. */
+export type Readiness = {
+  readonly status: "ok" | "unavailable" | "stopping";
+  readonly database: "ok" | "unreachable";
+  /** Unknown while the database is unreachable. */
+  readonly clock: "ok" | "off" | "unknown";
+  readonly temporal: "ok" | "unreachable";
+};
+
+export type HealthWatch = {
+  readonly read: () => Readiness;
+  /** From now on the process reports that it is stopping. The checks go on. */
+  readonly startStopping: () => void;
+  readonly end: () => void;
+};
+
+const INTERVAL_MS = 1000;
+const TIMEOUT_MS = 2000;
+
+/** Registrations are billed at the API's second; billing periods end by the database's and the processor's clocks. */
+const TOLERATED_SKEW_MS = 2000;
+
+type DatabaseHealth = Pick<Readiness, "database" | "clock"> & { readonly skewMs: number | null };
+
+/** A timer that is later than this shows that the process did not run, so that the check proves nothing. */
+const LATE_MS = 100;
+
+const checkDatabase = async (
+  readDatabaseTime: () => Promise<Date>,
+  clock: Clock,
+  isRepeated = false,
+): Promise<DatabaseHealth> => {
+  const sentAtMs = clock.now().getTime();
+  const startedAtMs = performance.now();
+  try {
+    const now = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readDatabaseTime());
+    const tookMs = performance.now() - startedAtMs;
+    const skewMs = now.getTime() - (sentAtMs + tookMs / 2);
+    // The response may have taken any part of that time.
+    const isClockRight = Math.abs(skewMs) <= TOLERATED_SKEW_MS + tookMs / 2;
+    return { database: "ok", clock: isClockRight ? "ok" : "off", skewMs };
+  } catch {
+    if (!isRepeated && performance.now() - startedAtMs > TIMEOUT_MS + LATE_MS) {
+      return checkDatabase(readDatabaseTime, clock, true);
+    }
+    // The result says so; requests that need the database report the error.
+    return { database: "unreachable", clock: "unknown", skewMs: null };
+  }
+};
+
+const checkTemporal = (temporal: Client): Promise<Readiness["temporal"]> =>
+  withTemporalDeadline(temporal, TIMEOUT_MS, () =>
+    temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
+  ).then(
+    () => "ok",
+    () => "unreachable",
+  );
+
+/**
+ * Checks every second whether the database and Temporal respond within two seconds, and how far this machine's clock is
+ * off. So readiness is known at any time and costs a request nothing. Resolves after the first checks.
+ * @param readDatabaseTime uses a connection of its own, so that a busy pool does not look like an unreachable database
+ * @param needsTemporal whether the process can do nothing without Temporal
+ */
+export const watchHealth = async ({
+  readDatabaseTime,
+  temporal,
+  clock,
+  logger,
+  needsTemporal,
+}: {
+  readonly readDatabaseTime: () => Promise<Date>;
+  readonly temporal: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly needsTemporal: boolean;
+}): Promise<HealthWatch> => {
+  const ended = new AbortController();
+  let database: DatabaseHealth = { database: "unreachable", clock: "unknown", skewMs: null };
+  let temporalHealth: Readiness["temporal"] = "unreachable";
+  let isStopping = false;
+
+  const updateDatabase = async (): Promise<void> => {
+    const before = database;
+    database = await checkDatabase(readDatabaseTime, clock);
+    if (database.clock === "off" && before.clock !== "off") {
+      logger.error(
+        { skewMs: Math.round(database.skewMs ?? 0) },
+        "this machine's clock differs from the database's by more than 2 s; not ready until NTP corrects it",
+      );
+    }
+    if (database.clock === "ok" && before.clock === "off") {
+      logger.info("this machine's clock is right again");
+    }
+  };
+  const updateTemporal = async (): Promise<void> => {
+    temporalHealth = await checkTemporal(temporal);
+  };
+  const repeat = async (update: () => Promise<void>): Promise<void> => {
+    while (!ended.signal.aborted) {
+      // Rejects only when the watch ends.
+      await delay(INTERVAL_MS, undefined, { signal: ended.signal, ref: false }).catch(
+        () => undefined,
+      );
+      if (!ended.signal.aborted) {
+        await update();
+      }
+    }
+  };
+
+  await Promise.all([updateDatabase(), updateTemporal()]);
+  // Neither rejects: a failed check is a result.
+  void repeat(updateDatabase);
+  void repeat(updateTemporal);
+
+  const statusOf = (): Readiness["status"] => {
+    if (isStopping) {
+      return "stopping";
+    }
+    const canServe = database.clock === "ok" && (!needsTemporal || temporalHealth === "ok");
+    return canServe ? "ok" : "unavailable";
+  };
+  return {
+    read: () => ({
+      status: statusOf(),
+      database: database.database,
+      clock: database.clock,
+      temporal: temporalHealth,
+    }),
+    startStopping: () => {
+      isStopping = true;
+    },
+    end: () => ended.abort(),
+  };
+};

@@ -1,8 +1,0 @@
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import type { Context } from "../context.ts";
-
-export type BillingContext = Context & {
-  readonly billing: Billing;
-  /** Milliseconds of the monotonic clock; by default, of the process's. */
-  readonly monotonicMs?: () => number;
-};

@@ -1,0 +1,43 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
+import { shardOf } from "../../db/shards/shards.rules.ts";
+import { createDeliverySender } from "../../modules/events/createDeliverySender.ts";
+import type { DeliveryContext } from "../../modules/events/context.ts";
+
+const dueRow = z.strictObject({ dueAt: z.date().nullable() });
+
+/** Returns a function that makes the due deliveries of one endpoint. Other tests have endpoints in the same shard. */
+export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) => {
+  const { db, clock } = deps;
+  const listDue = async () => {
+    const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });
+    return due.filter(({ id }) => id === endpointId);
+  };
+  const createSender = (signal: AbortSignal) =>
+    createDeliverySender(deps, shardOf(endpointId), {
+      scanEndpoints: listDue,
+      onFailure: (_delivery, error) => {
+        throw error;
+      },
+      signal,
+    });
+  const own = createSender(new AbortController().signal);
+  /** @returns in how many milliseconds the next attempt is due; null if none is */
+  const deliver = async (signal?: AbortSignal): Promise<number | null> => {
+    const sender = signal === undefined ? own : createSender(signal);
+    const isStopped = (): boolean => signal?.aborted === true;
+    while (!isStopped() && (await listDue()).length > 0) {
+      await sender.scan();
+      await sender.step();
+      await sender.settled();
+    }
+    const dueAt = await db.oneFirst(sql.type(dueRow)`
+      SELECT min(greatest(due_at, leased_until)) AS "dueAt"
+      FROM webhook_delivery
+      WHERE endpoint_id = ${endpointId} AND state = 'pending'
+    `);
+    return dueAt && Math.max(0, dueAt.getTime() - clock.now().getTime());
+  };
+  return deliver;
+};

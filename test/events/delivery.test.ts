@@ -1,0 +1,347 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { recordEvent } from "../../modules/events/recordEvent.ts";
+import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
+import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
+import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../modules/events/updateWebhookEndpoint.ts";
+import { pingWebhookEndpoint } from "../../modules/events/pingWebhookEndpoint.ts";
+import { refunded, readEvents } from "./readEvents.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
+import { answer } from "./startReceiver.ts";
+import { setUpWebhooks, verify } from "./webhookScene.ts";
+
+const test = testWithDatabase();
+
+const auditRow = z.strictObject({ action: z.string(), actor: z.string(), subject: z.string() });
+
+const SECOND_MS = 1000;
+const HOUR_MS = 60 * 60 * SECOND_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+test("an event is delivered once, signed, with the id that the feed has", async (t) => {
+  const { deps, accountId, record, deliver, receiver, secret, deliveries } = await setUpWebhooks(t);
+  await record("first");
+  t.is(await deliver(), null);
+  await deliver();
+
+  const [request, ...others] = receiver.received;
+  t.deepEqual(others, []);
+  const { type, timestamp, data } = verify(request ?? { body: "", headers: {} }, secret);
+  const [event] = await readEvents(deps, { accountId, mode: "live" });
+  const id = event?.id ?? "";
+  t.is(type, "registration.refunded");
+  t.is(timestamp, event?.createdAt.toISOString() ?? "");
+  t.deepEqual(data, {
+    registration_id: "first",
+    kind: "tree",
+    count: 1,
+    remaining_count: 0,
+    sequence: Number(event?.transactionId),
+  });
+  t.regex(request?.headers["webhook-id"] ?? "", /^evt_[0-9a-f]{48}$/u);
+  t.true(request?.headers["webhook-id"]?.endsWith(id.replaceAll("-", "")));
+  t.is(request?.headers["content-type"], "application/json");
+  t.like(await deliveries(), [{ state: "delivered", attempts: 1, dueAt: null }]);
+});
+
+test("no text that a client or an operator wrote is delivered", async (t) => {
+  const { deps, accountId, clock, deliver, receiver, secret } = await setUpWebhooks(t);
+  const owner = { accountId, mode: "live" as const };
+  const donation = {
+    donation_id: "d",
+    amount_cents: 500,
+    currency: "USD" as const,
+    ein: "53-0196605",
+    nonprofit_id: "",
+    charity_name: "Red Cross",
+  };
+  const { db } = deps;
+  const now = clock.now();
+  await recordEvent(db, owner, now, {
+    type: "donation.created",
+    data: {
+      ...donation,
+      idempotency_key: "PERSONAL",
+      attribution: "PERSONAL",
+      metadata: { email: "PERSONAL" },
+    },
+  });
+  await recordEvent(db, owner, now, {
+    type: "donation.refunded",
+    data: { ...donation, reason: "PERSONAL" },
+  });
+  const refund = refunded("r");
+  await recordEvent(db, owner, now, { ...refund, data: { ...refund.data, reason: "PERSONAL" } });
+  await deliver();
+  t.is(receiver.received.length, 3);
+  for (const request of receiver.received) {
+    verify(request, secret);
+    t.notRegex(request.body, /PERSONAL/u);
+  }
+});
+
+test("an event of another account, mode or type is not delivered, and a rolled back one neither", async (t) => {
+  const first = await setUpWebhooks(t, { types: ["donation.created"] });
+  const second = await setUpWebhooks(t);
+  await first.record("wrong type");
+  await second.record("test mode", "test");
+  await t.throwsAsync(
+    second.deps.db.transaction(async (transaction) => {
+      const owner = { accountId: second.accountId, mode: "live" as const };
+      await recordEvent(transaction, owner, second.clock.now(), refunded("rolled back"));
+      throw new Error("roll back");
+    }),
+    { message: "roll back" },
+  );
+  await first.deliver();
+  await second.deliver();
+  t.deepEqual([...first.receiver.received, ...second.receiver.received], []);
+});
+
+test("a failed delivery is repeated with the same id and body and a new timestamp, as the schedule says", async (t) => {
+  const { record, deliver, receiver, secret, pass, deliveries, clock } = await setUpWebhooks(t);
+  receiver.respond(answer(500));
+  await record("first");
+  t.is(await deliver(), 5 * SECOND_MS);
+  pass(5 * SECOND_MS - 1);
+  t.is(await deliver(), 1);
+  t.is(receiver.received.length, 1);
+  pass(1);
+  t.is(await deliver(), 300 * SECOND_MS);
+  pass(300 * SECOND_MS);
+  receiver.respond(answer(429, { "Retry-After": "3000" }));
+  await deliver();
+  t.like(await deliveries(), [
+    { state: "pending", attempts: 3, dueAt: new Date(clock.now().getTime() + 3000 * SECOND_MS) },
+  ]);
+  receiver.respond(answer(200));
+  pass(3000 * SECOND_MS);
+  await deliver();
+
+  t.is(receiver.received.length, 4);
+  const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  t.is(new Set(ids).size, 1);
+  t.is(new Set(receiver.received.map(({ body }) => body)).size, 1);
+  const [oldest] = receiver.received;
+  t.truthy(verify(oldest ?? { body: "", headers: {} }, secret));
+  const timestamps = receiver.received.map(({ headers }) => headers["webhook-timestamp"]);
+  t.is(new Set(timestamps).size, 4);
+  t.like(await deliveries(), [{ state: "delivered", attempts: 4 }]);
+});
+
+test("a delivery that fails does not delay later events, and ten are in flight at most", async (t) => {
+  const { record, deliver, receiver, deliveries } = await setUpWebhooks(t);
+  // Before it has responded once, an endpoint receives one request at a time.
+  await record("first");
+  await deliver();
+  const held: (() => void)[] = [];
+  receiver.respond((response) => {
+    held.push(() => response.writeHead(204).end());
+  });
+  for (let count = 0; count < 25; count += 1) {
+    await record(String(count));
+  }
+  const delivering = deliver();
+  await eventually(() => held.length === 10);
+  // Long enough for an eleventh.
+  await delay(300);
+  t.is(held.length, 10);
+  receiver.respond(answer(204));
+  for (const release of held) {
+    release();
+  }
+  await delivering;
+  t.is(receiver.received.length, 26);
+  t.is(receiver.mostAtOnce(), 10);
+  t.true((await deliveries()).every(({ state }) => state === "delivered"));
+});
+
+test("a 410 disables the endpoint immediately, and ends what is pending", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, deliveries, disabled } =
+    await setUpWebhooks(t);
+  receiver.respond(answer(500));
+  await record("first");
+  await deliver();
+  receiver.respond(answer(410));
+  await record("second");
+  await deliver();
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "gone" });
+  t.deepEqual(
+    (await deliveries()).map(({ state }) => state),
+    ["failed", "failed"],
+  );
+  t.is(disabled.length, 1);
+  await record("third");
+  t.is(await deliver(), null);
+  t.is(receiver.received.length, 2);
+  const { rows } = await deps.db.query(sql.type(auditRow)`
+    SELECT action, actor, subject
+    FROM audit_entry
+    WHERE account_id = ${endpoint.accountId} AND action = 'webhook.disable'
+  `);
+  t.deepEqual(rows, [{ action: "webhook.disable", actor: "service", subject: endpoint.id }]);
+
+  t.like(await switchWebhookEndpoint(deps, endpoint, "enabled"), { disabledReason: null });
+  receiver.respond(answer(204));
+  await record("fourth");
+  await deliver();
+  t.is(receiver.received.length, 3);
+});
+
+/** Records an event, and makes all its attempts fail. */
+const failCompletely = async ({
+  record,
+  deliver,
+  receiver,
+  pass,
+}: Awaited<ReturnType<typeof setUpWebhooks>>): Promise<void> => {
+  receiver.respond(answer(500));
+  await record(crypto.randomUUID());
+  for (let dueMs = await deliver(); dueMs !== null; dueMs = await deliver()) {
+    pass(dueMs);
+  }
+};
+
+test("five days of nothing but failures disable an endpoint; a success in between restarts the count", async (t) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver } = scene;
+  await failCompletely(scene);
+  receiver.respond(answer(204));
+  await record("success");
+  await deliver();
+  t.like(await findEndpoint(deps.db, endpoint.id), { failingSince: null });
+  await failCompletely(scene);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
+  await failCompletely(scene);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "failing" });
+});
+
+test("a failure long after the last one is retried before the endpoint is disabled", async (t) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver, pass, deliveries } = scene;
+  await failCompletely(scene);
+  pass(20 * DAY_MS);
+  await record("during a restart");
+  t.is(await deliver(), 5 * SECOND_MS);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
+  receiver.respond(answer(204));
+  pass(5 * SECOND_MS);
+  await deliver();
+  t.like((await deliveries()).at(-1), { state: "delivered", attempts: 2 });
+});
+
+test("failures of an endpoint's earlier URL are not those of the new one", async (t) => {
+  const { deps, endpoint, record, deliver, receiver } = await setUpWebhooks(t);
+  receiver.respond(answer(500));
+  await record("first");
+  await deliver();
+  const described = await updateWebhookEndpoint(deps, endpoint, { description: "old server" });
+  t.not(described.failingSince, null);
+  const moved = await updateWebhookEndpoint(deps, endpoint, { url: `${receiver.url}new` });
+  t.is(moved.failingSince, null);
+});
+
+test("a replaced secret signs for 24 hours more, a revoked one does not", async (t) => {
+  const { deps, endpoint, secret: first, record, deliver, receiver, pass } = await setUpWebhooks(t);
+  const last = () => receiver.received.at(-1) ?? { body: "", headers: {} };
+  const { secret: second } = await rotateWebhookSecret(deps, endpoint, { revokesPrevious: false });
+  await record("1");
+  await deliver();
+  t.is(last().headers["webhook-signature"]?.split(" ").length, 2);
+  verify(last(), first);
+  verify(last(), second);
+
+  const { secret: third } = await rotateWebhookSecret(deps, endpoint, { revokesPrevious: true });
+  await record("2");
+  await deliver();
+  verify(last(), third);
+  t.throws(() => verify(last(), first));
+  t.throws(() => verify(last(), second));
+
+  const { secret: fourth } = await rotateWebhookSecret(deps, endpoint, { revokesPrevious: false });
+  pass(DAY_MS);
+  await record("3");
+  await deliver();
+  t.is(last().headers["webhook-signature"]?.split(" ").length, 1);
+  t.notRegex(last().headers["webhook-signature"] ?? "", / /u);
+  t.not(third, fourth);
+});
+
+test("a sixth secret that would sign at the same time is refused", async (t) => {
+  const { deps, endpoint, pass } = await setUpWebhooks(t);
+  const rotate = () => rotateWebhookSecret(deps, endpoint, { revokesPrevious: false });
+  for (let count = 0; count < 4; count += 1) {
+    await rotate();
+  }
+  await t.throwsAsync(rotate(), { message: /^5 secrets of the endpoint sign already/u });
+  pass(DAY_MS);
+  await t.notThrowsAsync(rotate());
+});
+
+test("a delivery that a stopping worker interrupts is made again immediately by another", async (t) => {
+  const { record, deliver, receiver, deliveries } = await setUpWebhooks(t);
+  const stop = new AbortController();
+  receiver.respond(() => stop.abort());
+  await record("first");
+  await deliver(stop.signal);
+  t.like(await deliveries(), [{ state: "pending", attempts: 0 }]);
+  receiver.respond(answer(204));
+  await deliver();
+  const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  t.deepEqual([ids.length, new Set(ids).size], [2, 1]);
+});
+
+test("while a worker makes an attempt no other makes it, and a late failure does not overwrite a success", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, deliveries, pass } = await setUpWebhooks(t);
+  const held = Promise.withResolvers<() => void>();
+  receiver.respond((response) => held.resolve(() => response.writeHead(500).end()));
+  await record("first");
+  const slow = createDeliveriesTo(deps, endpoint.id)();
+  const release = await held.promise;
+  receiver.respond(answer(204));
+  await deliver();
+  t.is(receiver.received.length, 1);
+  // As if the first worker's process had stood still.
+  pass(60 * SECOND_MS);
+  await deliver();
+  t.is(receiver.received.length, 2);
+  release();
+  await slow;
+  t.like(await deliveries(), [{ state: "delivered", attempts: 1 }]);
+});
+
+test("nothing is delivered to a disabled or a deleted endpoint, not even what was pending", async (t) => {
+  const { deps, endpoint, record, deliver, receiver } = await setUpWebhooks(t);
+  await record("pending");
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  await record("meanwhile");
+  await deliver();
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  await deliver();
+  t.deepEqual(receiver.received, []);
+  await record("after");
+  await deleteWebhookEndpoint(deps, endpoint);
+  await record("deleted");
+  await deliver();
+  t.deepEqual(receiver.received, []);
+});
+
+test("a ping arrives whatever types the endpoint has, and is no event of the feed", async (t) => {
+  const { deps, accountId, endpoint, secret, deliver, receiver } = await setUpWebhooks(t, {
+    types: ["donation.created"],
+  });
+  const id = await pingWebhookEndpoint(deps, endpoint);
+  await deliver();
+  const [request] = receiver.received;
+  t.is(request?.headers["webhook-id"], id);
+  t.like(verify(request ?? { body: "", headers: {} }, secret), {
+    type: "ping",
+    data: { endpoint_id: endpoint.id },
+  });
+  t.deepEqual(await readEvents(deps, { accountId, mode: "live" }), []);
+});

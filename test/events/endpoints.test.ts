@@ -1,0 +1,293 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const HOOK_URL = "https://shop.example/hook";
+
+const start = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const organization = await createTestOrganization(db);
+  const key = organization.apiKeyProd;
+  const create = (body: object = {}, usedKey = key) =>
+    call("POST", "/webhook_endpoints", { key: usedKey, body: { url: HOOK_URL, ...body } });
+  return { db, call, organization, key, create };
+};
+
+const idOf = (body: unknown): string => z.looseObject({ id: z.string() }).parse(body).id;
+
+test("an endpoint is created, listed, read, changed and deleted; its secret is shown once", async (t) => {
+  const { call, key, create } = await start(t);
+  const created = await create({ types: ["donation.created", "donation.created"] });
+  const id = idOf(created.body);
+  const shown = {
+    id,
+    url: HOOK_URL,
+    types: ["donation.created"],
+    description: "",
+    status: "enabled",
+    disabled_reason: null,
+    disabled_at: null,
+    failing_since: null,
+    created_at: created.body["created_at"],
+  };
+  t.is(created.status, 200);
+  const { secret, ...rest } = created.body;
+  t.deepEqual(rest, shown);
+  t.regex(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/u);
+  const path = `/webhook_endpoints/${id}`;
+  t.deepEqual((await call("GET", path, { key })).body, shown);
+  t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, {
+    webhook_endpoints: [shown],
+  });
+
+  const changes = { url: "https://shop.example/other", types: ["*"], description: "new" };
+  const changed = { ...shown, ...changes };
+  t.deepEqual((await call("POST", path, { key, body: changes })).body, changed);
+  t.deepEqual((await call("POST", path, { key, body: {} })).body, changed);
+
+  t.like(await call("DELETE", path, { key }), { status: 200, body: { id, deleted: true } });
+  t.is((await call("DELETE", path, { key })).status, 404);
+  t.is((await call("GET", path, { key })).status, 404);
+  t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, { webhook_endpoints: [] });
+  t.is((await create()).status, 200);
+});
+
+test("an endpoint is switched, pinged and given another secret", async (t) => {
+  const { call, key, create } = await start(t);
+  const created = await create();
+  const path = `/webhook_endpoints/${idOf(created.body)}`;
+  const act = (action: string, body?: object) =>
+    call("POST", `${path}/${action}`, { key, ...(body === undefined ? {} : { body }) });
+
+  t.like(await act("disable"), { body: { status: "disabled", disabled_reason: "requested" } });
+  t.like(await act("disable"), { status: 200, body: { status: "disabled" } });
+  t.like(await act("ping"), {
+    status: 400,
+    body: { error: "the webhook endpoint is disabled; enable it first" },
+  });
+  t.like(await act("enable"), { body: { status: "enabled", disabled_reason: null } });
+  t.regex(idOf((await act("ping")).body), /^evt_[0-9a-f]{48}$/u);
+
+  const rotated = await act("rotate");
+  t.is(rotated.status, 200);
+  t.not(rotated.body["secret"], created.body["secret"]);
+  t.regex(String(rotated.body["previous_valid_until"]), /^2\d{3}-/u);
+  const revoked = await act("rotate", { revoke_previous: true });
+  t.is(revoked.body["previous_valid_until"], null);
+});
+
+test("endpoints of other accounts and of the other mode do not exist", async (t) => {
+  const { db, call, organization, create } = await start(t);
+  const path = `/webhook_endpoints/${idOf((await create()).body)}`;
+  const other = await createTestOrganization(db);
+  for (const key of [organization.apiKeyTest, other.apiKeyProd]) {
+    const answers = await Promise.all([
+      call("GET", path, { key }),
+      call("POST", path, { key, body: { description: "mine" } }),
+      call("DELETE", path, { key }),
+      ...["rotate", "enable", "disable", "ping"].map((action) =>
+        call("POST", `${path}/${action}`, { key }),
+      ),
+    ]);
+    for (const { status, body } of answers) {
+      t.is(status, 404);
+      t.deepEqual(body, { error: "webhook endpoint not found" });
+    }
+    t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, {
+      webhook_endpoints: [],
+    });
+    t.is((await create({}, key)).status, 200);
+  }
+  t.is((await call("GET", "/webhook_endpoints/x", { key: organization.apiKeyProd })).status, 404);
+});
+
+test("a read-only key lists endpoints and changes none", async (t) => {
+  const { db, call, organization, create } = await start(t);
+  const path = `/webhook_endpoints/${idOf((await create()).body)}`;
+  const { key } = await issueKey(
+    { db, clock: systemClock, actor: SERVICE },
+    { id: organization.id, type: "organization" },
+    "live",
+    { name: "reader", scope: "read", expiresAt: null },
+  );
+  t.is((await call("GET", path, { key })).status, 200);
+  t.is((await create({ url: "https://b.example/" }, key)).status, 403);
+  t.is((await call("DELETE", path, { key })).status, 403);
+  t.is((await call("POST", `${path}/rotate`, { key })).status, 403);
+});
+
+test("a URL that cannot be called is refused with the reason", async (t) => {
+  const { create } = await start(t);
+  for (const [url, error] of [
+    ["http://10.0.0.1/", /^url: the host must have a public address; .*impact webhook listen/u],
+    ["https://[::ffff:10.0.0.1]/", /^url: the host must have a public address/u],
+    ["https://169.254.169.254/latest", /^url: the host must have a public address/u],
+    ["https://user:secret@shop.example/", /^url: must not have a user name or a password/u],
+    ["https://shop.example/#part", /^url: must not have a fragment/u],
+    ["ftp://shop.example/", /^url: must begin with https:\/\//u],
+    ["shop.example", /^url: must be a URL/u],
+    [`https://shop.example/${"x".repeat(2048)}`, /^url: must be at most 2048 characters/u],
+    // Its normal form has nine characters for each of these.
+    [`https://shop.example/${"\u20AC".repeat(1000)}`, /^url: must be a URL of at most 2048/u],
+    [7, /^url: must be a URL/u],
+    [undefined, /^url: required$/u],
+  ] as const) {
+    const { status, body } = await create({ url });
+    t.is(status, 400, String(url));
+    t.regex(String(body["error"]), error);
+  }
+  const types = await create({ types: ["registration.created"] });
+  t.is(types.status, 400);
+  t.regex(String(types.body["error"]), /^types(?:\[0\]|\.0)?: /u);
+  t.is((await create({ types: [] })).status, 400);
+  const { status, body } = await create({ secret: "whsec_x" });
+  t.is(status, 200);
+  t.not(body["secret"], "whsec_x", "the service chooses the secret");
+});
+
+test("http is refused unless the operator allows it", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, {
+    db,
+    webhookSettings: { allowsHttp: false, allowedNetworks: [] },
+  });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const body = { url: "http://shop.example/" };
+  t.like(await call("POST", "/webhook_endpoints", { key, body }), {
+    status: 400,
+    body: { error: "url: must begin with https://" },
+  });
+});
+
+test("a repeated request does not add another endpoint, and there are 16 at most", async (t) => {
+  const { call, key, create } = await start(t);
+  const id = idOf((await create()).body);
+  t.like(await create(), {
+    status: 400,
+    body: {
+      error: `url: the endpoint ${id} has this URL; if you have lost its secret, rotate it`,
+    },
+  });
+  const results = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => create({ url: `https://shop.example/${index}` })),
+  );
+  t.is(results.filter(({ status }) => status === 200).length, 15);
+  const refused = results.find(({ status }) => status === 400);
+  t.is(refused?.body["error"], "the maximum of 16 webhook endpoints is reached; delete one first");
+  const listed = await call("GET", "/webhook_endpoints", { key });
+  t.is(z.array(z.unknown()).parse(listed.body["webhook_endpoints"]).length, 16);
+  const change = await call("POST", `/webhook_endpoints/${id}`, {
+    key,
+    body: { url: "https://shop.example/0" },
+  });
+  t.is(change.status, 400);
+});
+
+test("a creation that is repeated with its key returns the endpoint with its secret", async (t) => {
+  const { call, key, organization } = await start(t);
+  const headers = { "Idempotency-Key": "endpoint-1" };
+  const create = (body: object = {}, usedKey = key) =>
+    call("POST", "/webhook_endpoints", { key: usedKey, headers, body: { url: HOOK_URL, ...body } });
+  const answers = await Promise.all([create(), create(), create()]);
+  const [first] = answers;
+  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.deepEqual(
+    new Set(answers.map(({ body }) => JSON.stringify(body))),
+    new Set([JSON.stringify(first?.body)]),
+  );
+  t.is(answers.filter((answer) => answer.headers.get("idempotent-replayed") === "true").length, 2);
+  const id = idOf(first?.body);
+
+  const rotated = await call("POST", `/webhook_endpoints/${id}/rotate`, { key });
+  const repeated = await create({ url: "https://shop.example/other" });
+  t.like(repeated.body, { id, url: HOOK_URL, secret: String(rotated.body["secret"]) });
+
+  t.not(idOf((await create({}, organization.apiKeyTest)).body), id);
+  await call("DELETE", `/webhook_endpoints/${id}`, { key });
+  t.not(idOf((await create()).body), id);
+  t.like(await create({ idempotency_key: "endpoint-1" }), {
+    status: 400,
+    body: { error: "idempotency_key: must be given as the header Idempotency-Key" },
+  });
+});
+
+const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().nullable() }));
+
+test("every command that changes an endpoint does it, says so, and is in the audit log", async (t) => {
+  const impact = impactOf(t);
+  const { db } = t.context;
+  const { id: org } = await createTestOrganization(db);
+  const run = async (...args: readonly string[]): Promise<unknown> => {
+    const done = await impact("webhook", ...args, "--reason", "ticket 12", "--json");
+    t.is(done.exitCode, 0, done.stderr);
+    return readJson(done);
+  };
+  const created = await run("create", "--org", org, "--mode", "live", "--url", HOOK_URL);
+  const id = idOf(created);
+  t.like(created, { url: HOOK_URL, types: ["*"], disabled_reason: null });
+  t.like(await run("update", id, "--types", "donation.created", "--description", "new"), {
+    types: ["donation.created"],
+    description: "new",
+  });
+  t.like(await run("update", id, "--all-types"), { types: ["*"] });
+  t.like(await run("disable", id), { disabled_reason: "requested" });
+  t.like(await run("enable", id), { disabled_reason: null });
+  t.like(await run("rotate", id, "--revoke-previous"), { previous_valid_until: null });
+  const ping = idOf(await run("ping", id));
+  t.like(await run("retry", id, ping), { id: ping, state: "pending" });
+  const since = new Date(Date.now() - 60_000).toISOString();
+  t.deepEqual(await run("recover", id, "--since", since), { recovered_count: 0 });
+
+  const list = await impact("webhook", "list", "--org", org);
+  t.regex(list.stdout, /https:\/\/shop\.example\/hook +all +enabled/u);
+  t.regex((await impact("webhook", "show", id)).stdout, /status +enabled/u);
+  t.regex((await impact("webhook", "deliveries", id)).stdout, /evt_\w+ +ping +pending/u);
+  t.regex((await impact("webhook", "attempts", id, ping)).stdout, /ATTEMPT +STARTED/u);
+
+  t.deepEqual(await run("delete", id), { id, deleted: true });
+  const gone = await impact("webhook", "show", id);
+  t.regex(gone.stderr, /webhook endpoint not found/u);
+  t.not(gone.exitCode, 0);
+
+  const audit = await impact("audit", "list", "--account", org, "--json", "--limit", "100");
+  const actions = entries
+    .parse(readJson(audit))
+    .filter(({ subject }) => subject === id)
+    .map(({ action }) => action);
+  t.deepEqual(actions.toReversed(), [
+    "webhook.create",
+    "webhook.update",
+    "webhook.update",
+    "webhook.disable",
+    "webhook.enable",
+    "webhook.rotate",
+    "webhook.ping",
+    "webhook.retry",
+    "webhook.recover",
+    "webhook.delete",
+  ]);
+  t.notRegex(audit.stdout, /whsec_/u);
+});
+
+test("a private URL is refused with the way to receive events on a developer's machine", async (t) => {
+  const { id: org } = await createTestOrganization(t.context.db);
+  const url = "https://localhost:3000/";
+  const run = await impactOf(t)("webhook", "create", "--org", org, "--mode", "test", "--url", url);
+  t.regex(run.stderr, /must have a public address; .*impact webhook listen/u);
+});
+
+test("webhook update without an option changes nothing", async (t) => {
+  const run = await impactOf(t)("webhook", "update", crypto.randomUUID());
+  t.is(run.exitCode, 2);
+  t.regex(run.stderr, /Nothing to change/u);
+});

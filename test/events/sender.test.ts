@@ -1,0 +1,247 @@
+import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { findFreePort } from "../../runtime/server/probePort.ts";
+import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
+import { isAllowedAddress } from "../../modules/events/allowedAddresses.ts";
+import { createTestCa } from "../support/createTestCa.ts";
+import { answer, holdOpen, startReceiver } from "./startReceiver.ts";
+
+const LOCAL = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+const NO_SIGNAL = new AbortController().signal;
+const MESSAGE = { headers: { "x-test": "1" }, body: '{"a":"ü"}' };
+
+/** Starts a receiver at 127.0.0.2, and one at the same port of 127.0.0.1. */
+const startOnBothHosts = async (t: ExecutionContext) => {
+  // A port that the system chooses for the first may be that of another program's connection at the second.
+  const port = await findFreePort();
+  return {
+    allowed: await startReceiver(t, { host: "127.0.0.2", port }),
+    forbidden: await startReceiver(t, { host: "127.0.0.1", port }),
+  };
+};
+
+test("a request has the headers and the body, and every status from 200 to 299 is a success", async (t) => {
+  const receiver = await startReceiver(t);
+  const send = createWebhookSender(LOCAL);
+  for (const status of [200, 202, 204, 299]) {
+    receiver.respond(answer(status, {}, status === 204 ? "" : "thanks"));
+    t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), { status, error: null });
+  }
+  t.is(receiver.received.length, 4);
+  t.is(receiver.received[0]?.body, MESSAGE.body);
+  t.is(receiver.received[0]?.headers["x-test"], "1");
+});
+
+test("a redirect is a failure and is not followed", async (t) => {
+  const elsewhere = await startReceiver(t);
+  const receiver = await startReceiver(t);
+  const send = createWebhookSender(LOCAL);
+  for (const status of [301, 302, 307, 308]) {
+    receiver.respond(answer(status, { Location: elsewhere.url }));
+    t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+      status,
+      error: `status ${status}; redirects are not followed`,
+    });
+  }
+  t.deepEqual(elsewhere.received, []);
+});
+
+test("an error status is a failure with the beginning of the body and the receiver's delay", async (t) => {
+  const receiver = await startReceiver(t);
+  receiver.respond(answer(503, { "Retry-After": "120" }, `\0${"x".repeat(100_000)}`));
+  const result = await createWebhookSender(LOCAL)({ url: receiver.url, ...MESSAGE }, NO_SIGNAL);
+  t.like(result, { status: 503, error: "status 503", retryAfterMs: 120_000 });
+  t.is(result.response, `\uFFFD${"x".repeat(1023)}`);
+});
+
+test("a body without an end does not delay the result of a request that succeeded", async (t) => {
+  const receiver = await startReceiver(t);
+  receiver.respond((response) => {
+    response.writeHead(200).write("begun");
+  });
+  const send = createWebhookSender({ ...LOCAL, timeoutMs: 2000 });
+  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    status: 200,
+    error: null,
+    response: "begun",
+  });
+});
+
+test("a server that does not respond in time, refuses, hangs up or switches the protocol is a failure without a status", async (t) => {
+  const receiver = await startReceiver(t);
+  receiver.respond(holdOpen);
+  const sendImpatiently = createWebhookSender({ ...LOCAL, timeoutMs: 500 });
+  t.like(await sendImpatiently({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    status: null,
+    error: "no response within 0.5 seconds",
+    response: null,
+  });
+  const send = createWebhookSender(LOCAL);
+  receiver.respond((response) => response.destroy());
+  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    error: "the connection was closed before a response",
+  });
+  // Node closes such a connection without an error.
+  receiver.respond(({ socket }) => {
+    socket?.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+  });
+  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    error: "the connection was closed before a response",
+  });
+  t.like(await send({ url: "http://127.0.0.1:1/", ...MESSAGE }, NO_SIGNAL), {
+    error: "the connection was refused",
+  });
+  const unknown = createWebhookSender({ ...LOCAL, resolve: () => Promise.resolve([]) });
+  t.like(await unknown({ url: "http://nowhere.example/", ...MESSAGE }, NO_SIGNAL), {
+    error: "the host name cannot be resolved",
+  });
+});
+
+test("a request that the worker's shutdown interrupts has no result", async (t) => {
+  const receiver = await startReceiver(t);
+  const stop = new AbortController();
+  receiver.respond(() => stop.abort());
+  const send = createWebhookSender(LOCAL);
+  await t.throwsAsync(send({ url: receiver.url, ...MESSAGE }, stop.signal), { name: "AbortError" });
+});
+
+const REFUSED = [
+  "168.63.129.16",
+  "0.0.0.0",
+  "10.1.2.3",
+  "100.64.0.1",
+  "127.0.0.1",
+  "127.255.255.254",
+  "169.254.169.254",
+  "172.16.0.1",
+  "192.0.0.1",
+  "192.168.1.1",
+  "198.18.0.1",
+  "224.0.0.1",
+  "240.0.0.1",
+  "255.255.255.255",
+  "::",
+  "::1",
+  "::7f00:1",
+  "::ffff:127.0.0.1",
+  "::ffff:a9fe:a9fe",
+  "::ffff:0:7f00:1",
+  "64:ff9b::7f00:1",
+  "64:ff9b:1::7f00:1",
+  "100::1",
+  "2001::1",
+  "2001:db8::1",
+  "2002:7f00:1::",
+  "fc00::1",
+  "fd00:ec2::254",
+  "fe80::1",
+  "fe80::1%eth0",
+  "fec0::1",
+  "ff02::1",
+  "not an address",
+];
+
+test("private, local, translated, reserved and multicast addresses are not called, public ones are", (t) => {
+  t.deepEqual(
+    REFUSED.filter((address) => isAllowedAddress(address, [])),
+    [],
+  );
+  for (const address of ["1.1.1.1", "172.15.0.1", "100.128.0.1", "2606:4700::1111"]) {
+    t.true(isAllowedAddress(address, []), address);
+  }
+  t.true(isAllowedAddress("10.1.2.3", ["fd00::/8", "10.1.0.0/16"]));
+  t.false(isAllowedAddress("10.1.2.3", ["10.1.0.0/16", "!10.1.2.0/24"]));
+  t.false(isAllowedAddress("203.0.114.7", ["!203.0.114.0/24"]));
+  t.true(isAllowedAddress("203.0.115.7", ["!203.0.114.0/24"]));
+  t.true(isAllowedAddress("::ffff:10.1.2.3", ["10.1.0.0/16"]));
+  t.false(isAllowedAddress("10.2.2.3", ["10.1.0.0/16"]));
+});
+
+test("no connection is made to an address that is not allowed, however the URL writes it", async (t) => {
+  const receiver = await startReceiver(t);
+  const send = createWebhookSender({ allowsHttp: true, allowedNetworks: [] });
+  const hosts = [
+    "127.0.0.1",
+    "2130706433",
+    "0x7f.1",
+    "0177.0.0.1",
+    "127.1",
+    "0",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "localhost",
+    "a.localhost",
+    "LOCALHOST.",
+  ];
+  for (const host of hosts) {
+    const result = await send({ url: `http://${host}:${receiver.port}/`, ...MESSAGE }, NO_SIGNAL);
+    t.like(result, { status: null, error: "the host has no public address" }, host);
+  }
+  t.deepEqual(receiver.received, []);
+});
+
+test("a host whose second look-up gives another address is called at the address that was checked", async (t) => {
+  const { allowed, forbidden } = await startOnBothHosts(t);
+  let looks = 0;
+  const send = createWebhookSender({
+    allowsHttp: true,
+    allowedNetworks: ["127.0.0.2/32"],
+    resolve: () => {
+      looks += 1;
+      return Promise.resolve([looks === 1 ? "127.0.0.2" : "127.0.0.1"]);
+    },
+  });
+  const url = `http://rebinding.example:${allowed.port}/`;
+  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { status: 204, error: null });
+  t.is(looks, 1);
+  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { error: "the host has no public address" });
+  t.is(allowed.received.length, 1);
+  t.deepEqual(forbidden.received, []);
+});
+
+test("of a host's addresses only those that are allowed are called", async (t) => {
+  const { allowed, forbidden } = await startOnBothHosts(t);
+  const send = createWebhookSender({
+    allowsHttp: true,
+    allowedNetworks: ["127.0.0.2/32"],
+    resolve: () => Promise.resolve(["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.2"]),
+  });
+  const url = `http://both.example:${allowed.port}/`;
+  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { status: 204 });
+  t.deepEqual([allowed.received.length, forbidden.received.length], [1, 0]);
+});
+
+test("HTTPS checks the certificate and the address, and plain HTTP is refused by default", async (t) => {
+  const ca = createTestCa(tmpdir());
+  const files = ca.issue("shop.example", { names: ["DNS:shop.example"] });
+  const tls = {
+    key: readFileSync(files.key, "utf8"),
+    cert: readFileSync(files.certificate, "utf8"),
+  };
+  const receiver = await startReceiver(t, { tls });
+  const url = `https://shop.example:${receiver.port}/hook`;
+  const options = {
+    allowsHttp: false,
+    allowedNetworks: ["127.0.0.0/8"],
+    resolve: () => Promise.resolve(["127.0.0.1"]),
+  };
+  const trusting = createWebhookSender({ ...options, ca: readFileSync(ca.certificate, "utf8") });
+
+  t.like(await trusting({ url, ...MESSAGE }, NO_SIGNAL), { status: 204, error: null });
+  const wrongName = `https://other.example:${receiver.port}/hook`;
+  t.like(await trusting({ url: wrongName, ...MESSAGE }, NO_SIGNAL), {
+    error: "the request failed: ERR_TLS_CERT_ALTNAME_INVALID",
+  });
+  t.like(await createWebhookSender(options)({ url, ...MESSAGE }, NO_SIGNAL), {
+    error: "the request failed: UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  });
+  const strict = createWebhookSender({ ...options, allowedNetworks: [] });
+  t.like(await strict({ url, ...MESSAGE }, NO_SIGNAL), { error: "the host has no public address" });
+  t.like(await trusting({ url: url.replace("https", "http"), ...MESSAGE }, NO_SIGNAL), {
+    error: "the URL must begin with https://",
+  });
+  t.is(receiver.received.length, 1);
+});

@@ -1,0 +1,87 @@
+import type { ExecutionContext } from "ava";
+import { Webhook } from "standardwebhooks";
+import { z } from "zod";
+import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
+import { recordEvent } from "../../modules/events/recordEvent.ts";
+import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
+import { sql } from "../../db/sql.ts";
+import { refunded } from "./readEvents.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
+import { startReceiver } from "./startReceiver.ts";
+import type { Received } from "./startReceiver.ts";
+
+const TEST_SETTINGS = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+
+const message = z.object({
+  type: z.string(),
+  timestamp: z.string(),
+  data: z.record(z.string(), z.unknown()),
+});
+
+/** Verifies a request as a receiver would, and returns its message. Fails if the signature is wrong. */
+export const verify = ({ body, headers }: Received, secret: string): z.output<typeof message> =>
+  message.parse(new Webhook(secret).verify(body, headers));
+
+const deliveryRow = z.strictObject({
+  state: z.string(),
+  attempts: z.int(),
+  dueAt: z.date().nullable(),
+});
+
+/** Creates an organization with an endpoint at a receiver, and a worker whose clock stands still. */
+export const setUpWebhooks = async (
+  t: ExecutionContext<DatabaseContext>,
+  { types = null }: { readonly types?: string[] | null } = {},
+) => {
+  const { db } = t.context;
+  // Receivers compare the time of a request with their own.
+  const clock = createMovableClock(new Date().toISOString());
+  const disabled: WebhookEndpoint[] = [];
+  const receiver = await startReceiver(t);
+  const { id: accountId } = await createTestOrganization(db);
+  const deps = {
+    db,
+    clock,
+    actor: SERVICE,
+    webhookSettings: TEST_SETTINGS,
+    send: createWebhookSender(TEST_SETTINGS),
+    random: () => 0.5,
+    observeAttempt: () => undefined,
+    observeDisabled: (endpoint: WebhookEndpoint) => {
+      disabled.push(endpoint);
+    },
+  };
+  const { endpoint, secret } = await createWebhookEndpoint(
+    deps,
+    { accountId, mode: "live" },
+    { url: receiver.url, types, description: "" },
+  );
+  return {
+    deps,
+    clock,
+    accountId,
+    receiver,
+    endpoint,
+    secret,
+    /** The endpoints that were disabled because of their responses. */
+    disabled,
+    /** Records an event that a name identifies. */
+    record: (name: string, mode: Mode = "live") =>
+      recordEvent(db, { accountId, mode }, clock.now(), refunded(name)),
+    deliver: createDeliveriesTo(deps, endpoint.id),
+    pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),
+    deliveries: () =>
+      db.any(sql.type(deliveryRow)`
+        SELECT state, attempts, due_at AS "dueAt"
+        FROM webhook_delivery
+        WHERE endpoint_id = ${endpoint.id}
+        ORDER BY created_at, transaction_id, event_id
+      `),
+  };
+};

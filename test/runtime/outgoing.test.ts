@@ -1,0 +1,188 @@
+import { createSocket } from "node:dgram";
+import dns from "node:dns";
+import { once } from "node:events";
+import { createServer, request as openRequest } from "node:http";
+import type { RequestListener } from "node:http";
+import { connect } from "node:net";
+import type { Client } from "@temporalio/client";
+import { NativeConnection } from "@temporalio/worker";
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { configureOutgoing, findProxy } from "../../runtime/outgoing.ts";
+import {
+  findTemporalProxy,
+  openTemporalClient,
+  withTemporalDeadline,
+} from "../../runtime/temporal/temporalClient.ts";
+import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
+import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
+import { readTemporalProxy } from "../../worker/readTemporalProxy.ts";
+import { TEMPORAL_ADDRESS } from "../support/programs.ts";
+
+const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
+/** Sets the variables of proxies, and no others. */
+const configure = (variables: Readonly<Record<string, string>>): readonly string[] => {
+  for (const name of VARIABLES) {
+    delete process.env[name];
+    delete process.env[name.toLowerCase()];
+  }
+  Object.assign(process.env, variables);
+  return configureOutgoing();
+};
+
+test.afterEach.always(() => {
+  configure({});
+});
+
+const listen = async (t: ExecutionContext, listener: RequestListener) => {
+  const server = createServer(listener);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  return { server, port: typeof address === "object" ? (address?.port ?? 0) : 0 };
+};
+
+/** Starts an HTTP proxy, for which every host is this machine, and returns the targets of its requests. */
+const startProxy = async (t: ExecutionContext) => {
+  const targets: string[] = [];
+  const { server, port } = await listen(t, (request, response) => {
+    const { port: targetPort, pathname, host } = new URL(request.url ?? "");
+    targets.push(host);
+    const forwarded = openRequest(
+      { host: "127.0.0.1", port: targetPort, path: pathname, agent: false },
+      (answer) => {
+        response.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(response);
+      },
+    );
+    request.pipe(forwarded);
+  });
+  server.on("connect", (request, near) => {
+    targets.push(request.url ?? "");
+    const far = connect(Number(request.url?.split(":").at(-1)), "127.0.0.1", () => {
+      near.write("HTTP/1.1 200 Connection established\r\n\r\n");
+      far.pipe(near).pipe(far);
+    });
+    far.on("error", () => near.destroy());
+    near.on("error", () => far.destroy());
+  });
+  return { url: `http://127.0.0.1:${port}`, targets };
+};
+
+const startRefusingProxy = async (t: ExecutionContext): Promise<string> => {
+  const { server, port } = await listen(t, (_request, response) => {
+    response.writeHead(403).end();
+  });
+  server.on("connect", (_request, socket) => {
+    socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
+  });
+  return `http://127.0.0.1:${port}`;
+};
+
+const startCompany = (t: ExecutionContext) =>
+  listen(t, (request, response) => {
+    request.resume();
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ id: "cus_1" }));
+  });
+
+const callStripe = (apiBase: string) =>
+  createStripeClient({ secretKey: "sk_test_key", apiBase }).stripe.customers.retrieve("cus_1");
+
+const describeNamespace = (client: Client) =>
+  withTemporalDeadline(client, 10_000, () =>
+    client.workflowService.describeNamespace({ namespace: "default" }),
+  );
+
+const connectWorker = async (t: ExecutionContext, address: string): Promise<void> => {
+  const connection = await NativeConnection.connect({ address, ...readTemporalProxy(address) });
+  t.teardown(() => connection.close());
+  await connection.workflowService.describeNamespace({ namespace: "default" });
+};
+
+const LOWER_CASE = { http: "http_proxy", https: "https_proxy" };
+const UPPER_CASE = { http: "HTTP_PROXY", https: "HTTPS_PROXY" };
+
+for (const { http, https } of [LOWER_CASE, UPPER_CASE]) {
+  test.serial(`companies and Temporal are called through ${http} and ${https}`, async (t) => {
+    const { url, targets } = await startProxy(t);
+    configure({ [http]: url, [https]: url });
+    const { port } = await startCompany(t);
+
+    t.is((await callStripe(`http://stripe.test:${port}`)).id, "cus_1");
+    t.true((await fetch(`http://charities.test:${port}/`)).ok);
+    const address = TEMPORAL_ADDRESS.replace(/^.*:/u, "temporal.test:");
+    await describeNamespace(openTemporalClient({ address }));
+    await connectWorker(t, address);
+
+    t.deepEqual(
+      [...new Set(targets)].toSorted(),
+      [`charities.test:${port}`, `stripe.test:${port}`, address].toSorted(),
+    );
+    t.is(targets.filter((target) => target === address).length, 2);
+  });
+
+  test.serial(`this machine is never behind ${http} and ${https}`, async (t) => {
+    const url = await startRefusingProxy(t);
+    configure({ [http]: url, [https]: url });
+    const { port } = await startCompany(t);
+
+    for (const host of ["127.0.0.1", "localhost"]) {
+      t.is((await callStripe(`http://${host}:${port}`)).id, "cus_1");
+      t.true((await fetch(`http://${host}:${port}/`)).ok);
+    }
+    t.is(findProxy("http://[::1]:8080"), null);
+    await describeNamespace(openTemporalClient({ address: TEMPORAL_ADDRESS }));
+    await connectWorker(t, TEMPORAL_ADDRESS);
+  });
+}
+
+test.serial("hosts in NO_PROXY are called directly", async (t) => {
+  const url = await startRefusingProxy(t);
+  configure({ HTTPS_PROXY: url, NO_PROXY: "stripe.test,.internal.test" });
+  t.is(findProxy("https://stripe.test"), null);
+  t.is(findProxy("https://api.internal.test"), null);
+  t.is(findTemporalProxy("temporal.internal.test:7233"), null);
+  t.is(findProxy("https://charities.test")?.href, `${url}/`);
+});
+
+test.serial("ALL_PROXY counts where no other variable does, and a SOCKS proxy is ignored", (t) => {
+  t.deepEqual(configure({ ALL_PROXY: "http://all.test:1", HTTPS_PROXY: "http://tls.test:2" }), []);
+  t.is(findProxy("http://company.test")?.host, "all.test:1");
+  t.is(findProxy("https://company.test")?.host, "tls.test:2");
+
+  t.deepEqual(configure({ ALL_PROXY: "socks5://all.test:1" }), ["ALL_PROXY"]);
+  t.is(findProxy("https://company.test"), null);
+});
+
+/** Starts a name server that knows IPv4 addresses and never responds to queries for IPv6 addresses. */
+const startNameServer = async (t: ExecutionContext): Promise<string> => {
+  const server = createSocket("udp4");
+  server.on("message", (query, { address, port }) => {
+    const type = query.readUInt16BE(query.indexOf(0, 12) + 1);
+    if (type !== 1) {
+      return;
+    }
+    const question = query.subarray(12, query.indexOf(0, 12) + 5);
+    const header = Buffer.from([0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+    query.copy(header, 0, 0, 2);
+    const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+    server.send(Buffer.concat([header, question, record]), port, address);
+  });
+  server.bind(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  return `127.0.0.1:${server.address().port}`;
+};
+
+test.serial("a host is found if its name server never responds about IPv6", async (t) => {
+  const servers = dns.getServers();
+  dns.setServers([await startNameServer(t)]);
+  t.teardown(() => dns.setServers(servers));
+  t.deepEqual(await resolveAddresses("receiver.test"), ["192.0.2.7"]);
+});

@@ -1,0 +1,339 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import type { Duplex } from "node:stream";
+import { fileURLToPath } from "node:url";
+import type { ExecutionContext } from "ava";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { sql } from "../../db/sql.ts";
+import { z } from "zod";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { startServer } from "../../runtime/server/startServer.ts";
+import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
+import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
+import { startProviderDouble } from "../charities/startProviderDouble.ts";
+import { freshEin } from "../support/factories.ts";
+import { createTestPlanting } from "../support/planting.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "../worker/deployAtStripe.ts";
+import { startCollector } from "./startCollector.ts";
+import type { ReceivedSpan } from "./startCollector.ts";
+
+// Serial, because a dispatcher serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
+const CLIENT_SPAN_ID = "b7ad6b7169203331";
+const TRACEPARENT = `00-${TRACE_ID}-${CLIENT_SPAN_ID}-01`;
+
+const deploy = async (
+  t: ExecutionContext<DatabaseContext>,
+  settings: Readonly<Record<string, string>> = {},
+) => {
+  const collector = await startCollector(t);
+  const { startApi, startWorker, post, subscriber } = await deployAtStripe(t);
+  const environment = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_BSP_SCHEDULE_DELAY: "50",
+    ...settings,
+  };
+  const api = await startApi(environment);
+  return {
+    ...collector,
+    api: api.process,
+    organization: subscriber,
+    key: subscriber.apiKeyProd,
+    startWorker: () => startWorker(environment),
+    get: (path: string) =>
+      fetch(`${api.urls["standalone"]}${path}`, {
+        headers: { Authorization: subscriber.apiKeyProd },
+      }),
+    post: (path: string, body: object, headers?: Readonly<Record<string, string>>) =>
+      post(api, path, body, headers),
+  };
+};
+
+/** Returns the names of a span and of those that contain it, outermost first. */
+const pathTo = (spans: readonly ReceivedSpan[], span: ReceivedSpan): readonly string[] => {
+  const parent = spans.find(({ spanId }) => spanId === span.parentSpanId);
+  return [...(parent ? pathTo(spans, parent) : []), span.name];
+};
+
+const named = (spans: readonly ReceivedSpan[], name: string): ReceivedSpan | undefined =>
+  spans.find((span) => span.name === name);
+
+const isReversal = (span: ReceivedSpan): boolean =>
+  span.name === "call stripe" && span.traceId === TRACE_ID;
+
+const traceOf = (index: number): string => index.toString(16).padStart(32, "a");
+
+test.serial("one trace leads from a client's POST to the call of Stripe", async (t) => {
+  const { spans, post, startWorker } = await deploy(t);
+  await startWorker();
+
+  const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
+
+  t.is(response.status, 200);
+  await eventually(() => named(spans, "call stripe") !== undefined);
+  await eventually(() => named(spans, "send usage") !== undefined);
+  const call = named(spans, "call stripe");
+  const request = named(spans, "POST /plant/trees");
+  t.is(call?.traceId, TRACE_ID);
+  t.deepEqual(call && pathTo(spans, call), ["POST /plant/trees", "send usage", "call stripe"]);
+  t.is(call?.service, "impact-worker");
+  t.is(request?.parentSpanId, CLIENT_SPAN_ID);
+  t.is(request?.service, "impact-api");
+  t.is(request?.attributes["http.response.status_code"], 200);
+  const insert = spans.find(
+    ({ attributes }) =>
+      typeof attributes["db.query.text"] === "string" &&
+      attributes["db.query.text"].includes("INSERT INTO registration ("),
+  );
+  t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
+});
+
+for (const [refund, path, bodyOf] of [
+  ["a refund", "/refund/trees", (item: object) => item],
+  ["a batch of refunds", "/refund/trees/batch", (item: object) => ({ items: [item] })],
+] as const) {
+  test.serial(`the trace of ${refund} leads to the call that takes its usage back`, async (t) => {
+    const { spans, post, startWorker } = await deploy(t);
+    const planted = await post("/plant/trees", { count: 3 });
+    const { tree_details: details } = z
+      .object({ tree_details: z.array(z.object({ id: z.string() })) })
+      .parse(await planted.json());
+    await startWorker();
+    await eventually(() => named(spans, "call stripe") !== undefined);
+
+    await post(path, bodyOf({ id: details[0]?.id }), { traceparent: TRACEPARENT });
+
+    await eventually(() => spans.some(isReversal));
+    t.true(spans.some(isReversal));
+  });
+}
+
+test.serial(
+  "requests for evidence in memory have spans, because the app serves them",
+  async (t) => {
+    const { db } = t.context;
+    const { spans, get, post } = await deploy(t);
+    const planted = await post("/plant/trees", { count: 3 });
+    const { tree_details: details } = z
+      .object({ tree_details: z.array(z.object({ id: z.string() })) })
+      .parse(await planted.json());
+    const { signal } = new AbortController();
+    await createPlantingOrders({ db, clock: systemClock, planting: createTestPlanting() }, signal);
+
+    for (const _ of [1, 2, 3, 4]) {
+      t.is((await get(`/evidence/tree/${details[0]?.id}`)).status, 200);
+    }
+
+    const requests = () => spans.filter(({ name }) => name === "GET /evidence/tree/:id");
+    await eventually(() => requests().length === 4);
+    t.is(requests().length, 4);
+  },
+);
+
+test.serial("a batch of several requests has links to them, and they to it", async (t) => {
+  const { spans, post } = await deploy(t);
+
+  await Promise.all(
+    Array.from({ length: 30 }, (_, index) =>
+      post(
+        "/plant/trees",
+        { count: 1 },
+        { traceparent: `00-${traceOf(index)}-${CLIENT_SPAN_ID}-01` },
+      ),
+    ),
+  );
+
+  const requests = (): readonly ReceivedSpan[] =>
+    spans.filter(({ name }) => name === "POST /plant/trees");
+  await eventually(() => requests().length === 30);
+  await eventually(() =>
+    spans.some(({ name, links }) => name === "write batch" && links.length > 1),
+  );
+  const batch = spans.find(({ name, links }) => name === "write batch" && links.length > 1);
+  t.is(batch?.parentSpanId, "");
+  t.is(batch?.attributes["impact.batch.size"], batch?.links.length);
+  const linked = requests().filter(({ spanId }) =>
+    batch?.links.some((link) => link.spanId === spanId),
+  );
+  t.is(batch?.links.length, linked.length);
+  t.true(linked.every(({ links }) => links.some(({ spanId }) => spanId === batch?.spanId)));
+});
+
+test.serial("a donation's trace leads through its workflow to the charity provider", async (t) => {
+  const provider = await startProviderDouble();
+  t.teardown(provider.close);
+  const { spans, post, startWorker, organization } = await deploy(t, {
+    EVERYORG_API_KEY: "everyorg-key",
+    EVERYORG_API_BASE: `${provider.url}/everyorg`,
+    // Usage of the tests before is another Stripe's.
+    LOG_LEVEL: "silent",
+  });
+  await updateAccount(t.context.db, organization.id, { charityProvider: "everyorg" });
+  const ein = freshEin();
+  addEveryOrgCharity(provider, "remote", ein);
+  await startWorker();
+  const donate = (): Promise<Response> =>
+    post(
+      "/charities/donate",
+      { amount_cents: 500, ein, idempotency_key: "k" },
+      { Authorization: organization.apiKeyTest, traceparent: TRACEPARENT },
+    );
+
+  // The worker bundles its workflows first. A 500 has recorded nothing and may be repeated.
+  while ((await donate()).status === 500) {
+    t.log("repeated");
+  }
+
+  // Spans arrive in any order: the request may end before its workflow, and a repeated one has a trace of its own.
+  const findPath = () =>
+    spans
+      .filter(({ name }) => name === "validate charity")
+      .map((validation) => pathTo(spans, validation))
+      .find((path) => path.length === 3);
+  await eventually(() => findPath() !== undefined);
+  t.deepEqual(findPath(), ["POST /charities/donate", "run workflow donation", "validate charity"]);
+});
+
+test.serial(
+  "spans contain no key, nothing that the client sent, and no values of statements",
+  async (t) => {
+    const { spans, post, key } = await deploy(t);
+    const body = {
+      count: 654_321,
+      attribution: "secret-attribution",
+      metadata: { email: "ann@example.com" },
+      idempotency_key: "secret-idempotency-key",
+    };
+
+    await post("/plant/trees?utm_source=secret-query", body);
+    await post("/plant/trees?attribution_key=secret-query", { count: 0 });
+    await post("/plant/trees", { ...body, count: 1 }, { Authorization: `${key}x` });
+
+    await eventually(() => spans.filter(({ name }) => name === "POST /plant/trees").length === 3);
+    await eventually(() => named(spans, "write batch") !== undefined);
+    await eventually(() => JSON.stringify(spans).includes("INSERT INTO registration"));
+    const text = JSON.stringify(spans);
+    t.notRegex(text, /secret|ann@|654321/u);
+    t.false(text.includes(key));
+  },
+);
+
+test.serial("a trace that the client does not sample is neither exported nor stored", async (t) => {
+  const { spans, post } = await deploy(t);
+  const unsampled = traceOf(0xff);
+
+  await post("/plant/trees", { count: 1 }, { traceparent: `00-${unsampled}-${CLIENT_SPAN_ID}-00` });
+  await post("/plant/trees", { count: 1 });
+
+  await eventually(() => spans.some(({ name }) => name === "POST /plant/trees"));
+  await eventually(() => spans.some(({ name }) => name === "write batch"));
+  t.false(spans.some(({ traceId }) => traceId === unsampled));
+  const stored = (): Promise<readonly string[]> =>
+    t.context.db.anyFirst(
+      sql.type(z.strictObject({ traceparent: z.string() }))`SELECT traceparent FROM trace_context`,
+    );
+  const exported = new Set(spans.map(({ traceId }) => traceId));
+  await eventually(async () => (await stored()).some((each) => exported.has(each.slice(3, 35))));
+  t.false((await stored()).some((each) => each.includes(unsampled)));
+});
+
+const logLine = z.looseObject({
+  msg: z.string().optional(),
+  standalone: z.string().optional(),
+  trace_id: z.string().optional(),
+  span_id: z.string().optional(),
+});
+
+/** Starts an API process, sends it a request, and returns the line about the request in its log. */
+const readRequestLine = async (
+  t: ExecutionContext<DatabaseContext>,
+  settings: Readonly<Record<string, string>>,
+): Promise<z.output<typeof logLine> | undefined> => {
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(new URL("../../api/main.ts", import.meta.url))],
+    {
+      env: {
+        ...process.env,
+        DATABASE_URL: t.context.databaseUrl,
+        PORT: "0",
+        STORE_PORT: "0",
+        METRICS_PORT: "off",
+        LOG_FORMAT: "json",
+        ...settings,
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
+  t.teardown(() => child.kill("SIGKILL"));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const parsed = logLine.parse(JSON.parse(line));
+    if (parsed.msg === "ready") {
+      await fetch(`${parsed.standalone}/dashboard_url`, { headers: { traceparent: TRACEPARENT } });
+    }
+    if (parsed.msg === "request") {
+      return parsed;
+    }
+  }
+  return undefined;
+};
+
+test.serial(
+  "lines of the log have the ids of the trace and the span, if tracing is on",
+  async (t) => {
+    const { url, spans } = await startCollector(t);
+
+    const on = await readRequestLine(t, {
+      OTEL_EXPORTER_OTLP_ENDPOINT: url,
+      OTEL_BSP_SCHEDULE_DELAY: "50",
+    });
+    const off = await readRequestLine(t, {});
+
+    await eventually(() => named(spans, "GET /dashboard_url") !== undefined);
+    t.is(on?.trace_id, TRACE_ID);
+    t.is(named(spans, "GET /dashboard_url")?.spanId, on?.span_id ?? "");
+    t.is(off?.trace_id, undefined);
+  },
+);
+
+test.serial("requests do not wait for a collector that does not respond", async (t) => {
+  const exports: Duplex[] = [];
+  const collector = await startServer(
+    (incoming) => {
+      exports.push(incoming.socket);
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => collector.close(0));
+  const { post } = await deploy(t, {
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    // Longer than ava waits for a result.
+    OTEL_EXPORTER_OTLP_TIMEOUT: "600000",
+    LOG_LEVEL: "silent",
+  });
+
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
+  await eventually(() => exports.length === 1);
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
+  t.is(exports.length, 1);
+  t.false(exports[0]?.destroyed);
+});
+
+test.serial("a collector that refuses the last spans does not make the API fail", async (t) => {
+  const { url } = await startCollector(t);
+  const { api, post } = await deploy(t, {
+    OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/unknown`,
+    OTEL_BSP_SCHEDULE_DELAY: "600000",
+  });
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
+
+  api.kill("SIGTERM");
+
+  t.deepEqual(await once(api, "exit"), [0, null]);
+});
