@@ -114,6 +114,12 @@ const RULES_ARE_PURE: Pattern = {
   message: "rules import other rules and zod",
 };
 
+const ONLY_RULES: Pattern = {
+  group: ["../modules/**", "../runtime/**", "!**/*.rules.ts"],
+  allowTypeImports: true,
+  message: "replayed code imports only rules and types",
+};
+
 const inFolders = (names: readonly string[], message: string): Pattern => ({
   regex: `^(\\.\\./)+(${names.join("|")})/`,
   message,
@@ -203,7 +209,7 @@ export default defineConfig({
     restrict("db/**/*.rules.ts", [...wallsOf("db"), RULES_ARE_PURE]),
     ...MODULES.flatMap(restrictModule),
     restrict("activities/**", [...wallsOf("activities"), NO_QUERIES]),
-    restrict("workflows/**", [...wallsOf("workflows"), NO_QUERIES]),
+    restrict("workflows/**", [...wallsOf("workflows"), ONLY_RULES]),
     restrict("worker/**", [...wallsOf("worker"), NO_QUERIES]),
     restrict("api/**", [...wallsOf("api"), NO_QUERIES, ONLY_READS]),
     restrict("cli/**", [...wallsOf("cli"), NO_QUERIES, ONLY_READS]),

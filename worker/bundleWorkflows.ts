@@ -5,16 +5,18 @@ import { fileURLToPath } from "node:url";
 import { bundleWorkflowCode, DefaultLogger } from "@temporalio/worker";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** Everything that a bundle is made of: workflows import only `domain/` and packages. */
-const SOURCES = ["workflows", "domain"];
+/** What a bundle is made of: workflows, the rules that they import, and packages. */
+const SOURCES = ["workflows", "modules", "runtime"];
+const isSource = (file: string): boolean =>
+  file.endsWith(".rules.ts") || (file.startsWith("workflows") && file.endsWith(".ts"));
 
 /** Returns a hash of the code and of the versions of its packages. */
 const hashSources = async (): Promise<string> => {
   const folders = await Promise.all(
     SOURCES.map(async (folder) =>
       (await readdir(join(ROOT, folder), { recursive: true }))
-        .filter((file) => file.endsWith(".ts"))
-        .map((file) => join(folder, file)),
+        .map((file) => join(folder, file))
+        .filter(isSource),
     ),
   );
   const hash = createHash("sha256");

@@ -120,7 +120,7 @@ const renderTagged = (render: Rendering, dashboard: Dashboard, links: PageLinks)
 /** The custom element that shows a card on other sites. A later version that is not compatible gets its own path. */
 const CARD_ELEMENT = tag({
   type: "text/javascript",
-  body: readFileSync(new URL("embed/impactCard.v1.js", import.meta.url)),
+  body: readFileSync(new URL("../pages/embed/impactCard.v1.js", import.meta.url)),
   headers: OPEN_TO_ALL,
 });
 

@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-// oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { unusableDatabaseError } from "../../db/openDatabase.ts";
