@@ -122,7 +122,7 @@ export const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, r
 /**
  * Reads one page of a list, newest first.
  *
- * The limit of rows comes before the filter of metadata, which no index serves (ADR 52): a page takes milliseconds
+ * The limit of rows comes before the filter of metadata, which no index serves (ADR 7): a page takes milliseconds
  * however few registrations match. Adding up the bytes of a whole page is cheap; only if they are too many, a running sum
  * finds the rows that fit. The last row is also copied if it does not match, because the next page follows it.
  * @returns null if nothing follows
