@@ -16,7 +16,7 @@ import {
   openSearches,
 } from "../db/openDatabase.ts";
 import { addHealthMetrics } from "../runtime/server/addHealthMetrics.ts";
-import { createPlaces } from "./http/createPlaces.ts";
+import { createPlaces } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -52,12 +52,12 @@ import { createStoreRegistrationWriter } from "../modules/stores/createStoreRegi
 import type { StoreRegistrationWriter } from "../modules/stores/createStoreRegistrationWriter.ts";
 import type { WebhookContext } from "../modules/events/context.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
-import type { Streaming } from "./http/lists/listEndpoints.ts";
-import { PAGE_SEARCH_MS } from "./http/lists/listPages.ts";
-import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
+import type { Streaming } from "./http/listEndpoints.ts";
+import { PAGE_SEARCH_MS } from "./http/listPages.ts";
+import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 import type { ApiMetrics } from "./http/createApiMetrics.ts";
-import type { RequestObserver } from "./http/observeRequest.ts";
+import type { RequestObserver } from "./http/observeRequests.ts";
 
 /** Short, because the partner's report waits for it and the workflow polls anyway. */
 const WAKE_TIMEOUT_MS = 1000;

@@ -1,7 +1,7 @@
 import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
 import { newId } from "../runtime/newId.ts";
-import { PAGE_SEARCH_MS } from "../api/http/lists/listPages.ts";
-import { WRITE_TIMEOUT_MS } from "../api/http/lists/streamText.ts";
+import { PAGE_SEARCH_MS } from "../api/http/listPages.ts";
+import { WRITE_TIMEOUT_MS } from "../api/http/streamText.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/http/authenticate.ts";
 import { createApiMetrics } from "../api/http/createApiMetrics.ts";
@@ -10,7 +10,7 @@ import { systemClock } from "../runtime/clock.ts";
 import { registrationOf } from "../modules/registrations/registrations.rules.ts";
 import { openCopies, openDatabase } from "../db/openDatabase.ts";
 import { runProgram } from "../runtime/runProgram.ts";
-import { createPlaces } from "../api/http/createPlaces.ts";
+import { createPlaces } from "../api/http/requestTurns.ts";
 import { startServer } from "../runtime/server/startServer.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";

@@ -14,9 +14,8 @@ import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError } from "../http/queryError.ts";
-import { READ_ERROR } from "../http/readError.ts";
-import { defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
+import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import type { HttpContext } from "../context.ts";
 import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";

@@ -19,8 +19,12 @@ import type { WebhookContext } from "../../modules/events/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
-import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
+import {
+  findWrongKey,
+  readIdempotencyKey,
+  markReplay,
+  REPLAY_HEADER,
+} from "../http/idempotencyKey.ts";
 import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import {
   ALL_TYPES,

@@ -4,6 +4,7 @@ import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
 import type { ApiState } from "./requestContext.ts";
+import { HttpError } from "./httpError.ts";
 
 /** Returns the key that a request claims to have, empty if there is none. */
 const keyOf = ({ authorization = "" }: IncomingHttpHeaders): string => authorization;
@@ -26,3 +27,13 @@ export const authenticate =
     ctx.state.caller = caller;
     await next();
   };
+
+export const READ_ONLY_MESSAGE = "this API key is read-only";
+
+/** Rejects writes with a read-only key. */
+export const requireWriteScope: Middleware<ApiState> = (ctx, next) => {
+  if (ctx.state.caller?.scope !== "write") {
+    throw new HttpError("key_read_only", READ_ONLY_MESSAGE);
+  }
+  return next();
+};

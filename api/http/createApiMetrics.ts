@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
 import { addGauge } from "../../runtime/addGauge.ts";
 import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
-import type { RequestObserver } from "./observeRequest.ts";
+import type { RequestObserver } from "./observeRequests.ts";
 
 export type ApiMetrics = {
   readonly registry: Registry;

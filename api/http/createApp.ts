@@ -5,20 +5,18 @@ import compose from "koa-compose";
 import type { PresentError } from "../../runtime/apiErrors.ts";
 import type { Listener } from "../../runtime/server/limitConcurrency.ts";
 import type { AnswersFromMemory } from "../../runtime/server/startServer.ts";
-import { browserFallback } from "./browserFallback.ts";
-import type { BrowserFallback } from "./browserFallback.ts";
+import {
+  browserFallback,
+  ignoreLongAccept,
+  requireValidTarget,
+  rejectUnmatched,
+} from "./requestTargets.ts";
+import type { BrowserFallback } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
-import { ignoreLongAccept } from "./ignoreLongAccept.ts";
-import { identifyRequest } from "./identifyRequest.ts";
-import { limitBatches } from "./limitBatches.ts";
-import { limitRate } from "./limitRate.ts";
-import { observeRequest } from "./observeRequest.ts";
+import { identifyRequest, observeRequest, traceRequests } from "./observeRequests.ts";
+import { limitBatches, limitRate, takeTurns } from "./requestTurns.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
-import { rejectUnmatched } from "./rejectUnmatched.ts";
-import { requireValidTarget } from "./requireValidTarget.ts";
-import { requireWriteScope } from "./requireWriteScope.ts";
-import { takeTurns } from "./takeTurns.ts";
-import { traceRequests } from "./traceRequests.ts";
+import { requireWriteScope } from "./authenticate.ts";
 import { shareConnections } from "./shareConnections.ts";
 import type { HttpContext } from "../context.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";

@@ -4,8 +4,18 @@ import { DomainError, OutageError, UnavailableError } from "../../runtime/errors
 import type { ApiState } from "./requestContext.ts";
 import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
 import type { ApiErrorCode, PresentError } from "../../runtime/apiErrors.ts";
-import { breakResponse } from "./breakResponse.ts";
 import { HttpError } from "./httpError.ts";
+import type { ServerResponse } from "node:http";
+
+/**
+ * Ends a response that is not complete. Its connection is reset: to a client of HTTP/1.0, such as nginx by default, a
+ * connection that is closed is the end of a complete response.
+ */
+export const breakResponse = (response: ServerResponse): void => {
+  // A response behind another one of its connection has no socket yet, and is for HTTP/1.1.
+  response.socket?.resetAndDestroy();
+  response.destroy();
+};
 
 /** The parts of an error that the client sees. */
 type ReportedError = {

@@ -4,8 +4,7 @@ import { describeIssues } from "../../runtime/describeIssues.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { idempotencyKey } from "../../modules/registrations/registrationFields.rules.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { decodeHeader } from "./decodeHeader.ts";
-import { parseRequest, queryObject } from "./parseRequest.ts";
+import { decodeHeader, parseRequest, queryObject } from "./parseRequest.ts";
 
 /*
  * The header Idempotency-Key. On the store interface it is the only way to give a key. On the standalone interface it
@@ -83,4 +82,19 @@ export const withHeaderKey = (ctx: RequestContext, body: unknown): unknown => {
     throw invalidRequest(`${FIELD}: must equal the header Idempotency-Key if both are given`);
   }
   return body;
+};
+
+/** The header of a response to a write that was done before. */
+export const REPLAY_HEADER = {
+  "Idempotent-Replayed": "`true` if an earlier request created the record.",
+};
+
+/** Sets the header if an earlier request did the write. */
+export const markReplay = (
+  ctx: RequestContext,
+  { replayed }: { readonly replayed: boolean },
+): void => {
+  if (replayed) {
+    ctx.set("Idempotent-Replayed", "true");
+  }
 };

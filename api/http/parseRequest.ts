@@ -2,7 +2,36 @@ import { z } from "zod";
 import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { HttpError } from "./httpError.ts";
-import { parseQueryString } from "./parseQueryString.ts";
+import type { ParsedUrlQuery } from "node:querystring";
+
+/**
+ * Parses a query string; the values of a repeated parameter become an array, and an empty parameter is absent. Takes time in
+ * proportion to its length, unlike `ctx.query`, which searches all pairs again for each pair.
+ */
+export const parseQueryString = (querystring: string): ParsedUrlQuery => {
+  if (querystring === "") {
+    return {};
+  }
+  const values = new Map<string, string | string[]>();
+  for (const [name, value] of new URLSearchParams(querystring)) {
+    const earlier = values.get(name);
+    if (value === "") {
+      continue;
+    }
+    if (earlier === undefined) {
+      values.set(name, value);
+    } else if (Array.isArray(earlier)) {
+      earlier.push(value);
+    } else {
+      values.set(name, [earlier, value]);
+    }
+  }
+  return Object.fromEntries(values);
+};
+
+/** Decodes a header that Node has read as Latin-1: clients send text beyond ASCII as UTF-8. */
+export const decodeHeader = (given: string): string =>
+  Buffer.from(given, "latin1").toString("utf8");
 
 /** A body with these fields. Others are ignored. */
 export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
@@ -82,3 +111,10 @@ export const parseQuery = <Schema extends z.ZodType>(
   }
   return result.data;
 };
+
+/** A query parameter that is `true` or `false`. */
+export const booleanParameter = () =>
+  z
+    .enum(["true", "false"], { error: "must be true or false" })
+    // Generated clients have a boolean for it.
+    .meta({ type: "boolean", enum: undefined });

@@ -4,10 +4,8 @@ import { DEFAULT_HEADERS } from "../../runtime/server/startServer.ts";
 import type { AnswersFromMemory } from "../../runtime/server/startServer.ts";
 import type { Listener } from "../../runtime/server/limitConcurrency.ts";
 import { runForCaller } from "./shareConnections.ts";
-import { logRequest } from "./observeRequest.ts";
-import type { RequestLog } from "./observeRequest.ts";
-import { requestIdOf } from "./identifyRequest.ts";
-import { clientAddress } from "./clientAddress.ts";
+import { logRequest, clientAddress, requestIdOf } from "./observeRequests.ts";
+import type { RequestLog } from "./observeRequests.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
 

@@ -2,10 +2,76 @@ import type { IncomingMessage } from "node:http";
 import { finished } from "node:stream";
 import { withoutPlace } from "../../runtime/server/limitConcurrency.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { createArrivingBodies } from "./arrivingBodies.ts";
-import type { BodyMemory } from "./arrivingBodies.ts";
 import { HttpError } from "./httpError.ts";
 import { PUBLIC } from "./shareConnections.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { isUtf8 } from "node:buffer";
+
+type Body = { bytes: number; readonly drop: (error: DomainError) => void };
+
+/** The bodies of a client, the oldest first. */
+type Client = { bytes: number; readonly bodies: Set<Body> };
+
+/** The memory of a body. */
+type BodyMemory = {
+  /** @throws DomainError queue_full */
+  readonly resize: (bytes: number) => void;
+  readonly free: () => void;
+};
+
+const tooMany = (): DomainError =>
+  new DomainError("queue_full", "too many request bodies are arriving, try again");
+
+/**
+ * Limits the memory for bodies that are arriving. A client may have as much as is free. If it needs more, its own oldest
+ * bodies are dropped: they are more likely to have stalled.
+ * @returns a function that adds a body, which has no memory yet
+ */
+export const createArrivingBodies = (
+  maximumBytes: number,
+): ((clientName: string, drop: Body["drop"]) => BodyMemory) => {
+  const clients = new Map<string, Client>();
+  let total = 0;
+  return (name, drop) => {
+    const client = clients.get(name) ?? { bytes: 0, bodies: new Set() };
+    const body: Body = { bytes: 0, drop };
+    const free = (freed: Body): void => {
+      if (client.bodies.delete(freed)) {
+        client.bytes -= freed.bytes;
+        total -= freed.bytes;
+        if (client.bodies.size === 0) {
+          clients.delete(name);
+        }
+      }
+    };
+    clients.set(name, client);
+    client.bodies.add(body);
+    return {
+      resize: (bytes) => {
+        if (!client.bodies.has(body)) {
+          return;
+        }
+        if (bytes > maximumBytes - (total - client.bytes)) {
+          // Not even without the client's other bodies.
+          throw tooMany();
+        }
+        for (const oldest of client.bodies) {
+          if (client.bytes + bytes - body.bytes <= maximumBytes - (total - body.bytes)) {
+            break;
+          }
+          if (oldest !== body) {
+            free(oldest);
+            oldest.drop(tooMany());
+          }
+        }
+        client.bytes += bytes - body.bytes;
+        total += bytes - body.bytes;
+        body.bytes = bytes;
+      },
+      free: () => free(body),
+    };
+  };
+};
 
 /** Of both interfaces. */
 const addBodyOfAccount = createArrivingBodies(64 * 1024 * 1024);
@@ -125,4 +191,24 @@ export const receiveBody = <Result>(
       free();
       request.resume();
     }
+  });
+
+/**
+ * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.
+ * @throws HttpError request_malformed
+ */
+export const requireUtf8 = (body: Buffer): void => {
+  if (!isUtf8(body)) {
+    throw new HttpError("request_malformed", "the body is not valid UTF-8");
+  }
+};
+
+/**
+ * Reads a body whose signature covers its bytes.
+ * @throws HttpError body_too_large, request_malformed
+ */
+export const readRawBody = (ctx: RequestContext, limitKib: number): Promise<string> =>
+  receiveBody(ctx, limitKib, (body) => {
+    requireUtf8(body);
+    return Promise.resolve(body.toString("utf8"));
   });

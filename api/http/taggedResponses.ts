@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { RequestContext } from "./requestContext.ts";
-import { isFresh } from "./isFresh.ts";
+import { isFresh } from "./endpoint.ts";
 import { listHeaders } from "./readyResponses.ts";
 import type { PublicResponse } from "./readyResponses.ts";
 

@@ -4,7 +4,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
 import type { PresentError } from "../../runtime/apiErrors.ts";
 import { BODY_KIB } from "../http/readBody.ts";
-import { READ_ONLY_MESSAGE } from "../http/requireWriteScope.ts";
+import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./createSchemaCollector.ts";

@@ -3,7 +3,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import type { Page } from "../http/createApp.ts";
-import type { BrowserFallback } from "../http/browserFallback.ts";
+import type { BrowserFallback } from "../http/requestTargets.ts";
 
 /** The page loads files only from this server and sends requests only to it. */
 const CONTENT_SECURITY_POLICY = [

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { booleanParameter } from "../http/booleanParameter.ts";
+import { booleanParameter } from "../http/parseRequest.ts";
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
 export const withoutAttribution = () =>

@@ -11,10 +11,15 @@ import { inChunks } from "../../runtime/exports/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
-import { booleanParameter } from "../http/booleanParameter.ts";
+import {
+  booleanParameter,
+  bodyObject,
+  parseBody,
+  parseQuery,
+  queryObject,
+} from "../http/parseRequest.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
-import { bodyObject, parseBody, parseQuery, queryObject } from "../http/parseRequest.ts";
-import { streamText, WRITE_TIMEOUT_MS } from "../http/lists/streamText.ts";
+import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
 import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
 

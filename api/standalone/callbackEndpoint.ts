@@ -7,7 +7,7 @@ import { publicEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { findSignatureProblem } from "./verifySignature.ts";
+import { findSignatureProblem } from "../http/signatures.ts";
 
 const callbackResponse = z
   .strictObject({

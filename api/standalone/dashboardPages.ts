@@ -14,7 +14,7 @@ import type { Page } from "../http/createApp.ts";
 import { JSON_TYPE } from "../http/readyResponses.ts";
 import type { FindPublicResponse, PublicResponse } from "../http/readyResponses.ts";
 import { HttpError } from "../http/httpError.ts";
-import type { BrowserFallback } from "../http/browserFallback.ts";
+import type { BrowserFallback } from "../http/requestTargets.ts";
 import { html, styleElement } from "../pages/html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
 import { presentShield, renderBadge } from "../pages/renderBadge.ts";

@@ -6,23 +6,21 @@ import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readDonationPage } from "../../modules/charities/readDonationPage.ts";
 import { refundDonation } from "../../modules/charities/refundDonation.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/limits.ts";
-import { rangeOfDays } from "../http/lists/days.ts";
+import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError } from "../http/queryError.ts";
+import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/exports/presentPages.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,
 } from "../../modules/charities/presentDonation.rules.ts";
-import { onePage, selectsPage } from "../http/lists/exports.ts";
-import { setNextLink } from "../http/lists/listPages.ts";
+import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf } from "./attributionFilter.ts";
 import { isBlankId } from "./isBlankId.ts";
-import { READ_ERROR } from "../http/readError.ts";
-import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
+import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 import {
   CHARITY_REQUIRED,

@@ -21,7 +21,7 @@ import { textKeyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { JSON_TYPE, listHeaders } from "../http/readyResponses.ts";
 import type { ReadyResponse } from "../http/readyResponses.ts";
-import { READ_ERROR } from "../http/readError.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./evidenceExamples.ts";

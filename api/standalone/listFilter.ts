@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { RegistrationFilter } from "../../modules/registrations/registrations.rules.ts";
-import { rangeOfDays } from "../http/lists/days.ts";
+import { rangeOfDays } from "../http/listPages.ts";
 import { attributionOf } from "./attributionFilter.ts";
 import type { listQuery } from "./registrationSchemas.ts";
 

@@ -16,11 +16,10 @@ import {
 import { presentSearched } from "../../runtime/exports/presentPages.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { pagedListEndpoint } from "../http/lists/listEndpoints.ts";
+import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError } from "../http/queryError.ts";
-import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
-import { DAILY_LIMIT_ERROR } from "../http/limitErrors.ts";
+import { queryError, DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
+import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import type { HttpContext } from "../context.ts";
 import { isBlankId } from "./isBlankId.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./errorResponses.ts";

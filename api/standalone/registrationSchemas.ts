@@ -6,7 +6,7 @@ import {
   attribution,
   idempotencyKey,
 } from "../../modules/registrations/registrationFields.rules.ts";
-import { pageLength, pageStart } from "../http/lists/listPages.ts";
+import { pageLength, pageStart } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
 import { reasonField } from "./clientFields.ts";

@@ -9,11 +9,11 @@ import { date, text } from "../../modules/records/fields.rules.ts";
 import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
 import { presentPages } from "../../runtime/exports/presentPages.ts";
 import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
-import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { onePage } from "../http/lists/exports.ts";
+import { onePage } from "../http/listExports.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { READ_ERROR } from "../http/readError.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 

@@ -11,14 +11,12 @@ import {
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { presentSearched } from "../../runtime/exports/presentPages.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { rangeOfDays } from "../http/lists/days.ts";
+import { rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { pagedListEndpoint } from "../http/lists/listEndpoints.ts";
+import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError } from "../http/queryError.ts";
-import { pageLength, pageStart } from "../http/lists/listPages.ts";
+import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { READ_ERROR } from "../http/readError.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 

@@ -9,7 +9,7 @@ import type {
 } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
-import { decodeHeader } from "../http/decodeHeader.ts";
+import { decodeHeader } from "../http/parseRequest.ts";
 
 const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
 

@@ -5,9 +5,9 @@ import {
   donationRecordJson,
   presentDonationRecord,
 } from "../../modules/stores/presentDonationRecord.rules.ts";
-import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/readError.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
 import { pageFields } from "./pagination.ts";

@@ -2,8 +2,8 @@ import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/apiErrors.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
-import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
-import { queryError } from "../http/queryError.ts";
+import { LIMIT_MUST_BE } from "../http/listPages.ts";
+import { queryError } from "../http/errorResponses.ts";
 
 export const errorBody = z
   .strictObject({

@@ -19,12 +19,11 @@ import {
 } from "../endpoints/evidenceHeaders.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { treeEvidence } from "../endpoints/treeEvidenceSchema.ts";
-import { startOfNextDay } from "../http/lists/days.ts";
+import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/readError.ts";
+import { READ_ERROR, queryError } from "../http/errorResponses.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { queryError } from "../http/queryError.ts";
 import { KEY_ERROR } from "./errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());

@@ -7,8 +7,8 @@ import {
   presentImpactRecord,
 } from "../../modules/stores/presentImpactRecord.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/readError.ts";
-import { exportableKeyEndpoint } from "../http/lists/listEndpoints.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
+import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
 import { pageFields } from "./pagination.ts";

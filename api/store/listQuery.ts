@@ -3,7 +3,7 @@ import { date } from "../../modules/records/fields.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { orderId } from "../../modules/stores/customers.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { startOfDay } from "../http/lists/days.ts";
+import { startOfDay } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
 import { limitParameter } from "./pagination.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { integerUpTo } from "../http/lists/listPages.ts";
+import { integerUpTo } from "../http/listPages.ts";
 
 const DEFAULT_LIMIT = 20;
 const MAXIMUM_LIMIT = 100;

@@ -20,8 +20,8 @@ import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { readRawBody } from "../http/readRawBody.ts";
-import { isSignedByPlatform } from "./verifyPlatformSignature.ts";
+import { readRawBody } from "../http/receiveBody.ts";
+import { isSignedByPlatform } from "../http/signatures.ts";
 
 /** A request names at most some thousand orders. */
 const LIMIT_KIB = 256;

@@ -3,7 +3,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import { presentPages } from "../../runtime/exports/presentPages.ts";
 import type { ListPart } from "../../modules/records/readWholeList.ts";
 import { readWholeList } from "../../modules/records/readWholeList.ts";
-import { onePage, selectsPage } from "../http/lists/exports.ts";
+import { onePage, selectsPage } from "../http/listExports.ts";
 import { toPage } from "./pagination.ts";
 
 /** What the descriptions of lists say about their other formats. */

@@ -3,7 +3,7 @@ import type { Kind } from "../../modules/records/owner.rules.ts";
 import { count } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
-import { DAILY_LIMIT_ERROR } from "../http/limitErrors.ts";
+import { DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "./fields.ts";

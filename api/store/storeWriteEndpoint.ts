@@ -12,8 +12,7 @@ import { findEarlierResponse } from "../../modules/stores/runIdempotentWrite.ts"
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
-import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
-import { markReplay } from "../http/replays.ts";
+import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   treePlanting: "tree planting is",

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
-import { createPlaces } from "../../api/http/createPlaces.ts";
+import { createPlaces } from "../../api/http/requestTurns.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { SLOW_READS } from "../../api/http/slowReads.ts";
+import { SLOW_READS } from "../../api/http/shareConnections.ts";
 import { startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { apiDescription } from "./responseChecker.ts";

@@ -1,4 +1,4 @@
-import { signCallback } from "../../api/standalone/verifySignature.ts";
+import { signCallback } from "../../api/http/signatures.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";

@@ -16,7 +16,7 @@ import { createStore } from "../../modules/stores/createStore.ts";
 import type { NewStore } from "../../modules/stores/createStore.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
-import { createPlaces } from "../../api/http/createPlaces.ts";
+import { createPlaces } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";

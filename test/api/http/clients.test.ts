@@ -5,9 +5,9 @@ import { pino } from "pino";
 import test from "ava";
 import { z } from "zod";
 import type { ApiState } from "../../../api/http/requestContext.ts";
-import { observeRequest } from "../../../api/http/observeRequest.ts";
+import { observeRequest } from "../../../api/http/observeRequests.ts";
 import { serve } from "../../support/server.ts";
-import { createArrivingBodies } from "../../../api/http/arrivingBodies.ts";
+import { createArrivingBodies } from "../../../api/http/receiveBody.ts";
 
 const logged = z.looseObject({ clientAddress: z.string(), keyId: z.string() });
 

@@ -8,7 +8,7 @@ import type { ExecutionContext } from "ava";
 import Koa from "koa";
 import { pino } from "pino";
 import type { ApiState } from "../../../api/http/requestContext.ts";
-import { streamText } from "../../../api/http/lists/streamText.ts";
+import { streamText } from "../../../api/http/streamText.ts";
 import { handleErrors } from "../../../api/http/handleErrors.ts";
 import { startServer } from "../../../runtime/server/startServer.ts";
 import type { ServerOptions } from "../../../runtime/server/startServer.ts";

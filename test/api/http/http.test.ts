@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import { isJsonInUtf8 } from "../../../api/http/contentType.ts";
+import { isJsonInUtf8 } from "../../../api/http/readBody.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";

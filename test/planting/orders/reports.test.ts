@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { renderEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
-import { signCallback } from "../../../api/standalone/verifySignature.ts";
+import { signCallback } from "../../../api/http/signatures.ts";
 import { sql } from "../../../db/sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";

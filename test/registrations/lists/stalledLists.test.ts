@@ -8,7 +8,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
-import { createPlaces } from "../../../api/http/createPlaces.ts";
+import { createPlaces } from "../../../api/http/requestTurns.ts";
 import { maximumJsonBytes } from "../../../modules/registrations/maximumJsonBytes.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";

@@ -1,4 +1,4 @@
-import { signPlatformRequest } from "../../../api/store/verifyPlatformSignature.ts";
+import { signPlatformRequest } from "../../../api/http/signatures.ts";
 import type { StoreApi } from "../startStoreApi.ts";
 
 /** Sends a privacy request as the platform does, signed with a secret if there is one. */

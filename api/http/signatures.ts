@@ -1,5 +1,10 @@
-import { createHmac } from "node:crypto";
-import { equalSignatures } from "../http/equalSignatures.ts";
+import { timingSafeEqual, createHmac } from "node:crypto";
+
+/** Compares a signature with the expected one. The time does not say how much of it is right. */
+const equalSignatures = (given: string, expected: string): boolean => {
+  const [one, two] = [Buffer.from(given), Buffer.from(expected)];
+  return one.length === two.length && timingSafeEqual(one, two);
+};
 
 /** The tolerated difference between the clocks. Older messages may be replayed ones. */
 const TOLERANCE_SECONDS = 300;
@@ -43,3 +48,16 @@ export const findSignatureProblem = (
     ? "signature is too old"
     : null;
 };
+
+/** Returns the signature of a body: the HMAC-SHA256 in base64. */
+export const signPlatformRequest = (secret: string, body: string): string =>
+  createHmac("sha256", secret).update(body).digest("base64");
+
+/** Returns whether one of the secrets has signed the body. There are two while a secret is replaced. */
+export const isSignedByPlatform = (
+  signature: string,
+  { secrets, body }: { readonly secrets: readonly string[]; readonly body: string },
+): boolean =>
+  // Every secret is tried, so that the time does not say which one is right.
+  secrets.filter((secret) => equalSignatures(signature, signPlatformRequest(secret, body))).length >
+  0;

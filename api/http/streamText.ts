@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { RequestContext } from "../requestContext.ts";
-import { breakResponse } from "../breakResponse.ts";
+import type { RequestContext } from "./requestContext.ts";
+import { breakResponse } from "./handleErrors.ts";
 
 /** The connection of a client that accepts nothing for this time is closed. */
 export const WRITE_TIMEOUT_MS = 60_000;

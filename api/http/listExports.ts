@@ -1,8 +1,8 @@
-import type { ExportFormat } from "../../../runtime/exports/formatRows.ts";
-import { EXPORT_FORMATS, formatHead, formatRows } from "../../../runtime/exports/formatRows.ts";
-import type { RequestContext } from "../requestContext.ts";
-import { inChunks, joinPieces } from "../../../runtime/exports/inChunks.ts";
-import { parseQueryString } from "../parseQueryString.ts";
+import type { ExportFormat } from "../../runtime/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/exports/formatRows.ts";
+import type { RequestContext } from "./requestContext.ts";
+import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
+import { parseQueryString } from "./parseRequest.ts";
 
 /** A list as a file. */
 export type ListExport = {

@@ -1,0 +1,160 @@
+import type { ServerResponse, IncomingMessage, IncomingHttpHeaders } from "node:http";
+import type { Middleware } from "koa";
+import type { Logger } from "pino";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { PROBES } from "../../runtime/server/limitConcurrency.ts";
+import type { ApiState } from "./requestContext.ts";
+import { randomUUID } from "node:crypto";
+import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+
+const WELL_FORMED = /^[\u0021-\u007E]{1,128}$/u;
+
+/** Returns the client's own id of the request if it is well-formed, otherwise a new one. */
+export const requestIdOf = (headers: IncomingHttpHeaders): string => {
+  const given = headers["x-request-id"];
+  return typeof given === "string" && WELL_FORMED.test(given) ? given : randomUUID();
+};
+
+/** Sets the request's id and returns it in `X-Request-Id`. */
+export const identifyRequest = (): Middleware<ApiState> => (ctx, next) => {
+  const requestId = requestIdOf(ctx.req.headers);
+  ctx.state.requestId = requestId;
+  ctx.res.setHeader("X-Request-Id", requestId);
+  return next();
+};
+
+/** Longer than any IP address; what a client invents is not logged at length. */
+const MAXIMUM_LENGTH = 45;
+const MAXIMUM_HEADER = 2000;
+
+/**
+ * Returns the address of a request's client. Each trusted proxy appends the address that it saw to `X-Forwarded-For`; what
+ * is further left is the client's own claim.
+ * @param trustedProxies how many proxies of our own a request has passed; with 0 the header is ignored
+ */
+export const clientAddress = (
+  { headers, socket }: Pick<IncomingMessage, "headers" | "socket">,
+  trustedProxies: number,
+): string | undefined => {
+  const header = headers["x-forwarded-for"];
+  if (trustedProxies === 0 || typeof header !== "string") {
+    return socket.remoteAddress;
+  }
+  const forwarded = header.slice(-MAXIMUM_HEADER).split(",");
+  const address = (forwarded.at(-trustedProxies) ?? "").trim();
+  return address === "" ? socket.remoteAddress : address.slice(0, MAXIMUM_LENGTH);
+};
+
+export type RequestObserver = (
+  request: { readonly method: string; readonly route: string; readonly status: number },
+  durationSeconds: number,
+) => void;
+
+/** Where requests are logged and counted. */
+export type RequestLog = {
+  readonly logger: Logger;
+  readonly observe: RequestObserver;
+};
+
+/**
+ * Logs a request, successful probes at the level debug, and reports it to the metrics. The log has the route's pattern,
+ * the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may contain
+ * keys and personal data.
+ */
+export const logRequest = (
+  { logger, observe }: RequestLog,
+  response: Pick<ServerResponse, "destroyed" | "statusCode" | "writableEnded">,
+  {
+    requestId,
+    method,
+    route,
+    startedAtMs,
+    caller,
+    address,
+  }: {
+    readonly requestId: string;
+    readonly method: string;
+    readonly route: string;
+    /** Of `performance.now()`. */
+    readonly startedAtMs: number;
+    readonly caller: Caller | undefined;
+    readonly address: string | undefined;
+  },
+): void => {
+  const durationMs = performance.now() - startedAtMs;
+  const status = response.statusCode;
+  observe({ method, route, status }, durationMs / 1000);
+  // Balancers probe every second or two.
+  const level = PROBES.has(route) && status < 500 ? "debug" : "info";
+  logger[level](
+    {
+      requestId,
+      method,
+      route,
+      status,
+      durationMs: Math.round(durationMs * 100) / 100,
+      accountId: caller?.accountId,
+      keyId: caller?.keyId,
+      clientAddress: address,
+      aborted: response.writableEnded || !response.destroyed ? undefined : true,
+    },
+    "request",
+  );
+};
+
+/** Logs each request once, and reports it to the metrics. */
+export const observeRequest =
+  ({
+    trustedProxies,
+    ...log
+  }: RequestLog & { readonly trustedProxies: number }): Middleware<ApiState> =>
+  async (ctx, next) => {
+    const startedAtMs = performance.now();
+    const { req, res, state } = ctx;
+    // A request whose body was not read to its end has no socket any more.
+    const address = clientAddress(req, trustedProxies);
+    await next();
+    const { route = "unknown", requestId, caller } = state;
+    logRequest(log, res, {
+      requestId,
+      method: req.method ?? "",
+      route,
+      startedAtMs,
+      caller,
+      address,
+    });
+  };
+
+/**
+ * Records a span for each request, in the trace that the client's `traceparent` names. It has the route's pattern and
+ * nothing that the client sent, because paths, queries, headers and bodies may contain keys and personal data.
+ */
+export const traceRequests =
+  (tracing: Tracing): Middleware<ApiState> =>
+  (ctx, next) => {
+    const { method } = ctx;
+    const { traceparent } = ctx.req.headers;
+    return tracing.run(
+      method,
+      {
+        kind: "server",
+        parent: typeof traceparent === "string" ? traceparent : null,
+        attributes: { "http.request.method": method },
+      },
+      async (span) => {
+        await next();
+        const { route, caller } = ctx.state;
+        if (route !== undefined) {
+          span.rename(`${method} ${route}`);
+          span.setAttributes({ "http.route": route });
+        }
+        span.setAttributes({
+          "http.response.status_code": ctx.status,
+          ...(caller === undefined ? {} : { "impact.account.id": caller.accountId }),
+        });
+        if (ctx.status >= 500) {
+          span.fail();
+        }
+      },
+    );
+  };
