@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { EvidenceSummary } from "../../modules/planting/createSummaryReader.ts";
-import { absoluteUrl } from "./absoluteUrl.ts";
+import { absoluteUrl } from "./presentTreeEvidence.ts";
 
 const wholeNumber = z.int().min(0);
 

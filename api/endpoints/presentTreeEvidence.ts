@@ -8,8 +8,11 @@ import type {
   MilestoneEvent,
   TreeEvidence,
 } from "../../modules/planting/timeline.rules.ts";
-import { absoluteUrl } from "./absoluteUrl.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
+
+/** Returns the URL of a path on this service; other URLs, and the empty one, stay as they are. */
+export const absoluteUrl = (url: string, baseUrl: string): string =>
+  url.startsWith("/") ? `${baseUrl}${url}` : url;
 
 /** A title, and a description of a completed and of a pending milestone. */
 const TEXTS: Readonly<

@@ -1,7 +1,7 @@
 import { counted } from "../../runtime/counted.rules.ts";
 import { isSimulated } from "../../modules/planting/order.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { absoluteUrl } from "../endpoints/absoluteUrl.ts";
+import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
 import { isAllSimulated } from "../standalone/simulation.ts";
 import { formatDay } from "./format.ts";
 import type { Markup } from "./html.ts";

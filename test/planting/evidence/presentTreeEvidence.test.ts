@@ -1,6 +1,5 @@
 import test from "ava";
-import { absoluteUrl } from "../../../api/endpoints/absoluteUrl.ts";
-import { presentTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
+import { absoluteUrl, presentTreeEvidence } from "../../../api/endpoints/presentTreeEvidence.ts";
 import type { PresentedTreeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
 import { treeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
 import { buildTreeEvidence } from "../../../modules/planting/timeline.rules.ts";
