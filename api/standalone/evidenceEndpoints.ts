@@ -12,10 +12,10 @@ import {
   evidenceStage,
   setCacheHeaders,
   setStageHeaders,
-} from "../endpoints/evidenceHeaders.ts";
+  treeEvidence,
+} from "../endpoints/treeEvidenceSchema.ts";
 import { evidenceSummary, renderEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
-import { treeEvidence } from "../endpoints/treeEvidenceSchema.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";

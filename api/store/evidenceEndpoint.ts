@@ -16,9 +16,9 @@ import {
   evidenceStage,
   setCacheHeaders,
   setStageHeaders,
-} from "../endpoints/evidenceHeaders.ts";
+  treeEvidence,
+} from "../endpoints/treeEvidenceSchema.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
-import { treeEvidence } from "../endpoints/treeEvidenceSchema.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR, queryError } from "../http/errorResponses.ts";
