@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { CERTIFICATE_URL } from "../endpoints/certificateSchemas.ts";
-import { certificateUrlEndpoint } from "../endpoints/certificateUrlEndpoint.ts";
+import { CERTIFICATE_URL, certificateUrlEndpoint } from "../endpoints/certificateUrlEndpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";

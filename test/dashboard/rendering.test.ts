@@ -14,7 +14,7 @@ import type {
   CertifiedRegistration,
 } from "../../modules/dashboard/certificates.sql.ts";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
-import { CERTIFICATE_URL } from "../../api/endpoints/certificateSchemas.ts";
+import { CERTIFICATE_URL } from "../../api/endpoints/certificateUrlEndpoint.ts";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
 import { renderCertificate } from "../../api/pages/renderCertificate.ts";
 
