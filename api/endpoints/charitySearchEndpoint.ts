@@ -7,12 +7,86 @@ import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { LIMIT_MUST_BE } from "../http/listPages.ts";
+import { LIMIT_MUST_BE, integerUpTo } from "../http/listPages.ts";
 import { queryError } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
-import { monogramUrl } from "./monograms.ts";
-import { PROVIDER_SHARE_ERROR } from "./limits.ts";
-import { page, pageSize, total } from "./pages.ts";
+import { hash } from "node:crypto";
+import { nameWords } from "../../modules/charities/charitySearch.rules.ts";
+
+const MUST_BE = "must be USD";
+
+/** The currency of a donation, which is always the same: a donation in another one must not be recorded as dollars. */
+export const currencyField = () =>
+  z
+    .string({ error: MUST_BE })
+    .regex(/^usd$/iu, MUST_BE)
+    // All that it can say is known, and a repeated request may leave it out.
+    .transform((): undefined => undefined)
+    .optional()
+    .meta({ description: "Always USD, which is also the default.", examples: ["USD"] });
+
+/** The limit of one key at each charity endpoint of the standalone interface for which the contract has one. */
+export const REQUESTS_PER_SECOND = 20;
+
+/** The error of endpoints that may call the account's charity provider. */
+export const PROVIDER_SHARE_ERROR: ErrorResponse = {
+  code: "charity_unconfirmed",
+  when: "The account has used its share of the requests that the charity provider accepts in a minute.",
+  example: "too many details requests to the charity provider: an account may use 75 a minute",
+  headers: RETRY_AFTER,
+};
+
+const MAXIMUM_PAGE = 999_999_999;
+
+export const page = () =>
+  integerUpTo(MAXIMUM_PAGE, { default: 1 })
+    .default(1)
+    .meta({ description: "Page number, from 1." });
+
+export const pageSize = (maximum: number) =>
+  integerUpTo(maximum, { default: 20 })
+    .default(20)
+    .meta({
+      description: `Number of items on a page. More than ${maximum} is read as ${maximum}.`,
+    });
+
+/** A number of items or pages in a response. */
+export const total = (description: string) =>
+  z
+    .int()
+    .min(0)
+    .meta({ description, examples: [1] });
+
+const LETTERS = 2;
+const HUES = 360;
+/** A letter in upper case may be two, such as that of `ß`. */
+const MONOGRAM = /^([\p{L}\p{N}]{1,4})-(\d{1,3})$/u;
+
+/** Returns the initials and the color of a name, such as `AR-153`. From them alone a monogram is drawn. */
+const monogramOf = (name: string): string => {
+  const { words, phrase } = nameWords(name);
+  const significant = words.filter((word) => word !== "the");
+  const initials = (significant.length > 0 ? significant : words)
+    .slice(0, LETTERS)
+    .map((word) => Array.from(word)[0]?.toUpperCase())
+    .join("");
+  // A name without letters is a charity's.
+  return `${initials || "C"}-${Number.parseInt(hash("sha256", phrase).slice(0, 8), 16) % HUES}`;
+};
+
+/** The path of the icon of a charity that has none. */
+export const MONOGRAM_PATH = "/media/monograms/:monogram.svg";
+
+export const monogramUrl = (publicBaseUrl: string, name: string): string =>
+  `${publicBaseUrl}${MONOGRAM_PATH.replace(":monogram", encodeURIComponent(monogramOf(name)))}`;
+
+/** Draws a monogram as SVG; returns null if it is none. */
+export const drawMonogram = (monogram: string): string | null => {
+  const [, letters, hue] = MONOGRAM.exec(monogram) ?? [];
+  return letters === undefined
+    ? null
+    : `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="hsl(${hue},45%,30%)"/><text x="32" y="42" text-anchor="middle" font-family="system-ui,sans-serif" font-size="28" font-weight="600" fill="#fff">${letters}</text></svg>`;
+};
 
 const charityQuery = queryObject({
   name: text(200)

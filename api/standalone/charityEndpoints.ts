@@ -1,7 +1,6 @@
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
-import { charitySearchEndpoint } from "../endpoints/charitySearchEndpoint.ts";
-import { REQUESTS_PER_SECOND } from "../endpoints/limits.ts";
+import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/charitySearchEndpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";

@@ -17,8 +17,7 @@ import {
   attribution,
   idempotencyKey,
 } from "../../modules/registrations/registrationFields.rules.ts";
-import { currencyField } from "../endpoints/currencyField.ts";
-import { page, pageSize, total } from "../endpoints/pages.ts";
+import { currencyField, page, pageSize, total } from "../endpoints/charitySearchEndpoint.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
 import {
