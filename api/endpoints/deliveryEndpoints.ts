@@ -18,9 +18,8 @@ import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import type { HttpContext } from "../context.ts";
-import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
-import { DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./webhookSchemas.ts";
-import type { WebhookInterface } from "./webhookInterface.ts";
+import { getRequestedEndpoint, DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./webhookSchemas.ts";
+import type { WebhookInterface } from "./webhookSchemas.ts";
 
 type DeliveryReadsContext = Pick<HttpContext, "db" | "clock" | "reads"> & {
   /** The base URL of links; null if the interface has none. */

@@ -25,8 +25,8 @@ import {
   markReplay,
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
-import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import {
+  getRequestedEndpoint,
   ALL_TYPES,
   createBody,
   deletedEndpointSchema,
@@ -45,7 +45,7 @@ import {
   typesMustBe,
   updateBody,
 } from "./webhookSchemas.ts";
-import type { WebhookInterface } from "./webhookInterface.ts";
+import type { WebhookInterface } from "./webhookSchemas.ts";
 
 const TAG = "webhooks";
 

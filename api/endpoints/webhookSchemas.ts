@@ -7,15 +7,44 @@ import {
   WEBHOOK_DATA,
   WEBHOOK_TYPES_OF,
 } from "../../modules/events/webhookPayloads.rules.ts";
-import type { DeliveredType } from "../../modules/events/webhookPayloads.rules.ts";
+import type { DeliveredType, WEBHOOK_DATA } from "../../modules/events/webhookPayloads.rules.ts";
 import {
   DISABLED_REASONS,
   MAXIMUM_URL_LENGTH,
 } from "../../modules/events/webhookEndpoints.rules.ts";
 import { ENDPOINT_DISABLED } from "../../modules/events/pingWebhookEndpoint.ts";
-import { EVENT_MEANINGS, schemaNameOf } from "./eventMeanings.ts";
 import type { Callback, ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
+import type { CommonQueryMethods } from "slonik";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import { getOwnWebhookEndpoint } from "../../modules/events/getWebhookEndpoint.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
+
+/** What each type of event says, in the feed and in webhooks. */
+export const EVENT_MEANINGS = {
+  "registration.created": "Trees or bottles were registered. `data` is as registered.",
+  "registration.refunded":
+    "`count` units of a registration were refunded, and `remaining_count` are left.",
+  "donation.created": "A donation was recorded.",
+  "donation.refunded": "A donation was refunded.",
+  "usage.failed":
+    "The payment processor refused the usage of the registrations of one second, or it is unknown whether it has it. " +
+    "`count` is negative for refunds. It is not billed until the operator acts.",
+  "usage.recovered":
+    "Usage that had failed is reported again, or the processor turned out to have it.",
+  "evidence.milestone_reached":
+    "A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`.",
+  "balance.low": "The balance has passed below the store's low-balance threshold.",
+  "balance.depleted":
+    "A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen.",
+} as const satisfies Record<"registration.created" | keyof typeof WEBHOOK_DATA, string>;
+
+/** Returns the name of a type in the API description: `RegistrationCreated` for `registration.created`. */
+export const schemaNameOf = (type: DeliveredType | "registration.created"): string =>
+  type.replaceAll(/(?:^|[._])(\w)/gu, (_, letter: string) => letter.toUpperCase());
 
 /** Stands for all types, including those of later releases. */
 export const ALL_TYPES = "*";
@@ -248,3 +277,23 @@ export const messageCallback = (accountType: AccountType): Callback => ({
   schema: messageSchema(accountType),
   example: EXAMPLES[accountType],
 });
+
+/** The HTTP interface that webhook endpoints are managed on. */
+export type WebhookInterface = {
+  /** Of the accounts whose events are sent. */
+  readonly accountType: AccountType;
+  /** What its paths begin with. */
+  readonly prefix: string;
+  readonly keyError: ErrorResponse;
+};
+
+/**
+ * Returns the caller's endpoint that the path names.
+ * @throws DomainError record_not_found
+ */
+export const getRequestedEndpoint = (
+  db: CommonQueryMethods,
+  ctx: RequestContext,
+  caller: Caller,
+): Promise<WebhookEndpoint> =>
+  getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));

@@ -13,7 +13,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/eventMeanings.ts";
+import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 

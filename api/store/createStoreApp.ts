@@ -6,7 +6,7 @@ import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
+import type { WebhookInterface } from "../endpoints/webhookSchemas.ts";
 import type { StoreAppContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { certificateEndpoints } from "./certificateEndpoints.ts";
