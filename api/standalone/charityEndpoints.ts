@@ -1,6 +1,6 @@
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
-import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/charitySearchEndpoint.ts";
+import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";

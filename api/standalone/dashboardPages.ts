@@ -7,7 +7,7 @@ import { createDashboardCache } from "../../modules/dashboard/createDashboardCac
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../modules/dashboard/createSlugLookup.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
-import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charitySearchEndpoint.ts";
+import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";

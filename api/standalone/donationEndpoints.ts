@@ -5,7 +5,7 @@ import { donate, findOriginalDonation } from "../../modules/charities/donate.ts"
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readDonationPage } from "../../modules/charities/readDonationPage.ts";
 import { refundDonation } from "../../modules/charities/refundDonation.ts";
-import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charitySearchEndpoint.ts";
+import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";

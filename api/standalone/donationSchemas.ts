@@ -17,7 +17,7 @@ import {
   attribution,
   idempotencyKey,
 } from "../../modules/registrations/registrationFields.rules.ts";
-import { currencyField, page, pageSize, total } from "../endpoints/charitySearchEndpoint.ts";
+import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
 import {

@@ -1,4 +1,4 @@
-import { charitySearchEndpoint } from "../endpoints/charitySearchEndpoint.ts";
+import { charitySearchEndpoint } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { HttpContext } from "../context.ts";
 import { KEY_ERROR } from "./errors.ts";

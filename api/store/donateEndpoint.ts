@@ -6,7 +6,7 @@ import {
   MAXIMUM_CENTS,
 } from "../../modules/records/money.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
-import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charitySearchEndpoint.ts";
+import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";

@@ -3,7 +3,7 @@ import type { ExecutionContext } from "ava";
 import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
-import { monogramUrl } from "../../api/endpoints/charitySearchEndpoint.ts";
+import { monogramUrl } from "../../api/endpoints/charities.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
