@@ -9,7 +9,7 @@ import { registerBatch } from "../../modules/registrations/registerBatch.ts";
 import type { RegistrationContext } from "../../modules/registrations/context.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
-import { isBlankId } from "./isBlankId.ts";
+import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./errorResponses.ts";
 import { EXAMPLES } from "./registrationExamples.ts";
 import { KIND_NAMES } from "./kinds.ts";

@@ -3,6 +3,8 @@ import {
   attribution,
   idempotencyKey,
 } from "../../modules/registrations/registrationFields.rules.ts";
+import type { z } from "zod";
+import { booleanParameter } from "../http/parseRequest.ts";
 
 /*
  * What clients may add to registrations and donations, and to their refunds.
@@ -28,3 +30,28 @@ export const reasonField = () =>
   longText()
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
+
+/** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
+export const withoutAttribution = () =>
+  booleanParameter()
+    .optional()
+    .meta({ description: "`true` lists only records without an attribution." });
+
+type Without = z.output<ReturnType<typeof withoutAttribution>>;
+
+/** Returns whether the two parameters do not exclude each other. */
+export const isOneAttribution = (attribution: string | undefined, without: Without): boolean =>
+  attribution === undefined || without !== "true";
+
+/** Returns the attribution to list, which is empty for records without one; undefined for all. */
+export const attributionOf = (
+  attribution: string | undefined,
+  without: Without,
+): string | undefined => (without === "true" ? "" : attribution);
+
+/** Returns whether a refund names no id, for which the contract has a message. */
+export const isBlankId = (body: unknown): boolean =>
+  typeof body === "object" &&
+  body !== null &&
+  !Array.isArray(body) &&
+  (!("id" in body) || body.id === null || body.id === "");

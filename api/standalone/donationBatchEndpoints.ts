@@ -9,7 +9,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
-import { isBlankId } from "./isBlankId.ts";
+import { isBlankId } from "./clientFields.ts";
 import {
   CHARITY_REQUIRED,
   DONATION_ID_REQUIRED,

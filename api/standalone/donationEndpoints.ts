@@ -18,8 +18,7 @@ import {
 } from "../../modules/charities/presentDonation.rules.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
-import { attributionOf } from "./attributionFilter.ts";
-import { isBlankId } from "./isBlankId.ts";
+import { attributionOf, isBlankId } from "./clientFields.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 import {

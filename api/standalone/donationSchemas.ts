@@ -19,8 +19,9 @@ import {
 } from "../../modules/registrations/registrationFields.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
 import {
+  isOneAttribution,
+  withoutAttribution,
   attributionField,
   idempotencyKeyField,
   metadataField,

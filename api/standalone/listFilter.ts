@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { RegistrationFilter } from "../../modules/registrations/registrations.rules.ts";
 import { rangeOfDays } from "../http/listPages.ts";
-import { attributionOf } from "./attributionFilter.ts";
+import { attributionOf } from "./clientFields.ts";
 import type { listQuery } from "./registrationSchemas.ts";
 
 /** Converts a list's query parameters. */

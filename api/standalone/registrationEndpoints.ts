@@ -21,7 +21,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import type { HttpContext } from "../context.ts";
-import { isBlankId } from "./isBlankId.ts";
+import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";

@@ -8,8 +8,7 @@ import {
 } from "../../modules/registrations/registrationFields.rules.ts";
 import { pageLength, pageStart } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { isOneAttribution, withoutAttribution } from "./attributionFilter.ts";
-import { reasonField } from "./clientFields.ts";
+import { isOneAttribution, withoutAttribution, reasonField } from "./clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { registerBody } from "./registerRequest.ts";
 import type { KindNames } from "./kinds.ts";
