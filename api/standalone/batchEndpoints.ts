@@ -11,11 +11,17 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
 import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./errorResponses.ts";
-import { EXAMPLES } from "./registrationExamples.ts";
+import {
+  EXAMPLES,
+  newRegistrationOf,
+  ownerOf,
+  presentRegistered,
+  SCHEMAS,
+  idRequiredMessage,
+  presentRefunded,
+  refundRequestOf,
+} from "./registrationSchemas.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
-import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
-import { SCHEMAS } from "./registrationSchemas.ts";
 
 const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];

@@ -24,11 +24,18 @@ import type { HttpContext } from "../context.ts";
 import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import { listFilter } from "./listFilter.ts";
-import { EXAMPLES } from "./registrationExamples.ts";
-import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
-import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
-import { listQuery, SCHEMAS } from "./registrationSchemas.ts";
+import {
+  listFilter,
+  EXAMPLES,
+  newRegistrationOf,
+  ownerOf,
+  presentRegistered,
+  listQuery,
+  SCHEMAS,
+  idRequiredMessage,
+  presentRefunded,
+  refundRequestOf,
+} from "./registrationSchemas.ts";
 
 type EndpointContext = RegistrationContext &
   ListContext &

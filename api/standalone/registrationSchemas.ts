@@ -1,17 +1,92 @@
 import { z } from "zod";
 import { count, date, metadata, recordId } from "../../modules/records/fields.rules.ts";
 import type { Metadata } from "../../modules/records/fields.rules.ts";
-import { registrationJson } from "../../modules/registrations/presentRegistration.rules.ts";
+import {
+  registrationJson,
+  presentRegistration,
+  REGISTRATION_EXAMPLE,
+} from "../../modules/registrations/presentRegistration.rules.ts";
 import {
   attribution,
   idempotencyKey,
+  findFractionalCountProblem,
+  fractionalCount,
+  fractionalCountOf,
 } from "../../modules/registrations/registrationFields.rules.ts";
-import { pageLength, pageStart } from "../http/listPages.ts";
+import { pageLength, pageStart, rangeOfDays } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { isOneAttribution, withoutAttribution, reasonField } from "./clientFields.ts";
+import {
+  isOneAttribution,
+  withoutAttribution,
+  reasonField,
+  attributionField,
+  idempotencyKeyField,
+  metadataField,
+  attributionOf,
+} from "./clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import { registerBody } from "./registerRequest.ts";
 import type { KindNames } from "./kinds.ts";
+import type { z } from "zod";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type {
+  Registration,
+  RegistrationRequest,
+  Totals,
+  RegistrationFilter,
+} from "../../modules/registrations/registrations.rules.ts";
+import { refundIdOf } from "../../runtime/temporal/workflowIds.rules.ts";
+import type { RefundRequest } from "../../modules/registrations/refundRegistration.ts";
+
+export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
+  accountId,
+  mode,
+  kind,
+});
+
+/** The body of a request. */
+const registerBody = ({ title, plural }: KindNames) =>
+  bodyObject({
+    count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
+    fractional_count: fractionalCount().optional().meta({
+      description:
+        "Only for organizations with fractional counting; never billed. Defaults to count.",
+    }),
+    attribution: attributionField(),
+    metadata: metadataField(),
+    idempotency_key: idempotencyKeyField(),
+  }).meta({ id: `New${title}Registration` });
+
+/** Returns the registration that the body of a request asks for. */
+export const newRegistrationOf = (
+  caller: Caller,
+  kind: Kind,
+  body: z.output<ReturnType<typeof registerBody>>,
+): RegistrationRequest => {
+  const problem = findFractionalCountProblem(body.fractional_count, caller);
+  return {
+    ...ownerOf(caller, kind),
+    count: body.count,
+    fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+    idempotencyKey: body.idempotency_key ?? null,
+    attribution: body.attribution ?? "",
+    metadata: body.metadata ?? {},
+    isLimited: caller.isLimited,
+    // The organization may have counted fractions when it sent the request for the first time.
+    refusal: problem === null ? null : invalidRequest(problem),
+  };
+};
+
+/** Returns the response to a registration. */
+export const presentRegistered = (kind: Kind, registration: Registration, totals: Totals) => {
+  const names = KIND_NAMES[kind];
+  return {
+    [names.totalField]: totals.all,
+    [names.monthField]: totals.month,
+    [names.detailsField]: [presentRegistration(registration)],
+  };
+};
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
@@ -130,3 +205,76 @@ const schemasOf = (names: KindNames) => ({
 
 /** Built once, since every request is parsed with them. */
 export const SCHEMAS = { tree: schemasOf(KIND_NAMES.tree), bottle: schemasOf(KIND_NAMES.bottle) };
+
+/** The contract's message for a refund that names no registration. */
+export const idRequiredMessage = (kind: Kind): string => `${KIND_NAMES[kind].noun} id is required`;
+
+/** Returns the refund that the body of a request asks for. */
+export const refundRequestOf = (
+  body: z.output<(typeof SCHEMAS)[Kind]["refundBody"]>,
+): RefundRequest => ({
+  id: body.id,
+  count: body.count ?? null,
+  reason: body.reason ?? null,
+  idempotencyKey: body.idempotency_key ?? null,
+});
+
+/**
+ * Returns the response to a refund.
+ * @param registration as it is after the refund
+ */
+export const presentRefunded = (
+  kind: Kind,
+  registration: Registration,
+  refundedCount: number,
+  total: number,
+) => ({
+  [KIND_NAMES[kind].refundedField]: refundedCount,
+  [KIND_NAMES[kind].totalField]: total,
+  refund_details: [presentRegistration(registration)],
+  refund_id: refundIdOf(registration.id),
+});
+
+const examplesOf = (kind: Kind) => {
+  const { totalField, monthField, detailsField, refundedField } = KIND_NAMES[kind];
+  const listed = { [totalField]: 1200, [monthField]: 40, [detailsField]: [REGISTRATION_EXAMPLE] };
+  return {
+    register: {
+      body: {
+        count: 3,
+        attribution: "newsletter",
+        metadata: { campaign: "spring" },
+        idempotency_key: "order-1001",
+      },
+      response: listed,
+    },
+    list: { response: listed },
+    refund: {
+      body: {
+        id: REGISTRATION_EXAMPLE.id,
+        reason: "order cancelled",
+        idempotency_key: "return-1001-1",
+      },
+      response: {
+        [refundedField]: 3,
+        [totalField]: 1197,
+        refund_details: [{ ...REGISTRATION_EXAMPLE, refunded: true, refunded_count: 3 }],
+        refund_id: `refund-${REGISTRATION_EXAMPLE.id}`,
+      },
+    },
+  };
+};
+
+/** Request and response bodies for the API description. */
+export const EXAMPLES = { tree: examplesOf("tree"), bottle: examplesOf("bottle") };
+
+/** Converts a list's query parameters. */
+export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
+  const attribution = attributionOf(query.attribution_key, query.without_attribution);
+  return {
+    ...(query.id === undefined ? {} : { id: query.id }),
+    ...(attribution === undefined ? {} : { attribution }),
+    ...rangeOfDays(query.created_at, query.end_at),
+    ...(query.metadata === undefined ? {} : { metadata: query.metadata }),
+  };
+};
