@@ -6,8 +6,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import { EXAMPLES, TAG } from "./donationExamples.ts";
-import { subscribeResponse } from "./donationSchemas.ts";
+import { EXAMPLES, TAG, subscribeResponse } from "./donationSchemas.ts";
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({

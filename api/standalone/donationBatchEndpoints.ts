@@ -17,9 +17,13 @@ import {
   presentDonated,
   presentDonationRefund,
   refundRequestOf,
-} from "./donationRequest.ts";
-import { EXAMPLES, TAG } from "./donationExamples.ts";
-import { donateBody, donateResponse, refundBody, refundResponse } from "./donationSchemas.ts";
+  donateBody,
+  donateResponse,
+  refundBody,
+  refundResponse,
+  EXAMPLES,
+  TAG,
+} from "./donationSchemas.ts";
 
 const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
   batchEndpoint({

@@ -28,15 +28,14 @@ import {
   presentDonated,
   presentDonationRefund,
   refundRequestOf,
-} from "./donationRequest.ts";
-import { EXAMPLES, TAG } from "./donationExamples.ts";
-import {
   donateBody,
   donateResponse,
   listQuery,
   listResponse,
   refundBody,
   refundResponse,
+  EXAMPLES,
+  TAG,
 } from "./donationSchemas.ts";
 
 const donateEndpoint = (context: StandaloneContext): Endpoint =>

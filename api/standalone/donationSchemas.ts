@@ -11,7 +11,7 @@ import {
   textOrNumber,
 } from "../../modules/records/fields.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
-import { donationJson } from "../../modules/charities/presentDonation.rules.ts";
+import { donationJson, presentDonation } from "../../modules/charities/presentDonation.rules.ts";
 import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import {
   attribution,
@@ -27,6 +27,15 @@ import {
   metadataField,
   reasonField,
 } from "./clientFields.ts";
+import type { z } from "zod";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import type { CharityIds } from "../../modules/charities/charities.rules.ts";
+import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
+import { donationRefundId } from "../../modules/charities/donations.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import type { DonationRefundRequest } from "../../modules/charities/refundDonation.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
 
@@ -138,3 +147,129 @@ export const refundResponse = z
     refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
   })
   .meta({ id: "DonationRefund" });
+
+/*
+ * Requests for donations and their refunds, alone and in batches.
+ */
+
+export const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
+export const DONATION_ID_REQUIRED = "donation id is required";
+
+const charityOf = ({
+  ein = null,
+  nonprofit_id = null,
+}: z.output<typeof donateBody>): CharityIds => {
+  if (nonprofit_id !== null) {
+    return { ein, nonprofitId: nonprofit_id };
+  }
+  if (ein !== null) {
+    return { ein, nonprofitId: null };
+  }
+  throw invalidRequest(CHARITY_REQUIRED);
+};
+
+/** @throws DomainError request_invalid if the body names no charity */
+export const donationRequestOf = (
+  caller: Caller,
+  body: z.output<typeof donateBody>,
+): DonationRequest => ({
+  ...accountModeOf(caller),
+  amountCents: body.amount_cents,
+  charity: charityOf(body),
+  charityName: body.charity_name ?? null,
+  idempotencyKey: body.idempotency_key ?? null,
+  attribution: body.attribution ?? "",
+  metadata: body.metadata ?? {},
+});
+
+export const presentDonated = (
+  donation: Donation,
+  totalDonations: number,
+): z.output<typeof donateResponse> => {
+  const details = presentDonation(donation);
+  return {
+    donation_id: details.id,
+    amount_cents: details.amount_cents,
+    charity_name: details.charity_name,
+    ein: details.ein,
+    nonprofit_id: details.nonprofit_id,
+    total_donations: totalDonations,
+    donation_details: [details],
+  };
+};
+
+export const refundRequestOf = (body: z.output<typeof refundBody>): DonationRefundRequest => ({
+  id: body.id,
+  reason: body.reason ?? null,
+  idempotencyKey: body.idempotency_key ?? null,
+  metadata: body.metadata ?? {},
+});
+
+export const presentDonationRefund = (
+  donation: Donation,
+  totalDonations: number,
+): z.output<typeof refundResponse> => ({
+  refunded_amount_cents: donation.amountCents,
+  total_donations: totalDonations,
+  refund_details: [presentDonation(donation)],
+  refund_id: donationRefundId(shownIdOf(donation)),
+});
+
+export const TAG = "charities";
+
+const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22";
+
+const charity = {
+  nonprofit_id: "irs_530196605",
+  name: "American Red Cross",
+  ein: "53-0196605",
+};
+
+const donation = {
+  id: ID,
+  amount_cents: 500,
+  currency: "USD" as const,
+  ein: charity.ein,
+  nonprofit_id: charity.nonprofit_id,
+  charity_name: charity.name,
+  created_at: "2025-06-01T12:00:00.000Z",
+  idempotency_key: "order-1001",
+  attribution: "newsletter",
+  metadata: { campaign: "spring" },
+  refunded: false,
+};
+
+/** The examples in the API description. */
+export const EXAMPLES = {
+  donate: {
+    body: {
+      amount_cents: 500,
+      ein: charity.ein,
+      attribution: "newsletter",
+      metadata: { campaign: "spring" },
+      idempotency_key: "order-1001",
+    },
+    response: {
+      donation_id: ID,
+      amount_cents: 500,
+      charity_name: charity.name,
+      ein: charity.ein,
+      nonprofit_id: charity.nonprofit_id,
+      total_donations: 12,
+      donation_details: [donation],
+    },
+  },
+  list: {
+    response: { total_items: 1, total_pages: 1, page: 1, page_size: 20, donations: [donation] },
+  },
+  subscribe: { response: { success: true, message: "the donation subscription is active" } },
+  refund: {
+    body: { id: ID, reason: "order cancelled" },
+    response: {
+      refunded_amount_cents: 500,
+      total_donations: 11,
+      refund_details: [{ ...donation, refunded: true }],
+      refund_id: `refund-${ID}`,
+    },
+  },
+};
