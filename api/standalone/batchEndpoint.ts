@@ -20,8 +20,7 @@ import {
 } from "../http/parseRequest.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { errorBody, presentError } from "./errorBody.ts";
-import { QUEUE_ERROR } from "./errorResponses.ts";
+import { errorBody, presentError, QUEUE_ERROR } from "./errorResponses.ts";
 
 const batchQuery = queryObject({
   atomic: booleanParameter().default("true").meta({

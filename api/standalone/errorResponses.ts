@@ -1,5 +1,14 @@
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
+import { z } from "zod";
+import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
+
+/** The body of every error response of the standalone interface. */
+export const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
+
+export const presentError = (_code: ApiErrorCode, message: string): z.output<typeof errorBody> => ({
+  error: message,
+});
 
 export const KEY_ERROR: ErrorResponse = {
   code: "key_invalid",
