@@ -1,8 +1,7 @@
 import { BACKGROUNDS } from "../../modules/accounts/brandColor.rules.ts";
 import { DRAWABLE, PICTURE_FONT } from "../../modules/dashboard/pictures/rasterize.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { markVerified } from "../standalone/simulation.ts";
-import { headlineOf } from "./figures.ts";
+import { markVerified, headlineOf } from "./figures.ts";
 import { formatHost, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";

@@ -1,10 +1,9 @@
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { colorsOf } from "./styles.ts";
-import { headlineOf } from "./figures.ts";
+import { headlineOf, markVerified } from "./figures.ts";
 import type { Figure } from "./figures.ts";
 import { formatNumber } from "./format.ts";
 import { html } from "./html.ts";
-import { markVerified } from "../standalone/simulation.ts";
 
 /** The width of an average letter. The font depends on the viewer; `textLength` makes the text fit. */
 const LETTER = 6.6;

@@ -1,6 +1,5 @@
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { markVerified } from "../standalone/simulation.ts";
-import { listFigures, NOTHING } from "./figures.ts";
+import { markVerified, listFigures, NOTHING } from "./figures.ts";
 import type { Figure } from "./figures.ts";
 import { formatNumber, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";

@@ -1,6 +1,5 @@
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { markVerified } from "../standalone/simulation.ts";
-import { headlineOf } from "./figures.ts";
+import { markVerified, headlineOf } from "./figures.ts";
 import { formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";

@@ -1,6 +1,5 @@
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { countSimulated, markSimulated } from "../standalone/simulation.ts";
-import { listFigures, NOTHING } from "./figures.ts";
+import { countSimulated, markSimulated, listFigures, NOTHING } from "./figures.ts";
 import { formatMeasure, formatNumber, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";

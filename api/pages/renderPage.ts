@@ -1,7 +1,7 @@
 import { paragraphsOf } from "../../modules/accounts/profile.rules.ts";
 import { isSimulated } from "../../modules/planting/order.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { isAllSimulated } from "../standalone/simulation.ts";
+import { isAllSimulated } from "./figures.ts";
 import { formatTime } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";

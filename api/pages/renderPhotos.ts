@@ -2,7 +2,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { isSimulated } from "../../modules/planting/order.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
-import { isAllSimulated } from "../standalone/simulation.ts";
+import { isAllSimulated } from "./figures.ts";
 import { formatDay } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
