@@ -18,7 +18,7 @@ import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
 import { KEY_MODES, keyMode } from "./fields.ts";
-import { limitParameter, pageFields, toPage } from "./pagination.ts";
+import { limitParameter, pageFields, toPage } from "./lists.ts";
 
 const CURSOR_MUST_BE = "must be a next_cursor";
 

@@ -10,9 +10,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
-import { pageFields } from "./pagination.ts";
-import { EXPORT_DETAILS, readStoreList } from "./readStoreList.ts";
-import { impactFilterOf, listQuery } from "./listQuery.ts";
+import { pageFields, impactFilterOf, listQuery, EXPORT_DETAILS, readStoreList } from "./lists.ts";
 
 const response = z
   .strictObject({

@@ -11,10 +11,8 @@ import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
-import { pageFields } from "./pagination.ts";
-import { EXPORT_DETAILS, readStoreList } from "./readStoreList.ts";
+import { pageFields, impactFilterOf, listQuery, EXPORT_DETAILS, readStoreList } from "./lists.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
-import { impactFilterOf, listQuery } from "./listQuery.ts";
 
 /** Builds the endpoint that lists the registrations of one kind. */
 export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): Endpoint => {
