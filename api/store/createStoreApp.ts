@@ -7,13 +7,12 @@ import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 import type { WebhookInterface } from "../endpoints/webhookSchemas.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { certificateEndpoints } from "./certificateEndpoints.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
 import { donationListEndpoint, listEndpoint } from "./listEndpoints.ts";
-import { searchEndpoint } from "./charitySearch.ts";
 import { errorBody, KEY_ERROR, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
@@ -21,6 +20,18 @@ import { refundEndpoint } from "./refundEndpoint.ts";
 import { registerEndpoint } from "./registerEndpoint.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { verifyEndpoint } from "./verifyEndpoint.ts";
+import { charitySearchEndpoint } from "../endpoints/charities.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+
+const searchEndpoint = (context: HttpContext): Endpoint =>
+  charitySearchEndpoint(context, {
+    path: "/app/api/charity/search",
+    tag: "donations",
+    details:
+      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation. If the charity provider " +
+      "reports no exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+    keyError: KEY_ERROR,
+  });
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
