@@ -1,7 +1,6 @@
 import test from "ava";
 import { presentDashboard } from "../../api/standalone/presentDashboard.ts";
-import { presentShield, renderBadge } from "../../api/pages/renderBadge.ts";
-import { renderCard } from "../../api/pages/renderCard.ts";
+import { presentShield, renderBadge, renderCard } from "../../api/pages/renderEmbeds.ts";
 import { drawPreview } from "../../api/pages/preview.ts";
 import { renderPage } from "../../api/pages/renderPage.ts";
 import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../modules/accounts/profile.rules.ts";
