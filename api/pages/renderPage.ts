@@ -5,7 +5,6 @@ import { isAllSimulated } from "./figures.ts";
 import { formatTime } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
-import type { PageLinks } from "./pageLinks.ts";
 import { renderBrand } from "./renderBrand.ts";
 import { describePage, renderHead } from "./renderHead.ts";
 import { renderHero } from "./renderHero.ts";
@@ -13,6 +12,16 @@ import { renderMethod } from "./renderMethod.ts";
 import { renderMonths } from "./renderMonths.ts";
 import { renderPhotos } from "./renderPhotos.ts";
 import { renderProjects } from "./renderProjects.ts";
+
+/** The URLs that a page links to. */
+export type PageLinks = {
+  /** The public base URL. */
+  readonly baseUrl: string;
+  /** Its path, with which links between pages start. */
+  readonly root: string;
+  /** The page's own URL, for previews and shared links. */
+  readonly pageUrl: string;
+};
 
 /** Returns what is simulated; null if nothing is. */
 const explainSimulation = (dashboard: Dashboard): string | null => {

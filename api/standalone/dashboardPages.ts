@@ -20,7 +20,7 @@ import { presentDashboard } from "./presentDashboard.ts";
 import { presentShield, renderBadge, renderCard } from "../pages/renderEmbeds.ts";
 import { shownUrl } from "../pages/renderPhotos.ts";
 import { renderPage } from "../pages/renderPage.ts";
-import type { PageLinks } from "../pages/pageLinks.ts";
+import type { PageLinks } from "../pages/renderPage.ts";
 import { createRenderings } from "./createRenderings.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { logoPage, previewPage } from "./picturePages.ts";

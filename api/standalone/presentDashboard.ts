@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { HideableSection, UnitField } from "../../modules/accounts/profile.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { countSimulated } from "../pages/figures.ts";
-import type { PageLinks } from "../pages/pageLinks.ts";
+import type { PageLinks } from "../pages/renderPage.ts";
 import { logoUrl } from "../pages/renderBrand.ts";
 import { colorsOf } from "../pages/styles.ts";
 
