@@ -7,11 +7,10 @@ import { BODY_KIB } from "../http/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
-import { createSchemaCollector } from "./createSchemaCollector.ts";
-import type { Collect } from "./createSchemaCollector.ts";
+import { createSchemaCollector } from "./describeSchema.ts";
+import type { Collect, Json } from "./describeSchema.ts";
 import { describeExports } from "./describeExports.ts";
 import { describeCallback } from "./describeCallback.ts";
-import type { Json } from "./describeSchema.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 /** The parts of an API description that do not come from endpoints. */

@@ -1,6 +1,5 @@
 import type { Callback } from "../http/endpoint.ts";
-import type { Collect } from "./createSchemaCollector.ts";
-import type { Json } from "./describeSchema.ts";
+import type { Collect, Json } from "./describeSchema.ts";
 
 /**
  * Returns the callbacks of an operation. They are not in `webhooks`, because a generator leaves out the schemas that only
