@@ -7,7 +7,7 @@ import {
   WEBHOOK_DATA,
   WEBHOOK_TYPES_OF,
 } from "../../modules/events/webhookPayloads.rules.ts";
-import type { DeliveredType, WEBHOOK_DATA } from "../../modules/events/webhookPayloads.rules.ts";
+import type { DeliveredType } from "../../modules/events/webhookPayloads.rules.ts";
 import {
   DISABLED_REASONS,
   MAXIMUM_URL_LENGTH,

@@ -40,14 +40,12 @@ export const withoutAttribution = () =>
 type Without = z.output<ReturnType<typeof withoutAttribution>>;
 
 /** Returns whether the two parameters do not exclude each other. */
-export const isOneAttribution = (attribution: string | undefined, without: Without): boolean =>
-  attribution === undefined || without !== "true";
+export const isOneAttribution = (given: string | undefined, without: Without): boolean =>
+  given === undefined || without !== "true";
 
 /** Returns the attribution to list, which is empty for records without one; undefined for all. */
-export const attributionOf = (
-  attribution: string | undefined,
-  without: Without,
-): string | undefined => (without === "true" ? "" : attribution);
+export const attributionOf = (given: string | undefined, without: Without): string | undefined =>
+  without === "true" ? "" : given;
 
 /** Returns whether a refund names no id, for which the contract has a message. */
 export const isBlankId = (body: unknown): boolean =>

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ein } from "../../modules/charities/charities.rules.ts";
+import { ein as einField } from "../../modules/charities/charities.rules.ts";
 import {
   blankAsNull,
   date,
@@ -27,7 +27,6 @@ import {
   metadataField,
   reasonField,
 } from "./clientFields.ts";
-import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
@@ -46,7 +45,7 @@ export const donateBody = bodyObject({
     .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
     .meta({ description: "US cents.", examples: [500] }),
   currency: currencyField(),
-  ein: ein()
+  ein: einField()
     .optional()
     .meta({
       description: "EIN, with or without the dash. Empty is the same as omitted.",
@@ -65,7 +64,7 @@ export const donateBody = bodyObject({
   metadata: metadataField(),
 }).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
-const totalDonations = () => total("The organization's donations that are not refunded.");
+const donationCount = () => total("The organization's donations that are not refunded.");
 
 export const donateResponse = z
   .strictObject({
@@ -74,7 +73,7 @@ export const donateResponse = z
     charity_name: z.string(),
     ein: z.string(),
     nonprofit_id: z.string(),
-    total_donations: totalDonations(),
+    total_donations: donationCount(),
     donation_details: z.array(donationJson),
   })
   .meta({ id: "RecordedDonation" });
@@ -142,7 +141,7 @@ export const refundBody = bodyObject({
 export const refundResponse = z
   .strictObject({
     refunded_amount_cents: z.int().min(1),
-    total_donations: totalDonations(),
+    total_donations: donationCount(),
     refund_details: z.array(donationJson),
     refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
   })

@@ -29,7 +29,7 @@ import type { PresentedTreeEvidence } from "../endpoints/treeEvidenceSchema.ts";
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
-const tree: PresentedTreeEvidence = {
+const TREE_EXAMPLE: PresentedTreeEvidence = {
   tree_id: ID,
   record_id: ID,
   impact_type: "trees",
@@ -92,7 +92,7 @@ const tree: PresentedTreeEvidence = {
   ],
 };
 
-const summary: PresentedEvidenceSummary = {
+const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
   summary: {
     total_trees: 1200,
     trees_planted: 800,
@@ -119,9 +119,6 @@ const summary: PresentedEvidenceSummary = {
   ],
 };
 
-/** The examples of the API description. */
-const EVIDENCE_EXAMPLES = { tree, summary };
-
 const summaryEndpoint = (context: EvidenceContext): Endpoint => {
   const readSummary = createSummaryReader(context, renderEvidenceSummary);
   return textKeyEndpoint({
@@ -139,7 +136,7 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint => {
       errors: [KEY_ERROR, READ_ERROR],
     },
     schemas: { response: evidenceSummary },
-    examples: { response: EVIDENCE_EXAMPLES.summary },
+    examples: { response: SUMMARY_EXAMPLE },
     handle: async ({ ctx, caller }) => {
       const response = await readSummary(caller.mode);
       // It is renewed when trees are planted, which may be at any time.
@@ -200,7 +197,7 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
       ],
     },
     schemas: { query: treeQuery, response: treeEvidence },
-    examples: { response: EVIDENCE_EXAMPLES.tree },
+    examples: { response: TREE_EXAMPLE },
     handle: async ({ ctx, caller, query }) => {
       const selection = {
         accountId: caller.accountId,

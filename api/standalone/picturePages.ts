@@ -6,8 +6,8 @@ import { rememberUnknown } from "../../db/batching/rememberUnknown.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
-import { send, tag } from "../http/taggedResponses.ts";
-import { IMMUTABLE, pictureOf, OPEN_TO_ALL, policy } from "./servePages.ts";
+import { send } from "../http/taggedResponses.ts";
+import { IMMUTABLE, OPEN_TO_ALL, pictureOf } from "./servePages.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import type { LookUp } from "../../db/batching/createLookups.ts";
 import { createRasterizer } from "../../modules/dashboard/pictures/createRasterizer.ts";
@@ -16,6 +16,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import { drawPreview } from "../pages/preview.ts";
 
 const HASH = /^[0-9a-f]{64}$/u;
+/** Of logos, and of previews. */
 const CACHED_BYTES = 16 * 1024 * 1024;
 
 /** Serves the logos of organizations. */
@@ -47,7 +48,6 @@ const SUFFIX = "/preview.png";
 
 /** Other sites fetch the picture when a visitor shares the link, and cache it for days. */
 const CACHED_MS = 10 * 60 * 1000;
-const CACHED_BYTES = 16 * 1024 * 1024;
 
 /** Serves the picture of a dashboard that other sites show beside a link to it. */
 export const previewPage = ({
@@ -74,11 +74,7 @@ export const previewPage = ({
       }
       const { logo } = dashboard.profile;
       const file = logo && ((await findLogoFiles(db, [logo.hash])).get(logo.hash) ?? null);
-      return tag({
-        type: "image/png",
-        body: await rasterize(drawPreview(dashboard, file)),
-        headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
-      });
+      return pictureOf("image/png", await rasterize(drawPreview(dashboard, file)));
     },
   });
   return {

@@ -26,7 +26,6 @@ import {
 } from "./clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
-import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -168,7 +167,7 @@ export const listQuery = queryObject({
   },
 );
 
-const total = (description: string) =>
+const units = (description: string) =>
   z
     .int()
     .min(0)
@@ -177,8 +176,8 @@ const total = (description: string) =>
 const registerResponse = ({ title, plural, totalField, monthField, detailsField }: KindNames) =>
   z
     .strictObject({
-      [totalField]: total(`All ${plural} registered and not refunded.`),
-      [monthField]: total("Those registered in the current calendar month, UTC, and not refunded."),
+      [totalField]: units(`All ${plural} registered and not refunded.`),
+      [monthField]: units("Those registered in the current calendar month, UTC, and not refunded."),
       [detailsField]: z.array(registrationJson),
     })
     .meta({ id: `${title}Registrations` });
@@ -190,7 +189,7 @@ const refundResponse = ({ title, plural, refundedField, totalField }: KindNames)
         .int()
         .min(1)
         .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
-      [totalField]: total(`All ${plural} registered and not refunded, after this refund.`),
+      [totalField]: units(`All ${plural} registered and not refunded, after this refund.`),
       refund_details: z.array(registrationJson),
       refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     })
@@ -270,10 +269,10 @@ export const EXAMPLES = { tree: examplesOf("tree"), bottle: examplesOf("bottle")
 
 /** Converts a list's query parameters. */
 export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
-  const attribution = attributionOf(query.attribution_key, query.without_attribution);
+  const wanted = attributionOf(query.attribution_key, query.without_attribution);
   return {
     ...(query.id === undefined ? {} : { id: query.id }),
-    ...(attribution === undefined ? {} : { attribution }),
+    ...(wanted === undefined ? {} : { attribution: wanted }),
     ...rangeOfDays(query.created_at, query.end_at),
     ...(query.metadata === undefined ? {} : { metadata: query.metadata }),
   };
