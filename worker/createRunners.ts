@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
-import { interactiveQueue } from "../runtime/temporal/taskQueues.rules.ts";
+import { interactiveQueue } from "../runtime/temporalNames.rules.ts";
 import type { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
 import { createNamespaceLog, runWorker } from "./runWorker.ts";

@@ -10,7 +10,7 @@ import {
 import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts";
 import { retention, retentionId } from "../workflows/retention.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue } from "../runtime/temporalNames.rules.ts";
 import { callTemporal } from "./callTemporal.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 

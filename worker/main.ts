@@ -19,11 +19,7 @@ import { readWebhookSettings } from "../modules/events/readWebhookSettings.ts";
 import { plantingOrderIntervalMs } from "../modules/planting/readPlantingSettings.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
-import {
-  backgroundQueue,
-  interactiveQueue,
-  webhookQueue,
-} from "../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
 import type { ShardRuns } from "../db/shards/createShardRuns.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";

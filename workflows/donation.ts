@@ -8,7 +8,7 @@ import {
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
 import type { TraceParent } from "../runtime/tracing/tracing.rules.ts";
 import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../runtime/temporalNames.rules.ts";
 
 export const donationWorkflowId = (deployment: string, donationId: string): string =>
   inDeployment(deployment, `donation-${donationId}`);

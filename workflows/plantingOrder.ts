@@ -7,7 +7,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
-import { FACTS_RECORDED } from "../runtime/temporal/workflowIds.rules.ts";
+import { FACTS_RECORDED } from "../runtime/temporalNames.rules.ts";
 
 const factsRecordedSignal = defineSignal(FACTS_RECORDED);
 

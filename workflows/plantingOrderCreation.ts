@@ -7,9 +7,8 @@ import {
 } from "@temporalio/workflow";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment, plantingOrderWorkflowId } from "../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "./plantingOrder.ts";
-import { plantingOrderWorkflowId } from "../runtime/temporal/workflowIds.rules.ts";
 
 export const plantingOrderCreationId = (deployment: string): string =>
   inDeployment(deployment, "planting-order-creation");

@@ -7,7 +7,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../runtime/temporalNames.rules.ts";
 
 export const reconciliationId = (deployment: string): string =>
   inDeployment(deployment, "reconciliation");

@@ -1,6 +1,6 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../runtime/temporalNames.rules.ts";
 
 export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
 

@@ -1,6 +1,6 @@
 import { proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../runtime/temporalNames.rules.ts";
 
 export const subscriptionSweepId = (deployment: string): string =>
   inDeployment(deployment, "subscription-sweep");

@@ -1,6 +1,6 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { WebhookActivities } from "../activities/createShardActivities.ts";
-import { inDeployment } from "../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../runtime/temporalNames.rules.ts";
 import { SHARD_ACTIVITY } from "./shardActivity.ts";
 
 export const webhookShardWorkflowId = (deployment: string, shard: number): string =>

@@ -3,7 +3,7 @@ import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
 import { withTemporalDeadline } from "../../runtime/temporal/temporalClient.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
-import { interactiveQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import { interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
 
 /** Longer than the provider's own timeouts, so that their errors reach the client. */

@@ -35,7 +35,7 @@ import type {
   Totals,
   RegistrationFilter,
 } from "../../modules/registrations/registrations.rules.ts";
-import { refundIdOf } from "../../runtime/temporal/workflowIds.rules.ts";
+import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { RefundRequest } from "../../modules/registrations/refundRegistration.ts";
 
 export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({

@@ -29,7 +29,7 @@ import {
   backgroundQueue,
   interactiveQueue,
   webhookQueue,
-} from "../../runtime/temporal/taskQueues.rules.ts";
+} from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";

@@ -11,7 +11,7 @@ import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOr
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import { clearCachedResponses } from "../../modules/planting/clearCachedResponses.ts";
 import type { CachedResponses } from "../../modules/planting/clearCachedResponses.ts";
-import { plantingOrderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
+import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseRecordId } from "../arguments.ts";

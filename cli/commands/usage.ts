@@ -23,7 +23,7 @@ import {
   refundWorkflowId,
   usageSenderWorkflowId,
   usageShardWorkflowId,
-} from "../../runtime/temporal/workflowIds.rules.ts";
+} from "../../runtime/temporalNames.rules.ts";
 import { readAccountFilter, recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseRecordId } from "../arguments.ts";

@@ -1,9 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import {
-  FACTS_RECORDED,
-  plantingOrderWorkflowId,
-} from "../../runtime/temporal/workflowIds.rules.ts";
+import { FACTS_RECORDED, plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { withTemporalDeadline } from "../../runtime/temporal/temporalClient.ts";
 
 /**

@@ -5,7 +5,7 @@ import { findOwnRegistration, lockRegistration } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { decideRefund } from "./decideRefund.rules.ts";
-import { refundIdOf } from "../../runtime/temporal/workflowIds.rules.ts";
+import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
 import type { Registration, Totals } from "./registrations.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";

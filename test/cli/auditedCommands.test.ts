@@ -11,7 +11,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
-import { inDeployment } from "../../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { createOldUsage } from "../billing/folding/createOldUsage.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
-import { usageSenderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
+import { usageSenderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { runImpact } from "./runImpact.ts";

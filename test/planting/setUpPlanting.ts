@@ -16,7 +16,7 @@ import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { plantingOrderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
+import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 
 const NEVER = new AbortController().signal;
 

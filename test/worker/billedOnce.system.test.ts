@@ -6,7 +6,7 @@ import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
-import { inDeployment } from "../../runtime/temporal/inDeployment.rules.ts";
+import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";

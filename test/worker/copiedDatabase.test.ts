@@ -20,7 +20,7 @@ import { createDeploymentName, getDeploymentName } from "../../modules/billing/d
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
-import { backgroundQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";

@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
-import { backgroundQueue, interactiveQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { testWithDatabase } from "../support/database.ts";

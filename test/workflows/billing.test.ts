@@ -24,10 +24,7 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
-import {
-  refundWorkflowId,
-  usageSenderWorkflowId,
-} from "../../runtime/temporal/workflowIds.rules.ts";
+import { refundWorkflowId, usageSenderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

@@ -1,9 +1,12 @@
 import type { Client } from "@temporalio/client";
 import type { ShardKind } from "../../db/shards/shards.rules.ts";
-import { backgroundQueue, webhookQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import {
+  backgroundQueue,
+  webhookQueue,
+  usageShardWorkflowId,
+} from "../../runtime/temporalNames.rules.ts";
 import { usageShard } from "../../workflows/usageShard.ts";
 import { webhookShard, webhookShardWorkflowId } from "../../workflows/webhookShard.ts";
-import { usageShardWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
 
 /** The senders of shards: their workflow, its id, and its task queue. */
 const SENDERS = {

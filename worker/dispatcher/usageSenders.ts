@@ -1,9 +1,8 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import type { Owner } from "../../modules/records/owner.rules.ts";
-import { backgroundQueue } from "../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue, usageSenderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
-import { usageSenderWorkflowId } from "../../runtime/temporal/workflowIds.rules.ts";
 
 /** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (

@@ -15,7 +15,7 @@ import { createStripeClient } from "../../../modules/billing/stripe/createStripe
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { readNewSubscriptions } from "../../../worker/dispatcher/readNewSubscriptions.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

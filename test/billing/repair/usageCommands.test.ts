@@ -10,7 +10,7 @@ import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
-import { usageShardWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 const test = testWithDatabase();
 

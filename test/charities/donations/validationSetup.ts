@@ -9,7 +9,7 @@ import type { Charities } from "../../../modules/charities/createCharities.ts";
 import { createCharities } from "../../../modules/charities/createCharities.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
-import { interactiveQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import { interactiveQueue } from "../../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../../modules/charities/context.ts";
 import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -15,7 +15,7 @@ import { createSummaryReader } from "../../../modules/planting/createSummaryRead
 import { readTreeEvidence } from "../../../modules/planting/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
-import { FACTS_RECORDED } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { FACTS_RECORDED } from "../../../runtime/temporalNames.rules.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";

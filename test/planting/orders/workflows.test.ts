@@ -26,11 +26,11 @@ import {
   plantingOrderCreationId,
 } from "../../../workflows/plantingOrderCreation.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
 import {
+  backgroundQueue,
   FACTS_RECORDED,
   plantingOrderWorkflowId,
-} from "../../../runtime/temporal/workflowIds.rules.ts";
+} from "../../../runtime/temporalNames.rules.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -27,13 +27,13 @@ import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { sealMeterEvent } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
-import { usageSender } from "../../../workflows/usageSender.ts";
-import { usageShard } from "../../../workflows/usageShard.ts";
 import {
+  backgroundQueue,
   usageSenderWorkflowId,
   usageShardWorkflowId,
-} from "../../../runtime/temporal/workflowIds.rules.ts";
+} from "../../../runtime/temporalNames.rules.ts";
+import { usageSender } from "../../../workflows/usageSender.ts";
+import { usageShard } from "../../../workflows/usageShard.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";

@@ -16,10 +16,7 @@ import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { runDispatcher } from "../../../worker/dispatcher/runDispatcher.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import {
-  refundWorkflowId,
-  usageShardWorkflowId,
-} from "../../../runtime/temporal/workflowIds.rules.ts";
+import { refundWorkflowId, usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 /** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
 export const refundOneTree = async (

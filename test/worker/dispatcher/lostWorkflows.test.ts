@@ -7,7 +7,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
 import { webhookShard, webhookShardWorkflowId } from "../../../workflows/webhookShard.ts";
-import { usageShardWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { setUpWebhooks } from "../../events/webhookScene.ts";

@@ -9,7 +9,7 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
-import { refundWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 // Serial, because a database has one lease, so only one of its dispatchers leads.
 const test = testWithDatabase();

@@ -1,6 +1,6 @@
 import { listDueProcessorEvents } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

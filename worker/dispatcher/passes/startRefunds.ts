@@ -3,8 +3,7 @@ import {
   markRefundsDispatched,
 } from "../../../modules/registrations/refunds.sql.ts";
 import { refund, refundedSignal } from "../../../workflows/refund.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
-import { refundWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { backgroundQueue, refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { forEachConcurrently } from "../../forEachConcurrently.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, DispatchContext } from "./pass.ts";

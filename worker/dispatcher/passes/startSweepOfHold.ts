@@ -2,7 +2,7 @@ import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../../../runtime/temporal/taskQueues.rules.ts";
+import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

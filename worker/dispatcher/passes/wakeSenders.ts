@@ -3,7 +3,7 @@ import type { TroubledStream } from "../../../modules/billing/sending/usageShard
 import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { wakeSender } from "../usageSenders.ts";
 import { createScanPace } from "../../../db/shards/createScanPace.ts";
-import { usageSenderWorkflowId } from "../../../runtime/temporal/workflowIds.rules.ts";
+import { usageSenderWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 
