@@ -25,7 +25,7 @@ import { readCharitySettings } from "../modules/charities/readCharitySettings.ts
 import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
 import { findIgnoredPrice, readStripeOptions } from "../modules/billing/readStripeOptions.ts";
 import { readWebhookSettings } from "../modules/events/readWebhookSettings.ts";
-import { openTemporalClient } from "../runtime/temporal/temporalClient.ts";
+import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";
 import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";

@@ -6,7 +6,7 @@ import {
   ServiceError,
 } from "@temporalio/client";
 import { NamespaceNotFoundError, WorkflowNotFoundError } from "@temporalio/common";
-import { withTemporalDeadline } from "../runtime/temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../runtime/temporalClient.ts";
 import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 
 /** A running server responds within milliseconds. */

@@ -126,7 +126,7 @@ const createAddresses = (config: () => Config): Addresses => {
 
 const openTemporal = async (config: Config, running: Connections["running"]): Promise<Client> => {
   // Most commands need no Temporal, and its client is the largest library.
-  const { openTemporalClient } = await import("../runtime/temporal/temporalClient.ts");
+  const { openTemporalClient } = await import("../runtime/temporalClient.ts");
   const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config;
   if (TEMPORAL_ADDRESS !== undefined) {
     return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });

@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import { withTemporalDeadline } from "../runtime/temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../runtime/temporalClient.ts";
 
 const TIMEOUT_MS = 4000;
 

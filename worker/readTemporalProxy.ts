@@ -1,5 +1,5 @@
 import type { NativeConnectionOptions } from "@temporalio/worker";
-import { findTemporalProxy } from "../runtime/temporal/temporalClient.ts";
+import { findTemporalProxy } from "../runtime/temporalClient.ts";
 
 /** Returns the options of a worker's connection, which does not read the environment as the client's does. */
 export const readTemporalProxy = (

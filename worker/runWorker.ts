@@ -4,7 +4,7 @@ import { IllegalStateError, NativeConnection, TransportError, Worker } from "@te
 import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/startupError.ts";
-import { readTemporalConfig } from "../runtime/temporal/temporalClient.ts";
+import { readTemporalConfig } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/pause.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import { readTemporalProxy } from "./readTemporalProxy.ts";

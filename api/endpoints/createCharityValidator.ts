@@ -1,7 +1,7 @@
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
-import { withTemporalDeadline } from "../../runtime/temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../../runtime/temporalClient.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";

@@ -5,7 +5,7 @@ import {
   findUnknownSettings,
 } from "../../runtime/config/findUnknownSettings.ts";
 import { findProxy } from "../../runtime/outgoing.ts";
-import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporal/temporalClient.ts";
+import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporalClient.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { printList } from "../output/print.ts";

@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import { FACTS_RECORDED, plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { withTemporalDeadline } from "../../runtime/temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../../runtime/temporalClient.ts";
 
 /**
  * Signals an order's workflow that facts were recorded. A lost signal only delays it: the facts are stored, and the

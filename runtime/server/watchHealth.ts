@@ -3,7 +3,7 @@ import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { withTimeout } from "../withTimeout.ts";
-import { withTemporalDeadline } from "../temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../temporalClient.ts";
 
 /** Whether the process can serve, and the results of the latest checks. */
 export type Readiness = {

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { systemClock } from "../../runtime/clock.ts";
-import { openTemporalClient } from "../../runtime/temporal/temporalClient.ts";
+import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { watchHealth } from "../../runtime/server/watchHealth.ts";
 import type { HealthWatch } from "../../runtime/server/watchHealth.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";

@@ -13,7 +13,7 @@ import {
   findTemporalProxy,
   openTemporalClient,
   withTemporalDeadline,
-} from "../../runtime/temporal/temporalClient.ts";
+} from "../../runtime/temporalClient.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/readTemporalProxy.ts";

@@ -11,7 +11,7 @@ export type OpenTemporal = () => Promise<Client>;
 export const temporalAt = (address: string): OpenTemporal => {
   let client: Client | null = null;
   return async () => {
-    const { openTemporalClient } = await import("../../runtime/temporal/temporalClient.ts");
+    const { openTemporalClient } = await import("../../runtime/temporalClient.ts");
     client ??= openTemporalClient({ address });
     return client;
   };

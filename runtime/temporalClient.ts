@@ -1,7 +1,7 @@
 import { Client, Connection } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { ClientConnectConfig } from "@temporalio/envconfig";
-import { findProxy } from "../outgoing.ts";
+import { findProxy } from "./outgoing.ts";
 
 /**
  * Reads how to connect to Temporal from Temporal's own environment configuration: `TEMPORAL_ADDRESS` (localhost:7233 by
