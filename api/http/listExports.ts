@@ -1,5 +1,5 @@
-import type { ExportFormat } from "../../runtime/exports/formatRows.ts";
-import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/exports/formatRows.ts";
+import type { ExportFormat } from "../../runtime/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
 import { parseQueryString } from "./parseRequest.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EXPORT_FORMATS, formatHead, formatRow } from "../../runtime/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRow } from "../../runtime/formatRows.ts";
 
 /** Describes the other formats of a list by the first row of its JSON example. */
 export const describeExports = (

@@ -28,8 +28,8 @@ import {
   IMPACT_RECORD_COLUMNS,
   presentImpactRecord,
 } from "../../modules/stores/presentImpactRecord.rules.ts";
-import { formatHead, formatRow } from "../../runtime/exports/formatRows.ts";
-import type { ExportFormat } from "../../runtime/exports/formatRows.ts";
+import { formatHead, formatRow } from "../../runtime/formatRows.ts";
+import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/exports/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
