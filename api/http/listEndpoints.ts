@@ -2,7 +2,7 @@ import type { z } from "zod";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
-import { inChunks } from "../../runtime/exports/inChunks.ts";
+import { inChunks } from "../../runtime/inChunks.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Places } from "./requestTurns.ts";
 import { leaveForGood } from "../../runtime/server/limitConcurrency.ts";

@@ -1,7 +1,7 @@
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
 import { parseQueryString } from "./parseRequest.ts";
 
 /** A list as a file. */

@@ -7,7 +7,7 @@ import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/e
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
 import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
-import { inChunks } from "../../runtime/exports/inChunks.ts";
+import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";

@@ -30,7 +30,7 @@ import {
 } from "../../modules/stores/presentImpactRecord.rules.ts";
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
-import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/exports/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";

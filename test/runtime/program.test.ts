@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import test from "ava";
 import { createAccountTurns } from "../../runtime/server/accountTurns.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { inChunks, joinPieces } from "../../runtime/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
 
 test("a response that ends late does not forget the requests that an account runs since", (t) => {
   const { enter, finish, end } = createAccountTurns({ maximumRunning: 1, maximumUnreadBytes: 0 });
