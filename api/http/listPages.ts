@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { rowsOf } from "../../runtime/exports/presentPages.ts";
+import { rowsOf } from "../../runtime/presentPages.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 

@@ -11,7 +11,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, READ_ERROR } from "../http/errorResponses.ts";
-import { presentPages } from "../../runtime/exports/presentPages.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,

@@ -13,7 +13,7 @@ import {
   findOriginalRefund,
   refundRegistration,
 } from "../../modules/registrations/refundRegistration.ts";
-import { presentSearched } from "../../runtime/exports/presentPages.ts";
+import { presentSearched } from "../../runtime/presentPages.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";

@@ -7,7 +7,7 @@ import {
 } from "../../modules/dashboard/statistics.rules.ts";
 import { date, text } from "../../modules/records/fields.rules.ts";
 import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
-import { presentPages } from "../../runtime/exports/presentPages.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
 import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";

@@ -9,7 +9,7 @@ import {
   usageJson,
 } from "../../modules/billing/presentUsage.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
-import { presentSearched } from "../../runtime/exports/presentPages.ts";
+import { presentSearched } from "../../runtime/presentPages.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";

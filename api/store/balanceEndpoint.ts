@@ -9,7 +9,7 @@ import {
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { getStore } from "../../modules/stores/getStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { presentPages } from "../../runtime/exports/presentPages.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
 import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";

@@ -8,7 +8,7 @@ import { queryObject } from "../http/parseRequest.ts";
 import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
 import type { ListPosition, PositionedRow } from "../../modules/records/listPositions.sql.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { presentPages } from "../../runtime/exports/presentPages.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
 import type { ListPart } from "../../modules/records/readWholeList.ts";
 import { readWholeList } from "../../modules/records/readWholeList.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";

@@ -31,7 +31,7 @@ import {
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
-import { presentPages, rowsOf } from "../../runtime/exports/presentPages.ts";
+import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readWholeList } from "../../modules/records/readWholeList.ts";
