@@ -23,6 +23,6 @@ export const startTracing = async (
   if (endpoint === undefined || isDisabled) {
     return undefined;
   }
-  const { openTelemetry } = await import("./openTelemetry.ts");
+  const { openTelemetry } = await import("../openTelemetry.ts");
   return openTelemetry(config, program);
 };

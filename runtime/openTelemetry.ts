@@ -8,7 +8,7 @@ import {
   trace,
   TraceFlags,
 } from "@opentelemetry/api";
-import type { Context, Span, SpanContext } from "@opentelemetry/api";
+import type { Context, Span, SpanContext, Tracer } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { parseTraceParent } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
@@ -27,10 +27,53 @@ import {
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Sampler } from "@opentelemetry/sdk-trace";
-import type { Config } from "../config/config.ts";
-import type { Tracing, TraceParent } from "./tracing.rules.ts";
-import { createStatementSpans } from "./createStatementSpans.ts";
-import type { RunningTracing } from "./startTracing.ts";
+import type { Config } from "./config/config.ts";
+import type { Tracing, TraceParent } from "./tracing/tracing.rules.ts";
+import type { RunningTracing } from "./tracing/startTracing.ts";
+import type { Interceptor, QueryContext } from "slonik";
+
+/**
+ * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values.
+ * Statements of the programs' own loops belong to no trace.
+ */
+export const createStatementSpans = (
+  tracer: Tracer,
+  recordError: (span: Span, error: unknown) => void,
+): Interceptor => {
+  const spans = new WeakMap<QueryContext, Span>();
+  return {
+    name: "statement-spans",
+    beforeQueryExecution: (queryContext, { sql: text }) => {
+      if (trace.getActiveSpan()?.isRecording() === true) {
+        const operation = /^\s*(?<word>[A-Za-z]+)/u.exec(text)?.groups?.["word"] ?? "statement";
+        spans.set(
+          queryContext,
+          tracer.startSpan(operation.toUpperCase(), {
+            kind: SpanKind.CLIENT,
+            attributes: {
+              "db.system.name": "postgresql",
+              "db.operation.name": operation.toUpperCase(),
+              "db.query.text": text.replaceAll(/\s+/gu, " ").trim(),
+            },
+          }),
+        );
+      }
+      return null;
+    },
+    afterQueryExecution: (queryContext) => {
+      spans.get(queryContext)?.end();
+      return null;
+    },
+    queryExecutionError: (queryContext, _query, error) => {
+      const span = spans.get(queryContext);
+      if (span) {
+        recordError(span, error);
+        span.end();
+      }
+      return null;
+    },
+  };
+};
 
 /*
  * Imported only if tracing is on, because the SDK takes time and memory.
