@@ -27,7 +27,7 @@ import { findIgnoredPrice, readStripeOptions } from "../modules/billing/readStri
 import { readWebhookSettings } from "../modules/events/readWebhookSettings.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";
-import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
+import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";

@@ -6,7 +6,7 @@ import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { startServer } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
-import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
+import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openApiContext } from "./context.ts";
 import type { ApiContext } from "./context.ts";
 import type { App } from "./http/createApp.ts";

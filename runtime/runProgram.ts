@@ -6,8 +6,8 @@ import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./log/createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
 import { StartupError } from "./startupError.ts";
-import { startTracing } from "./tracing/startTracing.ts";
-import type { RunningTracing } from "./tracing/startTracing.ts";
+import { startTracing } from "./startTracing.ts";
+import type { RunningTracing } from "./startTracing.ts";
 import { tuneGarbageCollection } from "./tuneGarbageCollection.ts";
 
 /** A long-lived part of the service. */

@@ -6,7 +6,7 @@ import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
-import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
+import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe } from "../modules/billing/loadStripe.ts";

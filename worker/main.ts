@@ -7,7 +7,7 @@ import {
 } from "../activities/createShardActivities.ts";
 import { recordMaximumCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
-import type { RunningTracing } from "../runtime/tracing/startTracing.ts";
+import type { RunningTracing } from "../runtime/startTracing.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Interceptor } from "slonik";
-import type { Config } from "../config/config.ts";
-import type { Tracing } from "./tracing.rules.ts";
+import type { Config } from "./config/config.ts";
+import type { Tracing } from "./tracing/tracing.rules.ts";
 
 export type RunningTracing = Tracing & {
   /** The ids of the active span, for lines of the log. */
@@ -23,6 +23,6 @@ export const startTracing = async (
   if (endpoint === undefined || isDisabled) {
     return undefined;
   }
-  const { openTelemetry } = await import("../openTelemetry.ts");
+  const { openTelemetry } = await import("./openTelemetry.ts");
   return openTelemetry(config, program);
 };
