@@ -1,6 +1,6 @@
 import { Context } from "@temporalio/activity";
 import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
-import type { TraceParent } from "../runtime/tracing/tracing.rules.ts";
+import type { TraceParent } from "../runtime/tracing.rules.ts";
 import { validateCharity } from "../modules/charities/confirmCharity.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 

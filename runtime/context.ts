@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import type { Clock } from "./clock.ts";
-import type { Tracing } from "./tracing/tracing.rules.ts";
+import type { Tracing } from "./tracing.rules.ts";
 
 /**
  * What a process creates once and hands to its use cases. Each capability adds what only it needs in a `context.ts` of its

@@ -28,7 +28,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Config } from "./config/config.ts";
-import type { Tracing, TraceParent } from "./tracing/tracing.rules.ts";
+import type { Tracing, TraceParent } from "./tracing.rules.ts";
 import type { RunningTracing } from "./startTracing.ts";
 import type { Interceptor, QueryContext } from "slonik";
 

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Interceptor } from "slonik";
 import type { Config } from "./config/config.ts";
-import type { Tracing } from "./tracing/tracing.rules.ts";
+import type { Tracing } from "./tracing.rules.ts";
 
 export type RunningTracing = Tracing & {
   /** The ids of the active span, for lines of the log. */

@@ -6,7 +6,7 @@ import {
   setHandler,
 } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
-import type { TraceParent } from "../runtime/tracing/tracing.rules.ts";
+import type { TraceParent } from "../runtime/tracing.rules.ts";
 import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
 import { inDeployment } from "../runtime/temporalNames.rules.ts";
 

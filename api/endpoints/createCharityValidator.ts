@@ -1,6 +1,6 @@
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../runtime/tracing.rules.ts";
 import { withTemporalDeadline } from "../../runtime/temporalClient.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { interactiveQueue } from "../../runtime/temporalNames.rules.ts";

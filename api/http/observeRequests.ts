@@ -5,7 +5,7 @@ import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { PROBES } from "../../runtime/server/limitConcurrency.ts";
 import type { ApiState } from "./requestContext.ts";
 import { randomUUID } from "node:crypto";
-import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../runtime/tracing.rules.ts";
 
 const WELL_FORMED = /^[\u0021-\u007E]{1,128}$/u;
 

@@ -1,4 +1,4 @@
-import type { Tracing, TraceParent } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing, TraceParent } from "../../runtime/tracing.rules.ts";
 
 /** The span of a request that waits in a batch, and that of the batch once it is written. */
 type RequestTrace = {

@@ -8,7 +8,7 @@ import type { Actor } from "../accounts/audit.rules.ts";
 import type { StoredEventContent } from "../events/events.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { Registration, Totals } from "./registrations.rules.ts";
-import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../runtime/tracing.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import { newId } from "../../runtime/newId.ts";

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
-import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../runtime/tracing.rules.ts";
 import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 
 /**

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { TraceParent } from "../../../runtime/tracing/tracing.rules.ts";
+import type { TraceParent } from "../../../runtime/tracing.rules.ts";
 import { countDeleted, deletedRow, startingAt } from "../../../db/deletedRow.ts";
 import type { Deleted } from "../../../db/deletedRow.ts";
 import { sql, timestamp } from "../../../db/sql.ts";

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { listTraceParents } from "./traceContexts.sql.ts";
-import type { Tracing } from "../../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../../runtime/tracing.rules.ts";
 
 /** A busy account has thousands of registrations in an event. */
 const MAXIMUM_LINKS = 32;
