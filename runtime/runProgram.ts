@@ -3,7 +3,7 @@ import { ConfigError, readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
 import { SchemaMismatchError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
-import { createLogger } from "./log/createLogger.ts";
+import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
 import { StartupError } from "./startupError.ts";
 import { startTracing } from "./startTracing.ts";

@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers/promises";
-import { createLogger } from "../../runtime/log/createLogger.ts";
+import { createLogger } from "../../runtime/createLogger.ts";
 
 /* Logs lines and ends in the way that its first argument names. */
 
