@@ -15,7 +15,7 @@ import {
   openReads,
   openSearches,
 } from "../db/openDatabase.ts";
-import { addHealthMetrics } from "../runtime/server/addHealthMetrics.ts";
+import { addHealthMetrics } from "../runtime/gauges.ts";
 import { createPlaces } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";

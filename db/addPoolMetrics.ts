@@ -1,6 +1,6 @@
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
-import { addGauge } from "../runtime/addGauge.ts";
+import { addGauge } from "../runtime/gauges.ts";
 
 /**
  * Registers the use of a process's connections to PostgreSQL.

@@ -11,7 +11,7 @@ import type { RunningTracing } from "../runtime/startTracing.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
-import { addHealthMetrics } from "../runtime/server/addHealthMetrics.ts";
+import { addHealthMetrics } from "../runtime/gauges.ts";
 import { addPoolMetrics } from "../db/addPoolMetrics.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";

@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
-import { addGauge } from "../../runtime/addGauge.ts";
+import { addGauge } from "../../runtime/gauges.ts";
 import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
 import type { RequestObserver } from "./observeRequests.ts";
 

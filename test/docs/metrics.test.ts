@@ -5,7 +5,7 @@ import { Registry } from "prom-client";
 import { z } from "zod";
 import { createApiMetrics } from "../../api/http/createApiMetrics.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { addHealthMetrics } from "../../runtime/server/addHealthMetrics.ts";
+import { addHealthMetrics } from "../../runtime/gauges.ts";
 import { addPoolMetrics } from "../../db/addPoolMetrics.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -1,6 +1,28 @@
+import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
-import { addGauge } from "../addGauge.ts";
-import type { Readiness } from "./watchHealth.ts";
+import type { Readiness } from "./server/watchHealth.ts";
+
+/** Registers a gauge that is set whenever the metrics are read. */
+export const addGauge = (
+  registry: Registry,
+  description: {
+    readonly name: string;
+    readonly help: string;
+    readonly labelNames?: readonly string[];
+  },
+  set: (gauge: Gauge) => void,
+): void => {
+  registry.registerMetric(
+    new Gauge({
+      ...description,
+      // By default, prom-client adds it to its global registry.
+      registers: [],
+      collect() {
+        set(this);
+      },
+    }),
+  );
+};
 
 /** Registers what the process knows about the services that it depends on. A scrape reads the latest checks. */
 export const addHealthMetrics = (registry: Registry, readReadiness: () => Readiness): void => {
