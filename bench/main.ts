@@ -2,7 +2,7 @@ import { availableParallelism, cpus, totalmem } from "node:os";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { measureBatches } from "./measureBatches.ts";
 import { measureDonationBatches } from "./measureDonationBatches.ts";
 import { measureDonations } from "./measureDonations.ts";

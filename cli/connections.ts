@@ -16,7 +16,7 @@ import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import { openCopies, openDatabase } from "../db/openDatabase.ts";
 import { readStripeOptions } from "../modules/billing/readStripeOptions.ts";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import { loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";

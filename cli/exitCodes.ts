@@ -1,8 +1,7 @@
 import { isConnectionLost } from "../db/connections/databaseUnavailable.ts";
 import { ConfigError } from "../runtime/config/config.ts";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
-import { DomainError, UnavailableError } from "../runtime/errors.rules.ts";
-import { StartupError } from "../runtime/startupError.ts";
+import { DomainError, UnavailableError, StartupError } from "../runtime/errors.rules.ts";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
 

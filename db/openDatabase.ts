@@ -5,10 +5,9 @@ import { createReadShares, createTurns } from "./pools/connectionShares.ts";
 import { openCopyPool } from "./pools/copyPool.ts";
 import type { CopyPool } from "./pools/copyPool.ts";
 import { requireCurrentSchema } from "./upgrade/migrate.ts";
-import { SchemaMismatchError } from "../runtime/errors.rules.ts";
+import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool, openTurnPool } from "./pools/pool.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
-import { StartupError } from "../runtime/startupError.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../runtime/config/config.ts";
 import { configureOutgoing } from "../runtime/outgoing.ts";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import {
   describeUnknownSettings,
   findUnknownSettings,

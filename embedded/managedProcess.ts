@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { closeSync, openSync, readFileSync, renameSync } from "node:fs";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { identifyProcess, stopProcess } from "../runtime/processIdentity.ts";
 import type { ProcessIdentity, StopSignals } from "../runtime/processIdentity.ts";
 

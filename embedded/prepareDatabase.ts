@@ -3,12 +3,11 @@ import type { Config } from "../runtime/config/config.ts";
 import type { DatabaseRoles } from "../db/upgrade/grantPrivileges.ts";
 import { migrate } from "../db/upgrade/migrate.ts";
 import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { findDemoData } from "./demo/demoData.ts";
 import type { DemoData } from "./demo/demoData.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
 import { fillNewDemo } from "./demo/fillNewDemo.ts";
-import { errorDetails } from "../runtime/errorDetails.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { startPostgres } from "./postgres/startPostgres.ts";
 

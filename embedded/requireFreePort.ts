@@ -1,6 +1,5 @@
 import { probePort } from "../runtime/server/probePort.ts";
-import { StartupError } from "../runtime/startupError.ts";
-import { errorDetails } from "../runtime/errorDetails.ts";
+import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 
 /**
  * Checks that a port can be bound.

@@ -1,4 +1,5 @@
 import { counted } from "./counted.rules.ts";
+import { z } from "zod";
 
 /** The codes of all domain errors. The API maps them to HTTP statuses, the command line to exit codes. */
 export type ErrorCode =
@@ -89,3 +90,20 @@ export class BatchRejectedError extends Error {
 export class SchemaMismatchError extends Error {
   override readonly name = "SchemaMismatchError";
 }
+
+/** Something that a program needs to start is missing; the message says what to do. */
+export class StartupError extends Error {
+  override readonly name = "StartupError";
+}
+
+const details = z.object({
+  code: z.string().optional().catch(undefined),
+  message: z.string(),
+  stderr: z.string().optional().catch(undefined),
+});
+
+/** Returns the details of an error of a system call, a program or a connection. */
+export const errorDetails = (error: unknown): z.output<typeof details> => {
+  const { data } = details.safeParse(error);
+  return data ?? { message: String(error) };
+};

@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { z } from "zod";
-import { StartupError } from "./startupError.ts";
+import { StartupError } from "./errors.rules.ts";
 
 /** What a program sends to its parent over IPC. The URLs are those that it serves, by name. */
 const readyMessage = z.object({

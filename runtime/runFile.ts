@@ -2,8 +2,7 @@ import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { isRunning } from "./processIdentity.ts";
-import { StartupError } from "./startupError.ts";
-import { errorDetails } from "./errorDetails.ts";
+import { StartupError, errorDetails } from "./errors.rules.ts";
 
 const runFile = z.strictObject({
   pid: z.int(),

@@ -1,11 +1,10 @@
 import type { Logger } from "pino";
 import { ConfigError, readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
-import { SchemaMismatchError } from "./errors.rules.ts";
+import { SchemaMismatchError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
-import { StartupError } from "./startupError.ts";
 import { startTracing } from "./startTracing.ts";
 import type { RunningTracing } from "./startTracing.ts";
 import { tuneGarbageCollection } from "./tuneGarbageCollection.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { deploymentNameOf, UNDECIDED_COPY } from "../modules/billing/deployment.rules.ts";
 import { readDeployment, readServerMark } from "../modules/billing/deployment.sql.ts";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { workerIdentity } from "../modules/billing/workerIdentity.ts";
 import { findDeploymentName } from "../modules/billing/deploymentName.ts";
 import { pause } from "../runtime/pause.ts";

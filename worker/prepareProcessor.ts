@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import { ProcessorMismatchError } from "../modules/billing/processor.ts";
 

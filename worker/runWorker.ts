@@ -3,7 +3,7 @@ import { isGrpcServiceError } from "@temporalio/client";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
 import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { StartupError } from "../runtime/startupError.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/pause.ts";
 import { createOutageLog } from "./createOutageLog.ts";

@@ -4,7 +4,7 @@ import type { Config } from "../../runtime/config/config.ts";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { hasAccounts } from "../../modules/accounts/hasAccounts.sql.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 
 const demoData = z.strictObject({
   organization_id: z.uuid(),

@@ -16,7 +16,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError, errorDetails } from "../../runtime/errors.rules.ts";
 import { readLogTail, spawnWithLog } from "../managedProcess.ts";
 import type { ManagedProcess, StartContext } from "../managedProcess.ts";
 import { requireFreePort } from "../requireFreePort.ts";
@@ -24,7 +24,6 @@ import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBin
 import type { ServerUser } from "./findPostgresBinaries.ts";
 import { identifyProcess, isRunning, stopProcess } from "../../runtime/processIdentity.ts";
 import type { StopSignals } from "../../runtime/processIdentity.ts";
-import { errorDetails } from "../../runtime/errorDetails.ts";
 
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */

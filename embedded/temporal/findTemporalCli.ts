@@ -6,9 +6,8 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError, errorDetails } from "../../runtime/errors.rules.ts";
 import type { StartContext } from "../managedProcess.ts";
-import { errorDetails } from "../../runtime/errorDetails.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {

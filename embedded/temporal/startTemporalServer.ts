@@ -3,7 +3,7 @@ import { basename, dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { readLogTail, spawnWithLog } from "../managedProcess.ts";
 import type { ManagedProcess, StartContext } from "../managedProcess.ts";
 import type { TemporalCli } from "./findTemporalCli.ts";

@@ -1,5 +1,5 @@
 import type { Config } from "../../runtime/config/config.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import type { PlantingSettings } from "./createPlanting.ts";
 
 /**

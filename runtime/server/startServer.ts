@@ -5,7 +5,7 @@ import { ERROR_STATUS } from "../apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "../apiErrors.ts";
 import { limitConcurrency } from "./limitConcurrency.ts";
 import type { Answer, Listener } from "./limitConcurrency.ts";
-import { StartupError } from "../startupError.ts";
+import { StartupError } from "../errors.rules.ts";
 
 export type RunningServer = {
   /** `http://host:port`, with the port that was actually bound. */

@@ -3,7 +3,7 @@ import { parseConfig } from "../../runtime/config/config.ts";
 import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
 import { findDemoData } from "../../embedded/demo/demoData.ts";
 import { fillDemo } from "../../embedded/demo/fillDemo.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -7,7 +7,7 @@ import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";

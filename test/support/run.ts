@@ -7,7 +7,7 @@ import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.ts";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";

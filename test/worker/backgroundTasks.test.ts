@@ -8,7 +8,7 @@ import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
