@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
-import { boundBody } from "../../runtime/boundBody.ts";
+import { boundBody } from "../../runtime/outgoing.ts";
 import { readTreeMapper } from "../../modules/planting/treemapper/readTreeMapper.ts";
 
 /** Large, so that the bound is reached long before a request's time limit, even on a busy machine. */

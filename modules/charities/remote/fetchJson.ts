@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { z } from "zod";
-import { boundBody } from "../../../runtime/boundBody.ts";
+import { boundBody } from "../../../runtime/outgoing.ts";
 import { CharityProviderError } from "../provider.ts";
 import type { StartTimeout } from "./remoteSettings.ts";
 

@@ -1,7 +1,7 @@
 import { geoCentroid } from "d3-geo";
 import { z } from "zod";
 import { name } from "../fact.rules.ts";
-import { boundBody } from "../../../runtime/boundBody.ts";
+import { boundBody } from "../../../runtime/outgoing.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import { splitReadable } from "../../../runtime/splitReadable.ts";
 
