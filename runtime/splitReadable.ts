@@ -1,5 +1,18 @@
 import { z } from "zod";
-import { yieldingEach } from "./yieldingEach.ts";
+import { setImmediate as yieldToOthers } from "node:timers/promises";
+
+/** They take a few milliseconds. */
+const ITEMS = 500;
+
+/** Yields the items of a long list, and lets the process do other work after every 500 of them. */
+export async function* yieldingEach<Item>(items: readonly Item[]): AsyncGenerator<Item> {
+  for (const [index, item] of items.entries()) {
+    if (index > 0 && index % ITEMS === 0) {
+      await yieldToOthers();
+    }
+    yield item;
+  }
+}
 
 /** Records that are left out, with the ids of the first ones; null for one without an id. */
 export type LeftOut = { readonly count: number; readonly firstIds: readonly (string | null)[] };

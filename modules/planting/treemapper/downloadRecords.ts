@@ -1,8 +1,7 @@
 import { link, name } from "../fact.rules.ts";
 import type { ReportedSite } from "../fact.rules.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
-import { countLeftOut } from "../../../runtime/splitReadable.ts";
-import { yieldingEach } from "../../../runtime/yieldingEach.ts";
+import { countLeftOut, yieldingEach } from "../../../runtime/splitReadable.ts";
 import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
