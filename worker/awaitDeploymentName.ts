@@ -4,7 +4,7 @@ import { readDeployment, readServerMark } from "../modules/billing/deployment.sq
 import { StartupError } from "../runtime/errors.rules.ts";
 import { workerIdentity } from "../modules/billing/workerIdentity.ts";
 import { findDeploymentName } from "../modules/billing/deploymentName.ts";
-import { pause } from "../runtime/pause.ts";
+import { pause } from "../runtime/waiting.ts";
 import type { Context } from "../runtime/context.ts";
 
 const INTERVAL_MS = 5000;

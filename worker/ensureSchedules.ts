@@ -2,7 +2,7 @@ import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
-import { pause } from "../runtime/pause.ts";
+import { pause } from "../runtime/waiting.ts";
 import {
   plantingOrderCreation,
   plantingOrderCreationId,

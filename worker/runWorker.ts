@@ -5,7 +5,7 @@ import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig } from "../runtime/temporalClient.ts";
-import { pause } from "../runtime/pause.ts";
+import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import { readTemporalProxy } from "./readTemporalProxy.ts";
 

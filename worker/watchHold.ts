@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { describeHold, HOLD_ADVICE } from "../modules/billing/deployment.rules.ts";
 import { guardUsage } from "../modules/billing/holdUsage.ts";
-import { pause } from "../runtime/pause.ts";
+import { pause } from "../runtime/waiting.ts";
 import type { Context } from "../runtime/context.ts";
 
 const INTERVAL_MS = 60_000;

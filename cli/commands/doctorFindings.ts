@@ -1,4 +1,4 @@
-import { withTimeout } from "../../runtime/withTimeout.ts";
+import { withTimeout } from "../../runtime/waiting.ts";
 import type { CliContext } from "../context.ts";
 import { describeError } from "../exitCodes.ts";
 

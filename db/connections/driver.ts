@@ -2,7 +2,7 @@ import { createPgDriverFactory } from "@slonik/pg-driver";
 import { Client } from "pg";
 import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
-import { withTimeout } from "../../runtime/withTimeout.ts";
+import { withTimeout } from "../../runtime/waiting.ts";
 import { behindPooler } from "./behindPooler.ts";
 import { inspectPooler } from "./inspectPooler.ts";
 import { createPlanRenewal } from "./renewPlans.ts";

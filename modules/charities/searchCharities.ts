@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { Ein } from "./charities.rules.ts";
 import { nameWords, readSearchName } from "./charitySearch.rules.ts";
 import { OutageError } from "../../runtime/errors.rules.ts";
-import { TimeoutError, withTimeout } from "../../runtime/withTimeout.ts";
+import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityPage } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";

@@ -4,7 +4,7 @@ import type { ClaimedDelivery } from "./attempts.sql.ts";
 import type { DueEndpoint } from "./pendingEndpoints.sql.ts";
 import type { ScanShard } from "../../db/shards/createShardScans.ts";
 import type { ShardSender } from "../../db/shards/createShardRuns.ts";
-import { awaitAtMost } from "../../runtime/pause.ts";
+import { awaitAtMost } from "../../runtime/waiting.ts";
 import type { DeliveryContext } from "./context.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";

@@ -7,7 +7,7 @@ import { SERVICE } from "../accounts/audit.rules.ts";
 import { decideDelivery, decideDisabling } from "./decideDelivery.rules.ts";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { pause } from "../../runtime/pause.ts";
+import { pause } from "../../runtime/waiting.ts";
 import { signWebhook } from "./signWebhook.ts";
 import type { DeliveryContext } from "./context.ts";
 

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { withTimeout } from "../withTimeout.ts";
+import { withTimeout } from "../waiting.ts";
 import { withTemporalDeadline } from "../temporalClient.ts";
 
 /** Whether the process can serve, and the results of the latest checks. */

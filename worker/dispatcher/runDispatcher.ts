@@ -5,7 +5,7 @@ import {
   recordDispatcherPass,
 } from "../../modules/billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLease.sql.ts";
-import { pause } from "../../runtime/pause.ts";
+import { pause } from "../../runtime/waiting.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import type { Pass, DispatchContext } from "./passes/pass.ts";

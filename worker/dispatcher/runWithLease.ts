@@ -5,8 +5,7 @@ import {
   renewDispatcherLease,
 } from "../../modules/billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLease.sql.ts";
-import { withTimeout } from "../../runtime/withTimeout.ts";
-import { pause } from "../../runtime/pause.ts";
+import { withTimeout, pause } from "../../runtime/waiting.ts";
 
 /** A killed leader's successor waits this long. */
 const LEASE_MS = 10_000;

@@ -4,7 +4,7 @@ import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode } from "../../records/owner.rules.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../decideNextStep.rules.ts";
 import type { SendResult } from "../decideNextStep.rules.ts";
-import { pause } from "../../../runtime/pause.ts";
+import { pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";

@@ -5,7 +5,7 @@ import type { SendResult } from "../decideNextStep.rules.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { ShardSender } from "../../../db/shards/createShardRuns.ts";
-import { awaitAtMost, pause } from "../../../runtime/pause.ts";
+import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
