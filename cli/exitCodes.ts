@@ -1,4 +1,4 @@
-import { isConnectionLost } from "../db/connections/databaseUnavailable.ts";
+import { isConnectionLost } from "../db/databaseErrors.ts";
 import { ConfigError } from "../runtime/config/config.ts";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
 import { DomainError, UnavailableError, StartupError } from "../runtime/errors.rules.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isContentError } from "./isContentError.ts";
+import { isContentError } from "./databaseErrors.ts";
 
 type Waiting<Item, Result> = {
   readonly item: Item;

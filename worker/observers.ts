@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
-import { isContentError } from "../db/isContentError.ts";
+import { isContentError } from "../db/databaseErrors.ts";
 import { needsAttention } from "../modules/billing/decideNextStep.rules.ts";
 import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../modules/events/context.ts";

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { isContentError } from "../isContentError.ts";
+import { isContentError } from "../databaseErrors.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { createLane } from "./createLane.ts";
 import type { Lane } from "./createLane.ts";

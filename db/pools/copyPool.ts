@@ -10,8 +10,7 @@ import { isPooled } from "../connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource, Server } from "../connections/databaseServers.ts";
 import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
-import { databaseUnavailable } from "../connections/databaseUnavailable.ts";
-import { asQueryTimeout } from "./queryTimeout.ts";
+import { databaseUnavailable, asQueryTimeout } from "../databaseErrors.ts";
 
 /**
  * Connections for long lists. An ordinary query creates a string for each value before the first one is used; COPY provides

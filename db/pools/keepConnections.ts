@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
-import { isContentError } from "../isContentError.ts";
+import { isContentError } from "../databaseErrors.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
 

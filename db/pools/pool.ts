@@ -6,7 +6,7 @@ import { createDriver } from "../connections/driver.ts";
 import { keepConnections } from "./keepConnections.ts";
 import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
-import { asQueryTimeout } from "./queryTimeout.ts";
+import { asQueryTimeout } from "../databaseErrors.ts";
 import { DEFAULT_LIMITS } from "../connections/sessionLimits.ts";
 import { sharePool } from "./sharePool.ts";
 

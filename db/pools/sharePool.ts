@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { readClaim } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
 import { createConnectionQueue } from "./createConnectionQueue.ts";
-import { databaseUnavailable, findRefusalForNow } from "../connections/databaseUnavailable.ts";
+import { databaseUnavailable, findRefusalForNow } from "../databaseErrors.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
 

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods, DatabasePool, DatabasePoolConnection } from "slonik";
-import { isTimeout } from "../../db/pools/queryTimeout.ts";
+import { isTimeout } from "../../db/databaseErrors.ts";
 import type { CatalogueCharity } from "./charities.sql.ts";
 import { listEligibleCharities } from "./charities.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";

@@ -1,4 +1,4 @@
-import { isContentError } from "../../db/isContentError.ts";
+import { isContentError } from "../../db/databaseErrors.ts";
 import { failPendingDeliveries } from "./deliveries.sql.ts";
 import { releaseDelivery } from "./attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";

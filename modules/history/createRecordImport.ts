@@ -1,6 +1,6 @@
 import type { ImportedEntry } from "./importedEntries.sql.ts";
 import { rememberIdentities } from "./importRuns.sql.ts";
-import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
+import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportedRecord } from "./importedRecords.rules.ts";

@@ -10,7 +10,7 @@ import {
 } from "./importedEvidence.sql.ts";
 import type { ImportedTree } from "./importedEvidence.sql.ts";
 import { listIdentities } from "./importRuns.sql.ts";
-import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
+import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/cachedResponses.sql.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
 import { addToTally } from "../planting/tallies.sql.ts";

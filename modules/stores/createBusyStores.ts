@@ -1,5 +1,5 @@
 import { createConnectionShares, sharesOfOneKind } from "../../db/pools/connectionShares.ts";
-import { isContentError } from "../../db/isContentError.ts";
+import { isContentError } from "../../db/databaseErrors.ts";
 import { isLockTimeout } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 

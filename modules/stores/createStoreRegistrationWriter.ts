@@ -2,7 +2,7 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { accountModeKey } from "../records/owner.rules.ts";
 import { addToTotals } from "../registrations/totals.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
-import { isContentError } from "../../db/isContentError.ts";
+import { isContentError } from "../../db/databaseErrors.ts";
 import {
   insertBalanceEntries,
   limitLockWait,

@@ -1,5 +1,5 @@
 import type { FragmentSqlToken } from "slonik";
-import { isContentError } from "../../db/isContentError.ts";
+import { isContentError } from "../../db/databaseErrors.ts";
 import { joinCalls } from "../../db/joinCalls.ts";
 import { sql } from "../../db/sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";

@@ -1,4 +1,4 @@
-import { isContentError } from "../../../db/isContentError.ts";
+import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { SendResult } from "../decideNextStep.rules.ts";

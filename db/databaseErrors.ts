@@ -1,0 +1,71 @@
+import {
+  IntegrityConstraintViolationError,
+  InvalidInputError,
+  BackendTerminatedError,
+  BackendTerminatedUnexpectedlyError,
+  ConnectionError,
+  StatementTimeoutError,
+} from "slonik";
+import { DomainError, UnavailableError } from "../runtime/errors.rules.ts";
+
+/** Class 22 of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type. */
+const isDataException = (error: unknown): boolean =>
+  // Slonik names a malformed value, and passes the others on as pg's errors.
+  error instanceof InvalidInputError ||
+  (error instanceof Error && "code" in error && String(error.code).startsWith("22"));
+
+/** Returns whether a batch failed because of its content, so that a part of it may succeed. */
+export const isContentError = (error: unknown): boolean =>
+  error instanceof DomainError ||
+  error instanceof IntegrityConstraintViolationError ||
+  isDataException(error);
+
+/** Returns what is wrong with content that an error rejects. */
+export const contentErrorReason = (error: unknown): string =>
+  error instanceof DomainError ? error.message : "the database cannot store it";
+
+/** PostgreSQL's codes for a server that accepts no writes, and for one whose disk, memory or connections are used up. */
+const REFUSED_FOR_NOW = /^(?:25006|53.{3})$/u;
+
+/**
+ * Returns the server's error if it has refused a statement that it may accept later, otherwise null. It has rolled the
+ * statement's transaction back.
+ */
+export const findRefusalForNow = (error: unknown): Error | null => {
+  if (!(error instanceof Error)) {
+    return null;
+  }
+  return "code" in error && REFUSED_FOR_NOW.test(String(error.code))
+    ? error
+    : findRefusalForNow(error.cause);
+};
+
+/** Returns the error for work that the database cannot do now, and of which nothing was done. */
+export const databaseUnavailable = (cause: unknown): UnavailableError =>
+  new UnavailableError("the service is temporarily unavailable, try again", { cause });
+
+/** Returns whether a connection could not be opened, or was closed by the server. */
+export const isConnectionLost = (error: unknown): boolean =>
+  error instanceof ConnectionError ||
+  error instanceof BackendTerminatedError ||
+  error instanceof BackendTerminatedUnexpectedlyError;
+
+/** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
+const QUERY_CANCELED = "57014";
+
+/** Returns whether a statement took too long. */
+export const isTimeout = (error: unknown): boolean =>
+  error instanceof StatementTimeoutError ||
+  (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);
+
+/**
+ * Converts the error of a statement that took too long to a DomainError and returns other errors unchanged.
+ * @param advice what the client can change
+ */
+export const asQueryTimeout = (
+  error: unknown,
+  advice = "select fewer records, for example a shorter range of days",
+): unknown =>
+  isTimeout(error)
+    ? new DomainError("query_timeout", `the query takes too long; ${advice}`, { cause: error })
+    : error;
