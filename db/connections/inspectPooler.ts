@@ -1,8 +1,8 @@
 import { Client } from "pg";
 import type { ClientBase, ClientConfig } from "pg";
 import { connectTimeoutOf, readDatabaseServers } from "./databaseServers.ts";
-import { areWithin, DEFAULT_LIMITS } from "./sessionLimits.ts";
-import type { SessionLimits } from "./sessionLimits.ts";
+import { areWithin, DEFAULT_LIMITS } from "./behindPooler.ts";
+import type { SessionLimits } from "./behindPooler.ts";
 
 /** A connection pooler between this program and PostgreSQL, such as PgBouncer in transaction mode. */
 export type Pooler = {
