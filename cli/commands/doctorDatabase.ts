@@ -6,7 +6,7 @@ import {
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
 import { readPooler } from "../../db/connections/inspectPooler.ts";
-import { readEncryption } from "../../db/connections/readEncryption.ts";
+import { readEncryption } from "../../db/connections/connectClient.ts";
 import {
   listChangedLocales,
   readRole,

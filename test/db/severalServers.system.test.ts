@@ -1,7 +1,6 @@
 import test from "ava";
 import { z } from "zod";
-import { connectClient } from "../../db/connections/connectClient.ts";
-import { readEncryption } from "../../db/connections/readEncryption.ts";
+import { connectClient, readEncryption } from "../../db/connections/connectClient.ts";
 import { openCopyPool } from "../../db/pools/copyPool.ts";
 import { migrate, requireCurrentSchema } from "../../db/upgrade/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
