@@ -1,8 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
-import { rememberUnknown } from "../../db/batching/rememberUnknown.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";

@@ -1,8 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlugs } from "./dashboards.sql.ts";
 import type { LookUp } from "../../db/batching/createLookups.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
-import { rememberUnknown } from "../../db/batching/rememberUnknown.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
 
 /**
  * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias
