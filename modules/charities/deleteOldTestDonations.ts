@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { Deleted } from "../../db/deletedRow.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { changeDonationTotals } from "./donationTotals.sql.ts";
 import { deleteDonations, listTestDonors, lockOldTestDonations } from "./oldTestDonations.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { deleteCertificatesOf } from "../records/deleteCertificatesOf.sql.ts";
-import { startingAt } from "../../db/deletedRow.ts";
+import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
 const accountIdRow = z.strictObject({ accountId: z.uuid() });
 

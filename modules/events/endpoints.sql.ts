@@ -5,8 +5,8 @@ import { DISABLED_REASONS } from "./webhookEndpoints.rules.ts";
 import type { DisabledReason } from "./webhookEndpoints.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
-import type { Deleted } from "../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
 export const endpointRow = z.strictObject({

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
-import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
-import type { Deleted } from "../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
-import type { Deleted } from "../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { MODES } from "../records/owner.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { isSimulated } from "./order.rules.ts";

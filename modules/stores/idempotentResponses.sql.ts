@@ -5,8 +5,8 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { STORE_OPERATIONS } from "./stores.rules.ts";
 import type { StoreOperation } from "./stores.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { countDeleted, deletedRow, startingAt } from "../../db/deletedRow.ts";
-import type { Deleted } from "../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
 /** An idempotency key with its scope. */

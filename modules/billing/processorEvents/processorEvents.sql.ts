@@ -3,8 +3,8 @@ import { z } from "zod";
 import { MAXIMUM_PROCESSING_DELAY_MS, PROCESSOR_EVENT_STATES } from "../processorEvents.rules.ts";
 import type { ProcessorEvent, ProcessorEventState } from "../processorEvents.rules.ts";
 import { safeInteger, afterLookup, sql, timestamp } from "../../../db/sql.ts";
-import { countDeleted, deletedRow, startingAt } from "../../../db/deletedRow.ts";
-import type { Deleted } from "../../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
 
 /**
  * Stores an event that a webhook has announced.

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { TraceParent } from "../../../runtime/tracing.rules.ts";
-import { countDeleted, deletedRow, startingAt } from "../../../db/deletedRow.ts";
-import type { Deleted } from "../../../db/deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { countedRegistrations } from "../registrationFacts.sql.ts";
 
