@@ -1,10 +1,11 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "./bulkWork.rules.ts";
 import type { LatestRecords, Observation } from "./bulkWork.rules.ts";
 import { runForAll } from "../pools/connectionShares.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
+import { wrapPool } from "../pools/wrapPool.ts";
 
 /** Makes bulk work yield to what clients record, in this process and in others. */
 export type BulkPace = {
@@ -155,3 +156,12 @@ export const openBulkPace = (db: CommonQueryMethods): BulkPace =>
     readLatest: () => runForAll(() => readLatestRecords(db)),
     reserveTurn: (durationMs) => runForAll(() => reserveBulkTurn(db, durationMs)),
   });
+
+/** Returns the pool for bulk work: each statement or transaction is a step of the pace. */
+export const openBulkPool = (pool: DatabasePool, pace: BulkPace): DatabasePool =>
+  wrapPool(
+    pool,
+    (method) =>
+      (...parameters) =>
+        pace.run(() => method(...parameters)),
+  );

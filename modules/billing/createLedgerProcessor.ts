@@ -1,9 +1,8 @@
 import type { DatabasePool } from "slonik";
 import type { LedgerUsage } from "./ledgerUsage.sql.ts";
 import { recordLedgerUsage, sumFirstLedgerUsage, sumLedgerUsage } from "./ledgerUsage.sql.ts";
-import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace, openBulkPool } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
-import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import { joinCalls } from "../../db/joinCalls.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
