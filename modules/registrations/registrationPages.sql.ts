@@ -6,7 +6,7 @@ import type { CopyPool } from "../../db/pools/copyPool.ts";
 import { attributionCondition, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { LINE_END, splitCopied, splitLines } from "../../db/pools/copiedText.ts";
+import { LINE_END, splitCopied, splitLines } from "../../db/pools/copyPool.ts";
 import { inRange, sql } from "../../db/sql.ts";
 import {
   copiedTime,
