@@ -3,7 +3,7 @@ import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from
 import { readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
-import { keepConnections } from "./keepConnections.ts";
+import { keepConnections } from "./wrapPool.ts";
 import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
 import { asQueryTimeout } from "../databaseErrors.ts";
