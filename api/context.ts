@@ -6,7 +6,7 @@ import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { createPermits } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
-import { addPoolMetrics } from "../db/addPoolMetrics.ts";
+import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
 import { logUnusableHits } from "../modules/charities/logUnusableHits.ts";
 import {
   openCopies,
@@ -15,7 +15,6 @@ import {
   openReads,
   openSearches,
 } from "../db/openDatabase.ts";
-import { addHealthMetrics } from "../runtime/gauges.ts";
 import { createPlaces } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
