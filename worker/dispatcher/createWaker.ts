@@ -1,4 +1,4 @@
-import { findSender, terminateSender } from "./usageSenders.ts";
+import { findSender, terminateSender } from "../senders.ts";
 import { forEachConcurrently } from "../forEachConcurrently.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { DispatchContext } from "./passes/pass.ts";

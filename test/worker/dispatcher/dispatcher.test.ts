@@ -21,7 +21,7 @@ import { sql } from "../../../db/sql.ts";
 import { SHARDS } from "../../../db/shards/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
-import { findSender } from "../../../worker/dispatcher/usageSenders.ts";
+import { findSender } from "../../../worker/senders.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";

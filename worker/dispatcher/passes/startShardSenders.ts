@@ -3,7 +3,7 @@ import { listShardStatuses } from "../../../db/shards/shards.sql.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { SHARD_KINDS, SHARD_NUMBERS } from "../../../db/shards/shards.rules.ts";
 import type { ShardKind } from "../../../db/shards/shards.rules.ts";
-import { shardSenderId, startShardSender } from "../shardSenders.ts";
+import { shardSenderId, startShardSender } from "../../senders.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 

@@ -1,7 +1,7 @@
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { TroubledStream } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
-import { wakeSender } from "../usageSenders.ts";
+import { wakeSender } from "../../senders.ts";
 import { createScanPace } from "../../../db/shards/createScanPace.ts";
 import { usageSenderWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { createWaker } from "../createWaker.ts";
