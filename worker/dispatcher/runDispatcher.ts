@@ -8,7 +8,7 @@ import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLe
 import { pause } from "../../runtime/waiting.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
-import type { Pass, DispatchContext } from "./passes/pass.ts";
+import type { Pass, DispatchContext } from "../createWaker.ts";
 import { createStartProcessorEvents } from "./passes/startProcessorEvents.ts";
 import { createStartRefunds } from "./passes/startRefunds.ts";
 import { createStartShardSenders } from "./passes/startShardSenders.ts";

@@ -1,7 +1,7 @@
 import test from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { WaitingStream } from "../../../modules/billing/sending/waitingStreams.sql.ts";
-import { createWakeBackoff } from "../../../worker/dispatcher/wakeBackoff.ts";
+import { createWakeBackoff } from "../../../worker/createWaker.ts";
 
 const streamOf = (accountId: string, second = 100): WaitingStream => ({
   accountId,

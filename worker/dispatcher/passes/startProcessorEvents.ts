@@ -1,8 +1,8 @@
 import { listDueProcessorEvents } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
 import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
-import { createWaker } from "../createWaker.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import { createWaker } from "../../createWaker.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 /** The longest due event of the processor. Its attempts, and thus its `second`, change when it is processed. */
 type WaitingProcessorEvent = {

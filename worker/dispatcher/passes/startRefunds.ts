@@ -4,9 +4,9 @@ import {
 } from "../../../modules/registrations/refunds.sql.ts";
 import { refund, refundedSignal } from "../../../workflows/refund.ts";
 import { backgroundQueue, refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
-import { forEachConcurrently } from "../../forEachConcurrently.ts";
+import { forEachConcurrently } from "../../createWaker.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 /** One signal for each registration, and one statement that marks its refunds. */
 const PER_PASS = { registrations: 200, refunds: 5000 };

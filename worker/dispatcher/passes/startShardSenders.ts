@@ -4,8 +4,8 @@ import { secondOf } from "../../../runtime/durations.rules.ts";
 import { SHARD_KINDS, SHARD_NUMBERS } from "../../../db/shards/shards.rules.ts";
 import type { ShardKind } from "../../../db/shards/shards.rules.ts";
 import { shardSenderId, startShardSender } from "../../senders.ts";
-import { createWaker } from "../createWaker.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import { createWaker } from "../../createWaker.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 /**
  * A shard's sender looks for work every second, or less often if that takes long, and pauses for three seconds after an error.

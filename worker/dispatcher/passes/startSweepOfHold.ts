@@ -4,7 +4,7 @@ import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = DAY_MS;

@@ -1,7 +1,7 @@
 import { failPendingDeliveries } from "../../../modules/events/deliveries.sql.ts";
 import { makeFutureDeliveriesDue } from "../../../modules/events/recovery.sql.ts";
 import { createScanPace } from "../../../db/shards/createScanPace.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 

@@ -4,8 +4,8 @@ import { listTroubledStreams } from "../../../modules/billing/sending/usageShard
 import { wakeSender } from "../../senders.ts";
 import { createScanPace } from "../../../db/shards/createScanPace.ts";
 import { usageSenderWorkflowId } from "../../../runtime/temporalNames.rules.ts";
-import { createWaker } from "../createWaker.ts";
-import type { Pass, DispatchContext } from "./pass.ts";
+import { createWaker } from "../../createWaker.ts";
+import type { Pass, DispatchContext } from "../../createWaker.ts";
 
 /** Starts or wakes the senders of streams whose events fail again and again. */
 export const createWakeSenders = (context: DispatchContext): Pass => {
