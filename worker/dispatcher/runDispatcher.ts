@@ -9,12 +9,15 @@ import { pause } from "../../runtime/waiting.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import type { Pass, DispatchContext } from "../createWaker.ts";
-import { createStartProcessorEvents } from "./passes/startProcessorEvents.ts";
-import { createStartRefunds } from "./passes/startRefunds.ts";
-import { createStartShardSenders } from "./passes/startShardSenders.ts";
-import { createStartSweepOfHold } from "./passes/startSweepOfHold.ts";
-import { createCheckDeliveryTimes, createEndDeliveries } from "./passes/tendDeliveries.ts";
-import { createWakeSenders } from "./passes/wakeSenders.ts";
+import {
+  createStartProcessorEvents,
+  createStartRefunds,
+  createStartShardSenders,
+  createWakeSenders,
+  createStartSweepOfHold,
+  createCheckDeliveryTimes,
+  createEndDeliveries,
+} from "../dispatcherPasses.ts";
 import { runWithLease } from "./runWithLease.ts";
 
 const PASS_INTERVAL_MS = 1000;
