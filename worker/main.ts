@@ -25,7 +25,7 @@ import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { createBillingObservers, createDeliveryObservers } from "./observers.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
-import { runDispatcher } from "./dispatcher/runDispatcher.ts";
+import { runDispatcher } from "./runDispatcher.ts";
 import { readNewSubscriptions } from "./dispatcher/readNewSubscriptions.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";

@@ -14,7 +14,7 @@ import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
-import { runDispatcher } from "../../../worker/dispatcher/runDispatcher.ts";
+import { runDispatcher } from "../../../worker/runDispatcher.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { refundWorkflowId, usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
