@@ -17,7 +17,7 @@ import {
   createCheckDeliveryTimes,
   createEndDeliveries,
 } from "./dispatcherPasses.ts";
-import { runWithLease } from "./dispatcher/runWithLease.ts";
+import { runWithLease } from "./runWithLease.ts";
 import type { Logger } from "pino";
 
 /** Passes follow each other within seconds; a change of the leader takes ten more. */

@@ -3,9 +3,9 @@ import {
   acquireDispatcherLease,
   releaseDispatcherLease,
   renewDispatcherLease,
-} from "../../modules/billing/sending/dispatcherLease.sql.ts";
-import type { DispatcherLease } from "../../modules/billing/sending/dispatcherLease.sql.ts";
-import { withTimeout, pause } from "../../runtime/waiting.ts";
+} from "../modules/billing/sending/dispatcherLease.sql.ts";
+import type { DispatcherLease } from "../modules/billing/sending/dispatcherLease.sql.ts";
+import { withTimeout, pause } from "../runtime/waiting.ts";
 
 /** A killed leader's successor waits this long. */
 const LEASE_MS = 10_000;
