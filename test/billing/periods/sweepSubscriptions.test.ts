@@ -16,7 +16,7 @@ import { refreshSubscription } from "../../../modules/billing/processorEvents/re
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
-import { readNewSubscriptions } from "../../../worker/dispatcher/readNewSubscriptions.ts";
+import { readNewSubscriptions } from "../../../worker/prepareProcessor.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
