@@ -1,5 +1,5 @@
 import { findSender, terminateSender } from "./senders.ts";
-import { callTemporal } from "./callTemporal.ts";
+import { callTemporal } from "./repeatedCalls.ts";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DispatcherLease } from "../modules/billing/sending/dispatcherLease.sql.ts";

@@ -6,7 +6,7 @@ import {
   usageSenderWorkflowId,
 } from "../runtime/temporalNames.rules.ts";
 import { forEachConcurrently, createWaker } from "./createWaker.ts";
-import { callTemporal } from "./callTemporal.ts";
+import { callTemporal } from "./repeatedCalls.ts";
 import type { Pass, DispatchContext } from "./createWaker.ts";
 import type { DatabasePool } from "slonik";
 import { listShardStatuses } from "../db/shards/shards.sql.ts";

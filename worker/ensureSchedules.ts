@@ -11,8 +11,7 @@ import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts
 import { retention, retentionId } from "../workflows/retention.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../runtime/temporalNames.rules.ts";
-import { callTemporal } from "./callTemporal.ts";
-import { createOutageLog } from "./createOutageLog.ts";
+import { callTemporal, createOutageLog } from "./repeatedCalls.ts";
 
 const RETRY_INTERVAL_MS = 5000;
 /** Schedules disappear with Temporal's database, or when an operator deletes them. Four calls a minute cost nothing. */

@@ -6,7 +6,7 @@ import {
 } from "../modules/billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../modules/billing/sending/dispatcherLease.sql.ts";
 import { pause } from "../runtime/waiting.ts";
-import { createOutageLog } from "./createOutageLog.ts";
+import { createOutageLog } from "./repeatedCalls.ts";
 import type { Pass, DispatchContext } from "./createWaker.ts";
 import {
   createStartProcessorEvents,

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/waiting.ts";
-import { createOutageLog } from "./createOutageLog.ts";
+import { createOutageLog } from "./repeatedCalls.ts";
 import { readTemporalProxy } from "./readTemporalProxy.ts";
 
 const RECONNECT_INTERVAL_MS = 2000;

@@ -7,7 +7,7 @@ import type { AttemptResult } from "../../modules/events/decideDelivery.rules.ts
 import type { LateRejection } from "../../modules/billing/processorEvents/applyRejectionReport.ts";
 import type { Context } from "../../runtime/context.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
-import { createOutageLog } from "../createOutageLog.ts";
+import { createOutageLog } from "../repeatedCalls.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;
