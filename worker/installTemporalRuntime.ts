@@ -1,8 +1,52 @@
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { keepTemporalMetrics } from "./metrics/temporalMetrics.ts";
 import { findFreePort } from "../runtime/server/probePort.ts";
-import { withoutExpectedStack } from "./withoutExpectedStack.ts";
+import type { LogMetadata } from "@temporalio/worker";
+
+/** Returns an error's message and those of its causes. */
+const reasonOf = ({ message, cause }: Error): string =>
+  cause instanceof Error && cause.message !== message ? `${message}: ${reasonOf(cause)}` : message;
+
+/**
+ * Returns the fields of a line of the SDK's log with the reason in place of the error, if a stack says nothing more: an
+ * activity ended as the program decided, such as for a record that is gone, or a workflow failed because of an activity,
+ * whose own line has the stack.
+ */
+const withoutExpectedStack = (message: string, { error, ...fields }: LogMetadata): LogMetadata => {
+  if (!(error instanceof Error)) {
+    return error === undefined ? fields : { ...fields, error };
+  }
+  const isExpected =
+    message === "Workflow failed" || ("nonRetryable" in error && error.nonRetryable === true);
+  return { ...fields, ...(isExpected ? { reason: reasonOf(error) } : { error }) };
+};
+
+/**
+ * The metrics of Temporal's SDK that an operator needs. It has a histogram for each operation and each type of workflow
+ * and activity, hundreds of series in all, which nothing of ours reads.
+ */
+export const TEMPORAL_METRICS: readonly string[] = [
+  "temporal_activity_execution_failed",
+  "temporal_long_request_failure",
+  "temporal_num_pollers",
+  "temporal_request_failure",
+  "temporal_worker_task_slots_available",
+  "temporal_worker_task_slots_used",
+  "temporal_workflow_task_execution_failed",
+];
+
+const KEPT: ReadonlySet<string> = new Set(TEMPORAL_METRICS);
+
+/** The name in a line of Prometheus' text format: of a sample, or of a metric that a comment describes. */
+const NAME = /^(?:# (?:HELP|TYPE) )?(?<name>\w+)/u;
+
+/** Returns the lines of the metrics in Prometheus' text format that are kept. */
+const keepTemporalMetrics = (text: string): string =>
+  text
+    .split("\n")
+    .filter((line) => KEPT.has(NAME.exec(line)?.groups?.["name"] ?? ""))
+    .map((line) => `${line}\n`)
+    .join("");
 
 const LEVELS = {
   TRACE: "trace",

@@ -10,7 +10,7 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/metrics/createWorkerMetrics.ts";
-import { TEMPORAL_METRICS } from "../../worker/metrics/temporalMetrics.ts";
+import { TEMPORAL_METRICS } from "../../worker/installTemporalRuntime.ts";
 
 const test = testWithDatabase();
 

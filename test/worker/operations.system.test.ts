@@ -1,7 +1,7 @@
 import { testWithDatabase } from "../support/database.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
-import { TEMPORAL_METRICS } from "../../worker/metrics/temporalMetrics.ts";
+import { TEMPORAL_METRICS } from "../../worker/installTemporalRuntime.ts";
 
 const test = testWithDatabase();
 
