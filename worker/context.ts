@@ -17,8 +17,8 @@ import type { BillingContext } from "../modules/billing/context.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
-import type { WorkerMetrics } from "./metrics/createWorkerMetrics.ts";
-import { createWorkerMetrics } from "./metrics/createWorkerMetrics.ts";
+import type { WorkerMetrics } from "./createWorkerMetrics.ts";
+import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 
 /** Of their own, so that many deliveries at once leave billing its connections. */
 const WEBHOOK_CONNECTIONS = 3;

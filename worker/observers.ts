@@ -6,7 +6,7 @@ import { needsAttention } from "../modules/billing/decideNextStep.rules.ts";
 import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../modules/events/context.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
-import type { WorkerMetrics } from "./metrics/createWorkerMetrics.ts";
+import type { WorkerMetrics } from "./createWorkerMetrics.ts";
 
 type Sinks = { readonly metrics: WorkerMetrics; readonly logger: Logger };
 

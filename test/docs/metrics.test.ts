@@ -9,7 +9,7 @@ import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
-import { createWorkerMetrics } from "../../worker/metrics/createWorkerMetrics.ts";
+import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
 import { TEMPORAL_METRICS } from "../../worker/installTemporalRuntime.ts";
 
 const test = testWithDatabase();

@@ -6,7 +6,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import type { SubscriptionPolicy } from "../../../modules/accounts/accounts.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
-import { createWorkerMetrics } from "../../../worker/metrics/createWorkerMetrics.ts";
+import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";

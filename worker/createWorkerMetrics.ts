@@ -1,13 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
-import type { Owner } from "../../modules/records/owner.rules.ts";
-import type { SendResult } from "../../modules/billing/decideNextStep.rules.ts";
-import type { AttemptResult } from "../../modules/events/decideDelivery.rules.ts";
-import type { LateRejection } from "../../modules/billing/processorEvents/applyRejectionReport.ts";
-import type { Context } from "../../runtime/context.ts";
-import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
-import { createOutageLog } from "../repeatedCalls.ts";
+import type { Owner } from "../modules/records/owner.rules.ts";
+import type { SendResult } from "../modules/billing/decideNextStep.rules.ts";
+import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
+import type { LateRejection } from "../modules/billing/processorEvents/applyRejectionReport.ts";
+import type { Context } from "../runtime/context.ts";
+import { addDatabaseMetrics } from "./metrics/addDatabaseMetrics.ts";
+import { createOutageLog } from "./repeatedCalls.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;
