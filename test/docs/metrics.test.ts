@@ -8,7 +8,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
 import { TEMPORAL_METRICS } from "../../worker/installTemporalRuntime.ts";
 

@@ -15,7 +15,7 @@ import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
 import { ensureSchedules } from "../../worker/ensureSchedules.ts";
-import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { watchHold } from "../../worker/watchHold.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

@@ -8,7 +8,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import { createScanPace } from "../../db/shards/createScanPace.ts";
 import type { ScanPace } from "../../db/shards/createScanPace.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 

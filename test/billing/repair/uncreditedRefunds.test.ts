@@ -6,7 +6,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { getMeterEvent } from "../../../modules/billing/reconciliation/getMeterEvent.ts";
 import { requireUnchanged } from "../../../modules/billing/reconciliation/requireUnchanged.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
+import { addDatabaseMetrics } from "../../../worker/addDatabaseMetrics.ts";
 import { diagnose } from "../../cli/diagnose.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,32 +1,32 @@
 import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
-import { readCallRate } from "../../modules/billing/sending/callRate.sql.ts";
-import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { readDispatcherStatus } from "../../modules/billing/sending/dispatcherLease.sql.ts";
+import { readCallRate } from "../modules/billing/sending/callRate.sql.ts";
+import { readDeployment } from "../modules/billing/deployment.sql.ts";
+import { readDispatcherStatus } from "../modules/billing/sending/dispatcherLease.sql.ts";
 import {
   countFailedMeterEvents,
   countLateMeterEvents,
   countUncreditedMeterEvents,
-} from "../../modules/billing/meterEventReports.sql.ts";
-import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { countSubscriptionsByState } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { summarizeWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { listShardAges } from "../../db/shards/shards.sql.ts";
-import { readFeedHorizon } from "../../modules/feed/feed.sql.ts";
-import { countLowBalances } from "../../modules/stores/balances.sql.ts";
-import { readWebhookState } from "../../modules/events/state.sql.ts";
-import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
-import { currentCallsPerSecond } from "../../modules/billing/callRate.rules.ts";
-import { findHold } from "../../modules/billing/deployment.rules.ts";
+} from "../modules/billing/meterEventReports.sql.ts";
+import { countFailedProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
+import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
+import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
+import { listShardAges } from "../db/shards/shards.sql.ts";
+import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
+import { countLowBalances } from "../modules/stores/balances.sql.ts";
+import { readWebhookState } from "../modules/events/state.sql.ts";
+import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
+import { currentCallsPerSecond } from "../modules/billing/callRate.rules.ts";
+import { findHold } from "../modules/billing/deployment.rules.ts";
 import {
   listSubscriptionProblems,
   SUBSCRIPTION_PROBLEMS,
-} from "../../modules/billing/subscriptions.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { createScanPace } from "../../db/shards/createScanPace.ts";
-import type { ScanPace } from "../../db/shards/createScanPace.ts";
+} from "../modules/billing/subscriptions.rules.ts";
+import type { Clock } from "../runtime/clock.ts";
+import { createScanPace } from "../db/shards/createScanPace.ts";
+import type { ScanPace } from "../db/shards/createScanPace.ts";
 
 /** What queries read from. */
 type Source = {
