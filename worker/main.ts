@@ -29,7 +29,7 @@ import { runDispatcher } from "./runDispatcher.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
 import { createBackgroundActivities } from "./createBackgroundActivities.ts";
-import { createRunners } from "./createRunners.ts";
+import { createRunners } from "./runWorker.ts";
 import type { WorkerContext } from "./context.ts";
 
 /**

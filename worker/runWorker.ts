@@ -1,13 +1,41 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isGrpcServiceError } from "@temporalio/client";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
-import type { WorkflowBundle } from "@temporalio/worker";
+import type { WorkflowBundle, NativeConnectionOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
-import { readTemporalConfig } from "../runtime/temporalClient.ts";
+import { readTemporalConfig, findTemporalProxy } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
-import { readTemporalProxy } from "./readTemporalProxy.ts";
+import type { Config } from "../runtime/config/config.ts";
+import { interactiveQueue } from "../runtime/temporalNames.rules.ts";
+import type { awaitDeploymentName } from "./awaitDeploymentName.ts";
+import { bundleWorkflows } from "./bundleWorkflows.ts";
+
+/** Returns the options of a worker's connection, which does not read the environment as the client's does. */
+export const readTemporalProxy = (
+  address: string | undefined,
+): Pick<NativeConnectionOptions, "proxy"> => {
+  const proxy = findTemporalProxy(address);
+  if (proxy === null) {
+    return {};
+  }
+  const { host, port, username, password } = proxy;
+  return {
+    proxy: {
+      type: "http-connect",
+      targetHost: port === "" ? `${host}:80` : host,
+      ...(username === ""
+        ? {}
+        : {
+            basicAuth: {
+              username: decodeURIComponent(username),
+              password: decodeURIComponent(password),
+            },
+          }),
+    },
+  };
+};
 
 const RECONNECT_INTERVAL_MS = 2000;
 
@@ -38,7 +66,7 @@ type WorkerSettings = {
 };
 
 /** Returns a function that logs once, for all task queues, that the worker waits for its namespace. */
-export const createNamespaceLog = (logger: Logger): ((error: Error) => void) => {
+const createNamespaceLog = (logger: Logger): ((error: Error) => void) => {
   let isLogged = false;
   return (error) => {
     if (!isLogged) {
@@ -198,4 +226,39 @@ export const runWorker = async (
       await pause(RECONNECT_INTERVAL_MS, signal);
     }
   }
+};
+
+type DeploymentName = ReturnType<typeof awaitDeploymentName>;
+
+/** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
+export const createRunners = (
+  deployment: DeploymentName,
+  { config, logger }: { readonly config: Config; readonly logger: Logger },
+  signal: AbortSignal,
+) => {
+  const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
+  const logMissingNamespace = createNamespaceLog(logger);
+  const whenNamed = async (
+    run: (named: NonNullable<Awaited<DeploymentName>>) => Promise<void>,
+  ): Promise<void> => {
+    // `failed` reports the error.
+    const named = await deployment.catch(() => null);
+    await (named === null ? undefined : run(named));
+  };
+  const runQueue = (queueOf: (deployment: string) => string, activities: object): Promise<void> =>
+    whenNamed(({ name, identity }) =>
+      runWorker(
+        {
+          identity,
+          activities,
+          taskQueue: queueOf(name),
+          hasLongTasks: queueOf === interactiveQueue,
+          workflowBundle,
+          logger,
+          logMissingNamespace,
+        },
+        signal,
+      ),
+    );
+  return { whenNamed, runQueue };
 };

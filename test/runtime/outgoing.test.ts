@@ -16,7 +16,7 @@ import {
 } from "../../runtime/temporalClient.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
-import { readTemporalProxy } from "../../worker/readTemporalProxy.ts";
+import { readTemporalProxy } from "../../worker/runWorker.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
