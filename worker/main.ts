@@ -15,7 +15,10 @@ import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
 import { readWebhookSettings } from "../modules/events/readWebhookSettings.ts";
-import { plantingOrderIntervalMs } from "../modules/planting/readPlantingSettings.ts";
+import {
+  plantingOrderIntervalMs,
+  readPlantingSettings,
+} from "../modules/planting/readPlantingSettings.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
@@ -28,9 +31,38 @@ import { prepareProcessor, readNewSubscriptions } from "./prepareProcessor.ts";
 import { runDispatcher } from "./runDispatcher.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
-import { createBackgroundActivities } from "./createBackgroundActivities.ts";
 import { createRunners } from "./runWorker.ts";
 import type { WorkerContext } from "./context.ts";
+import { createBillingActivities } from "../activities/createBillingActivities.ts";
+import type { BillingObservers } from "../activities/createBillingActivities.ts";
+import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
+import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
+import { createPlanting } from "../modules/planting/createPlanting.ts";
+
+/** Creates the activities of the background queue that are not run by shards. */
+const createBackgroundActivities = (config: Config, context: WorkerContext & BillingObservers) => ({
+  ...createBillingActivities(context),
+  ...createRetentionActivities({
+    ...context,
+    db: context.bulkDb,
+    retention: {
+      processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
+      reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
+    },
+    testDataDays: config.TEST_DATA_RETENTION_DAYS,
+  }),
+  ...createPlantingActivities({
+    ...context,
+    planting: createPlanting(readPlantingSettings(config), (unusable) => {
+      context.logger.warn(
+        unusable,
+        "TreeMapper has records that no order can use until they are corrected there",
+      );
+    }),
+    plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
+    plantingOrderIntervalMs: plantingOrderIntervalMs(config),
+  }),
+});
 
 /**
  * The Temporal workers take up to 14 s to finish their tasks, before the database is closed. While both hang, neither ends,
