@@ -11,7 +11,7 @@ import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
 import { browsableUrl, serverUrl } from "../runtime/server/startServer.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { requireHarmlessSettings } from "./demo/demoData.ts";
-import { DEMO_SETTINGS } from "./demo/demoPace.ts";
+import { DEMO_SETTINGS } from "./demo/createDemoPlanting.ts";
 import { lockFolder } from "./lockFolder.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { prepareDatabase, startDatabase } from "./prepareDatabase.ts";
