@@ -4,9 +4,9 @@ import { donate } from "../../modules/charities/donate.ts";
 import { refundDonation } from "../../modules/charities/refundDonation.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createDemoCharities } from "./createDemoCharities.ts";
+import { createDemoCharities } from "./historyContext.ts";
 import type { CertifiedRecord } from "./demoData.ts";
-import type { HistoryClock } from "./historyClock.ts";
+import type { HistoryClock } from "./historyContext.ts";
 import type { OrganizationStep } from "./planDemo.ts";
 
 type StepOf<Kind extends OrganizationStep["kind"]> = Extract<

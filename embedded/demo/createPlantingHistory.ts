@@ -3,7 +3,7 @@ import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { placePlantingOrder, pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
-import type { HistoryClock } from "./historyClock.ts";
+import type { HistoryClock } from "./historyContext.ts";
 
 const NEVER = new AbortController().signal;
 const MAXIMUM_ORDERS = 1000;

@@ -9,8 +9,8 @@ import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { reverseStoreRegistrations } from "../../modules/stores/reverseStoreRegistrations.ts";
-import { createDemoCharities } from "./createDemoCharities.ts";
-import type { HistoryClock } from "./historyClock.ts";
+import { createDemoCharities } from "./historyContext.ts";
+import type { HistoryClock } from "./historyContext.ts";
 import type { StoreStep } from "./planDemo.ts";
 
 const customerOf = ({

@@ -13,7 +13,7 @@ import { createPlantingHistory } from "./createPlantingHistory.ts";
 import { createStoreHistory } from "./createStoreHistory.ts";
 import type { DemoData } from "./demoData.ts";
 import { drawDemoProfile } from "./demoProfile.ts";
-import { createHistoryClock } from "./historyClock.ts";
+import { createHistoryClock } from "./historyContext.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
 
 /** The demo data, and their keys, which are stored nowhere. */

@@ -1,7 +1,20 @@
-import type { DatabasePool } from "slonik";
 import type { Clock } from "../../runtime/clock.ts";
+import type { DatabasePool } from "slonik";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { CharityContext } from "../../modules/charities/context.ts";
+
+/** A clock that is moved through the past as history is written. */
+export type HistoryClock = Clock & { readonly moveTo: (time: Date) => void };
+
+export const createHistoryClock = (start: Date): HistoryClock => {
+  let current = start;
+  return {
+    now: () => current,
+    moveTo: (time) => {
+      current = time;
+    },
+  };
+};
 
 /** Only a remote provider's charities are validated. */
 const validateCharity = (): Promise<never> =>
