@@ -7,7 +7,7 @@ import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { findDemoData } from "./demo/demoData.ts";
 import type { DemoData } from "./demo/demoData.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
-import { fillNewDemo } from "./demo/fillNewDemo.ts";
+import { fillNewDemo } from "./demo/fillDemo.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { startPostgres } from "./postgres/startPostgres.ts";
 

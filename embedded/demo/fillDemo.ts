@@ -12,9 +12,27 @@ import { createOrganizationHistory } from "./createOrganizationHistory.ts";
 import { createPlantingHistory } from "./createPlantingHistory.ts";
 import { createStoreHistory } from "./createStoreHistory.ts";
 import type { DemoData } from "./demoData.ts";
-import { drawDemoProfile } from "./demoProfile.ts";
 import { createHistoryClock } from "./historyContext.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
+import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
+import { rasterize } from "../../modules/dashboard/pictures/rasterize.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { openPool } from "../../db/pools/pool.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { createDemoPlanting } from "./createDemoPlanting.ts";
+
+const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="480" height="160"><path fill="#0b5d8a" d="M80 20c40 30 40 90 0 120c-40-30-40-90 0-120z"/><path stroke="#fff" stroke-width="6" d="M80 40v92M80 70l18-14M80 92l22-16M80 92l-22-16M80 70l-18-14" fill="none"/><text x="150" y="104" font-family="Source Serif 4" font-weight="600" font-size="68" fill="#0b5d8a">North Sea</text></svg>`;
+
+/** Returns what the public pages of the demo organization say about it. */
+const drawDemoProfile = async (): Promise<ProfileChanges> => ({
+  displayName: "North Sea Outfitters",
+  color: "#0b5d8a",
+  homeUrl: "https://northsea.example/",
+  story:
+    "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.",
+  logo: await normalizeLogo((await rasterize(LOGO)).png),
+});
 
 /** The demo data, and their keys, which are stored nowhere. */
 export type FilledDemo = {
@@ -94,4 +112,23 @@ export const fillDemo = async ({
     details: data,
   });
   return { data, organizationKeys: organization, storeKeys: store };
+};
+
+const CONNECTIONS = 4;
+
+/** Fills a migrated database that has no accounts. */
+export const fillNewDemo = async (
+  { PLANTING_PARTNER_NAME, SIMULATED_PLANTING_TIMELINE }: Config,
+  databaseUrl: string,
+): Promise<FilledDemo> => {
+  const db = await openPool(databaseUrl, CONNECTIONS);
+  try {
+    const planting = createDemoPlanting({
+      partnerName: PLANTING_PARTNER_NAME ?? null,
+      timeline: SIMULATED_PLANTING_TIMELINE,
+    });
+    return await fillDemo({ db, planting, now: systemClock.now() });
+  } finally {
+    await db.end();
+  }
 };
