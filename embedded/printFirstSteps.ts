@@ -1,9 +1,74 @@
-import { createDemoOrganization } from "./createDemoOrganization.ts";
 import type { DemoData } from "./demo/demoData.ts";
-import { describeDemo } from "./demo/describeDemo.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
 import { DEMO_STORE } from "./demo/planDemo.ts";
 import type { StartContext } from "./managedProcess.ts";
+import { hasAccounts } from "../modules/accounts/hasAccounts.sql.ts";
+import { openPool } from "../db/pools/pool.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { createOrganization } from "../modules/accounts/createOrganization.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../modules/dashboard/getCertificateToken.ts";
+import { getDashboardSlug } from "../modules/dashboard/getDashboardSlug.ts";
+
+/** Returns lines that say where the demo data can be seen. */
+const describeDemo = async (
+  databaseUrl: string,
+  { organizationId, storeId, storeOrder, records }: DemoData,
+  publicUrl: string,
+): Promise<readonly string[]> => {
+  const db = await openPool(databaseUrl, 1);
+  const context = { db, clock: systemClock };
+  try {
+    const slug = await getDashboardSlug(context, organizationId);
+    const live = { mode: "live" } as const;
+    const tokens: (readonly [string, string])[] = [];
+    for (const { label, id } of records) {
+      const owner = { ...live, accountId: organizationId };
+      tokens.push([label, await getCertificateToken(context, owner, id, null)]);
+    }
+    const store = { ...live, accountId: storeId };
+    tokens.push(["order", await getOrderCertificateToken(context, store, storeOrder)]);
+    return [
+      `organization    ${organizationId}`,
+      `store           ${DEMO_STORE.domain} (${storeId})`,
+      `public page     ${publicUrl}/dashboard/${slug}`,
+      "certificates",
+      ...tokens.map(([label, token]) => `  ${label.padEnd(14)}${publicUrl}/certificate/${token}`),
+    ];
+  } finally {
+    await db.end();
+  }
+};
+
+/**
+ * Creates a demo organization in an empty database.
+ * @returns null if there are accounts already
+ */
+const createDemoOrganization = async (
+  databaseUrl: string,
+): Promise<Awaited<ReturnType<typeof createOrganization>> | null> => {
+  const db = await openPool(databaseUrl, 2);
+  try {
+    if (await hasAccounts(db)) {
+      return null;
+    }
+    return await createOrganization(
+      { db, clock: systemClock, actor: SERVICE },
+      {
+        name: "Demo organization",
+        fractionalCounting: false,
+        billingDay: 1,
+        stripeCustomerId: null,
+        stripeSubscriptionId: null,
+      },
+    );
+  } finally {
+    await db.end();
+  }
+};
 
 export type Output = {
   /** Prints a line of the result, such as a URL or a key. */
