@@ -9,7 +9,7 @@ import type { DemoData } from "./demo/demoData.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
 import { fillNewDemo } from "./demo/fillDemo.ts";
 import type { StartContext } from "./managedProcess.ts";
-import { startPostgres } from "./postgres/startPostgres.ts";
+import { startPostgres } from "./startPostgres.ts";
 
 export type Database = DatabaseRoles & {
   readonly appUrl: string;

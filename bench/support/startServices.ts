@@ -8,7 +8,7 @@ import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
-import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";

@@ -9,8 +9,8 @@ import { startTemporalServer } from "../../embedded/temporal/startTemporalServer
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
-import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
-import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
+import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
 import { isRunning } from "../../runtime/processIdentity.ts";

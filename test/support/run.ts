@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.ts";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
-import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";

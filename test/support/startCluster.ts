@@ -7,7 +7,7 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
-import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
 import { eventually } from "./programs.ts";
 
 const run = promisify(execFile);

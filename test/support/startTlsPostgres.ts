@@ -5,7 +5,7 @@ import { Client, escapeLiteral } from "pg";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
-import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createTestCa } from "./createTestCa.ts";
 import type { CertificateFiles } from "./createTestCa.ts";
 import { eventually } from "./programs.ts";

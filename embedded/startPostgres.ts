@@ -15,15 +15,15 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
-import { findFreePort } from "../../runtime/server/probePort.ts";
-import { StartupError, errorDetails } from "../../runtime/errors.rules.ts";
-import { readLogTail, spawnWithLog } from "../managedProcess.ts";
-import type { ManagedProcess, StartContext } from "../managedProcess.ts";
-import { requireFreePort } from "../requireFreePort.ts";
-import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
-import type { ServerUser } from "./findPostgresBinaries.ts";
-import { identifyProcess, isRunning, stopProcess } from "../../runtime/processIdentity.ts";
-import type { StopSignals } from "../../runtime/processIdentity.ts";
+import { findFreePort } from "../runtime/server/probePort.ts";
+import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { readLogTail, spawnWithLog } from "./managedProcess.ts";
+import type { ManagedProcess, StartContext } from "./managedProcess.ts";
+import { requireFreePort } from "./requireFreePort.ts";
+import { findPostgresBinaries, findServerUser, userMay } from "./postgres/findPostgresBinaries.ts";
+import type { ServerUser } from "./postgres/findPostgresBinaries.ts";
+import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
+import type { StopSignals } from "../runtime/processIdentity.ts";
 
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
