@@ -20,8 +20,8 @@ import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { readLogTail, spawnWithLog } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 import { requireFreePort } from "./requireFreePort.ts";
-import { findPostgresBinaries, findServerUser, userMay } from "./postgres/findPostgresBinaries.ts";
-import type { ServerUser } from "./postgres/findPostgresBinaries.ts";
+import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
+import type { ServerUser } from "./findPostgresBinaries.ts";
 import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
 import type { StopSignals } from "../runtime/processIdentity.ts";
 

@@ -8,7 +8,7 @@ import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/fi
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
-import { copyForServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
+import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { parseConfig } from "../../runtime/config/config.ts";

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
-import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
+import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { eventually } from "./programs.ts";
 

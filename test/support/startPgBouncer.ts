@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
+import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 import { eventually } from "./programs.ts";
 

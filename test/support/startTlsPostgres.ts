@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Client, escapeLiteral } from "pg";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
-import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
+import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createTestCa } from "./createTestCa.ts";
 import type { CertificateFiles } from "./createTestCa.ts";

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { StartupError } from "../../runtime/errors.rules.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 
 /** The user that runs PostgreSQL if it cannot be the current one. */
 export type ServerUser = { readonly uid: number; readonly gid: number };
