@@ -26,7 +26,7 @@ import { createSupervisor, stopLeftovers } from "./createSupervisor.ts";
 import type { Supervisor } from "./createSupervisor.ts";
 import { findTemporalCli } from "./temporal/findTemporalCli.ts";
 import type { TemporalCli } from "./temporal/findTemporalCli.ts";
-import { startTemporalServer, TEMPORAL_HOST } from "./temporal/startTemporalServer.ts";
+import { startTemporalServer, TEMPORAL_HOST } from "./startTemporalServer.ts";
 
 const run = promisify(execFile);
 

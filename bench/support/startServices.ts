@@ -11,7 +11,7 @@ import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
 
 /** A running API, worker or echo server. */

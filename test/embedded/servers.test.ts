@@ -5,7 +5,7 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";

@@ -10,7 +10,7 @@ import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 
 /*
  * npm test: runs ava with a PostgreSQL and a Temporal server that live as long as the run. If TEST_DATABASE_URL or

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";

@@ -9,7 +9,7 @@ import { NativeConnection, Worker } from "@temporalio/worker";
 import type { CharityValidation } from "../../modules/charities/charities.rules.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { plantingOrder } from "../../workflows/plantingOrder.ts";
 import { FACTS_RECORDED, backgroundQueue } from "../../runtime/temporalNames.rules.ts";

@@ -2,13 +2,13 @@ import { execFile } from "node:child_process";
 import { basename, dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { findFreePort } from "../../runtime/server/probePort.ts";
-import { StartupError } from "../../runtime/errors.rules.ts";
-import { readLogTail, spawnWithLog } from "../managedProcess.ts";
-import type { ManagedProcess, StartContext } from "../managedProcess.ts";
-import type { TemporalCli } from "./findTemporalCli.ts";
+import { findFreePort } from "../runtime/server/probePort.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
+import { readLogTail, spawnWithLog } from "./managedProcess.ts";
+import type { ManagedProcess, StartContext } from "./managedProcess.ts";
+import type { TemporalCli } from "./temporal/findTemporalCli.ts";
 
-export type EmbeddedTemporal = {
+type EmbeddedTemporal = {
   readonly address: string;
   readonly uiUrl: string | null;
   readonly process: ManagedProcess;
