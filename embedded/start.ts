@@ -24,8 +24,8 @@ import { removeRunFile, writeRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { createSupervisor, stopLeftovers } from "./createSupervisor.ts";
 import type { Supervisor } from "./createSupervisor.ts";
-import { findTemporalCli } from "./temporal/findTemporalCli.ts";
-import type { TemporalCli } from "./temporal/findTemporalCli.ts";
+import { findTemporalCli } from "./findTemporalCli.ts";
+import type { TemporalCli } from "./findTemporalCli.ts";
 import { startTemporalServer, TEMPORAL_HOST } from "./startTemporalServer.ts";
 
 const run = promisify(execFile);

@@ -6,7 +6,7 @@ import { findFreePort } from "../runtime/server/probePort.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { readLogTail, spawnWithLog } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
-import type { TemporalCli } from "./temporal/findTemporalCli.ts";
+import type { TemporalCli } from "./findTemporalCli.ts";
 
 type EmbeddedTemporal = {
   readonly address: string;

@@ -10,7 +10,7 @@ import { manageProcess } from "../../embedded/managedProcess.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
-import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
 

@@ -4,7 +4,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
-import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { findTemporalCli, downloadTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";

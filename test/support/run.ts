@@ -9,7 +9,7 @@ import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
-import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 
 /*

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StartupError, errorDetails } from "../../runtime/errors.rules.ts";
-import type { StartContext } from "../managedProcess.ts";
+import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import type { StartContext } from "./managedProcess.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {
@@ -176,7 +176,7 @@ export const findTemporalCli = async ({
   }
 
   const platform = `${process.platform}-${process.arch}`;
-  const cache = fileURLToPath(new URL("../../.bin/", import.meta.url));
+  const cache = fileURLToPath(new URL("../.bin", import.meta.url));
   const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
   const hashes = HASHES[platform];
   if (hashes === undefined) {
