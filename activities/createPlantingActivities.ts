@@ -9,8 +9,29 @@ import {
 import { readPollIntervalMs } from "../modules/planting/pollInterval.ts";
 import type { PlantingContext } from "../modules/planting/context.ts";
 import type { PollInterval } from "../modules/planting/pollInterval.ts";
-import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
+import { ApplicationFailure } from "@temporalio/common";
+import type { ErrorCode } from "../runtime/errors.rules.ts";
+import { DomainError } from "../runtime/errors.rules.ts";
+
+/** Errors that no later attempt can resolve. Most others pass with time or are corrected by the partner. */
+const PERMANENT: ReadonlySet<ErrorCode> = new Set(["record_not_found"]);
+
+/** Marks permanent errors of the work as non-retryable; Temporal retries all others. */
+export const asNonRetryable = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  try {
+    return await work();
+  } catch (error) {
+    throw error instanceof DomainError && PERMANENT.has(error.code)
+      ? ApplicationFailure.create({
+          message: error.message,
+          type: error.code,
+          nonRetryable: true,
+          cause: error,
+        })
+      : error;
+  }
+};
 
 /** Keeps a misbehaving partner from turning the workflow into a busy loop. */
 const MIN_POLL_INTERVAL_MS = 100;

@@ -3,7 +3,7 @@ import { NativeConnection, Worker } from "@temporalio/worker";
 import test from "ava";
 import { pino } from "pino";
 import { z } from "zod";
-import { asNonRetryable } from "../../activities/asNonRetryable.ts";
+import { asNonRetryable } from "../../activities/createPlantingActivities.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { installTemporalRuntime } from "../../worker/installTemporalRuntime.ts";
