@@ -9,8 +9,7 @@ import {
 } from "../runtime/temporalNames.rules.ts";
 import { usageSender, wakeSignal } from "../workflows/usageSender.ts";
 import type { ShardKind } from "../db/shards/shards.rules.ts";
-import { usageShard } from "../workflows/usageShard.ts";
-import { webhookShard, webhookShardWorkflowId } from "../workflows/webhookShard.ts";
+import { usageShard, webhookShard, webhookShardWorkflowId } from "../workflows/shards.ts";
 
 /** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (

@@ -7,5 +7,5 @@ export { refund } from "./refund.ts";
 export { retention } from "./retention.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";
-export { usageShard } from "./usageShard.ts";
-export { webhookShard } from "./webhookShard.ts";
+export { usageShard } from "./shards.ts";
+export { webhookShard } from "./shards.ts";

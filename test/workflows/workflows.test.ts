@@ -4,7 +4,7 @@ import test from "ava";
 import { Worker } from "@temporalio/worker";
 import { z } from "zod";
 import { createShardActivities } from "../../activities/createShardActivities.ts";
-import { usageShard } from "../../workflows/usageShard.ts";
+import { usageShard } from "../../workflows/shards.ts";
 import { eventually } from "../support/programs.ts";
 import { startWorker } from "./startWorker.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";

@@ -33,7 +33,7 @@ import {
   usageShardWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
 import { usageSender } from "../../../workflows/usageSender.ts";
-import { usageShard } from "../../../workflows/usageShard.ts";
+import { usageShard } from "../../../workflows/shards.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";

@@ -6,7 +6,7 @@ import { disableEndpoint } from "../../../modules/events/endpoints.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
-import { webhookShard, webhookShardWorkflowId } from "../../../workflows/webhookShard.ts";
+import { webhookShard, webhookShardWorkflowId } from "../../../workflows/shards.ts";
 import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
