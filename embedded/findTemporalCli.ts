@@ -176,7 +176,7 @@ export const findTemporalCli = async ({
   }
 
   const platform = `${process.platform}-${process.arch}`;
-  const cache = fileURLToPath(new URL("../.bin", import.meta.url));
+  const cache = fileURLToPath(new URL("../.bin/", import.meta.url));
   const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
   const hashes = HASHES[platform];
   if (hashes === undefined) {

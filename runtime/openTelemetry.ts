@@ -36,7 +36,7 @@ import type { Interceptor, QueryContext } from "slonik";
  * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values.
  * Statements of the programs' own loops belong to no trace.
  */
-export const createStatementSpans = (
+const createStatementSpans = (
   tracer: Tracer,
   recordError: (span: Span, error: unknown) => void,
 ): Interceptor => {

@@ -30,7 +30,7 @@ import { makeFutureDeliveriesDue } from "../modules/events/recovery.sql.ts";
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
 /** Starts or signals the workflows of refunds that wait. The accounts take turns. */
-export const createStartRefunds = ({ db, clock, temporal, deployment }: DispatchContext): Pass => {
+const createStartRefunds = ({ db, clock, temporal, deployment }: DispatchContext): Pass => {
   let lastAccountId: string | null = null;
   return async ({ lease, signal }) => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
@@ -84,7 +84,7 @@ const listSilentShards = async (
 };
 
 /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
-export const createStartShardSenders = (context: DispatchContext): Pass => {
+const createStartShardSenders = (context: DispatchContext): Pass => {
   const { db, temporal, deployment } = context;
   const wakeAll = createWaker<SilentShard>(context, {
     keyOf: ({ kind, shard }) => `${kind}/${shard}`,
@@ -98,7 +98,7 @@ export const createStartShardSenders = (context: DispatchContext): Pass => {
 };
 
 /** Starts or wakes the senders of streams whose events fail again and again. */
-export const createWakeSenders = (context: DispatchContext): Pass => {
+const createWakeSenders = (context: DispatchContext): Pass => {
   const { db, temporal, deployment } = context;
   const pace = createScanPace();
   let troubled: readonly TroubledStream[] = [];
@@ -123,7 +123,7 @@ type WaitingProcessorEvent = {
 };
 
 /** Starts the workflow that processes the processor's events, if one is due. */
-export const createStartProcessorEvents = (context: DispatchContext): Pass => {
+const createStartProcessorEvents = (context: DispatchContext): Pass => {
   const { db, clock, temporal, deployment } = context;
   const wakeAll = createWaker<WaitingProcessorEvent>(context, {
     keyOf: ({ id }) => id,
@@ -152,12 +152,7 @@ const SWEEP_INTERVAL_MS = DAY_MS;
  * may follow a restore, which has lost what Stripe announced since the restored time. The workflow's id makes it one sweep
  * each time, also for the next leaders.
  */
-export const createStartSweepOfHold = ({
-  db,
-  clock,
-  temporal,
-  deployment,
-}: DispatchContext): Pass => {
+const createStartSweepOfHold = ({ db, clock, temporal, deployment }: DispatchContext): Pass => {
   let sweptFor: string | null = null;
   return async () => {
     const { hold, releasedAt } = await readDeployment(db);
@@ -189,7 +184,7 @@ export const createStartSweepOfHold = ({
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
 /** Looks for deliveries from before the clock was set back, and makes them due. */
-export const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass => {
+const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass => {
   let checkedAtMs = Number.NEGATIVE_INFINITY;
   return async () => {
     if (performance.now() - checkedAtMs >= CHECK_TIMES_INTERVAL_MS) {
@@ -200,7 +195,7 @@ export const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass =
 };
 
 /** Ends a part of what is pending at disabled endpoints: more than ends with the disabling, or what was recorded meanwhile. */
-export const createEndDeliveries = ({ db }: DispatchContext): Pass => {
+const createEndDeliveries = ({ db }: DispatchContext): Pass => {
   const pace = createScanPace();
   return async () => {
     if (pace.isDue()) {
@@ -208,3 +203,14 @@ export const createEndDeliveries = ({ db }: DispatchContext): Pass => {
     }
   };
 };
+
+/** Each creates what a leader does in a pass. */
+export const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
+  createStartRefunds,
+  createStartShardSenders,
+  createWakeSenders,
+  createStartProcessorEvents,
+  createStartSweepOfHold,
+  createCheckDeliveryTimes,
+  createEndDeliveries,
+];

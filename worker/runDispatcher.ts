@@ -7,16 +7,8 @@ import {
 import type { DispatcherLease } from "../modules/billing/sending/dispatcherLease.sql.ts";
 import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
-import type { Pass, DispatchContext } from "./createWaker.ts";
-import {
-  createStartProcessorEvents,
-  createStartRefunds,
-  createStartShardSenders,
-  createWakeSenders,
-  createStartSweepOfHold,
-  createCheckDeliveryTimes,
-  createEndDeliveries,
-} from "./dispatcherPasses.ts";
+import type { DispatchContext } from "./createWaker.ts";
+import { PASSES } from "./dispatcherPasses.ts";
 import { runWithLease } from "./runWithLease.ts";
 import type { Logger } from "pino";
 
@@ -73,17 +65,6 @@ type LeaderContext = DispatchContext & {
   /** Called when this process becomes the leader and when it is no longer. */
   readonly observeLeadership?: (isLeader: boolean) => void;
 };
-
-/** Each creates what a leader does in a pass. */
-const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
-  createStartRefunds,
-  createStartShardSenders,
-  createWakeSenders,
-  createStartProcessorEvents,
-  createStartSweepOfHold,
-  createCheckDeliveryTimes,
-  createEndDeliveries,
-];
 
 /**
  * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds, events of the

@@ -7,7 +7,7 @@ import { keepConnections } from "./wrapPool.ts";
 import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
 import { asQueryTimeout } from "../databaseErrors.ts";
-import { DEFAULT_LIMITS } from "../connections/behindPooler.ts";
+import { DEFAULT_LIMITS } from "../connections/inspectPooler.ts";
 import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
