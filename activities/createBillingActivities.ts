@@ -7,7 +7,7 @@ import {
   recordReconciliationFailure,
   runReconciliation,
 } from "../modules/billing/reconciliation/runReconciliation.ts";
-import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
 import type { SubscriptionSweep } from "../modules/billing/processorEvents/sweepSubscriptions.ts";

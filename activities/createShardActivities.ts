@@ -1,4 +1,4 @@
-import type { ShardRuns } from "../db/shards/createShardRuns.ts";
+import type { ShardRuns } from "../db/createShardRuns.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Runs of shards, and a signal that is aborted when the worker begins to stop. Temporal cancels activities only after the worker's grace time. */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { openBulkPace } from "../db/createBulkPace.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { createPermits } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";

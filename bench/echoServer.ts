@@ -1,4 +1,4 @@
-import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace } from "../db/createBulkPace.ts";
 import { newId } from "../runtime/newId.ts";
 import { PAGE_SEARCH_MS } from "../api/http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "../api/http/streamText.ts";

@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
-import { openBulkPool } from "../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../db/createBulkPace.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { systemClock } from "../runtime/clock.ts";

@@ -1,10 +1,10 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import type { BulkPace } from "./bulkWork/createBulkPace.ts";
+import type { BulkPace } from "./createBulkPace.ts";
 import { createReadShares, createTurns } from "./pools/connectionShares.ts";
 import { openCopyPool } from "./pools/copyPool.ts";
 import type { CopyPool } from "./pools/copyPool.ts";
-import { requireCurrentSchema } from "./upgrade/migrate.ts";
+import { requireCurrentSchema } from "./migrate.ts";
 import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool, openTurnPool } from "./pools/pool.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Config } from "../runtime/config/config.ts";
-import type { DatabaseRoles } from "../db/upgrade/grantPrivileges.ts";
-import { migrate } from "../db/upgrade/migrate.ts";
+import type { DatabaseRoles } from "../db/grantPrivileges.ts";
+import { migrate } from "../db/migrate.ts";
 import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { findDemoData } from "./demo/demoData.ts";

@@ -13,7 +13,7 @@ import { countFailedProcessorEvents } from "../modules/billing/processorEvents/p
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
-import { listShardAges } from "../db/shards/shards.sql.ts";
+import { listShardAges } from "../db/shards.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
 import { readWebhookState } from "../modules/events/state.sql.ts";
@@ -25,8 +25,8 @@ import {
   SUBSCRIPTION_PROBLEMS,
 } from "../modules/billing/subscriptions.rules.ts";
 import type { Clock } from "../runtime/clock.ts";
-import { createScanPace } from "../db/shards/createScanPace.ts";
-import type { ScanPace } from "../db/shards/createScanPace.ts";
+import { createScanPace } from "../db/createScanPace.ts";
+import type { ScanPace } from "../db/createScanPace.ts";
 
 /** What queries read from. */
 type Source = {

@@ -22,7 +22,7 @@ import {
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
-import type { ShardRuns } from "../db/shards/createShardRuns.ts";
+import type { ShardRuns } from "../db/createShardRuns.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";

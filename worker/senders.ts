@@ -8,7 +8,7 @@ import {
   usageShardWorkflowId,
 } from "../runtime/temporalNames.rules.ts";
 import { usageSender, wakeSignal } from "../workflows/usageSender.ts";
-import type { ShardKind } from "../db/shards/shards.rules.ts";
+import type { ShardKind } from "../db/shards.rules.ts";
 import { usageShard, webhookShard, webhookShardWorkflowId } from "../workflows/shards.ts";
 
 /** Wakes a stream's own sender, or starts it. */

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";

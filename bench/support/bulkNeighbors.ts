@@ -5,8 +5,8 @@ import type { IncomingMessage, RequestOptions } from "node:http";
 import { fileURLToPath } from "node:url";
 import type { DatabasePool } from "slonik";
 import { buildChildEnvironment } from "../../runtime/config/config.ts";
-import { openBulkPace } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { openBulkPace } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { openPool } from "../../db/pools/pool.ts";
 
 /** Work that POSTs are measured beside. */

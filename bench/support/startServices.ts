@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, DatabaseError } from "pg";
 import { buildChildEnvironment } from "../../runtime/config/config.ts";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";

@@ -3,7 +3,7 @@ import { readDeployment, readServerMark } from "../../modules/billing/deployment
 import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readDispatcherStatus } from "../../modules/billing/sending/dispatcherLease.sql.ts";
-import { listShardStatuses } from "../../db/shards/shards.sql.ts";
+import { listShardStatuses } from "../../db/shards.sql.ts";
 import {
   listEndpointBacklogs,
   listEndpointsDisabledByFailure,
@@ -22,8 +22,8 @@ import {
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import { SHARDS } from "../../db/shards/shards.rules.ts";
-import type { ShardKind } from "../../db/shards/shards.rules.ts";
+import { SHARDS } from "../../db/shards.rules.ts";
+import type { ShardKind } from "../../db/shards.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/workerIdentity.ts";
 import {
   backgroundQueue,

@@ -1,7 +1,7 @@
 import { Argument, Option } from "commander";
 import type { Command } from "commander";
 import type { DatabasePool } from "slonik";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";

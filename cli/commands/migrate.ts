@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { unusableDatabaseError } from "../../db/openDatabase.ts";
 import type { CliContext } from "../context.ts";

@@ -13,7 +13,7 @@ import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { decideRefund } from "../../modules/registrations/decideRefund.rules.ts";
-import { shardOf } from "../../db/shards/shards.rules.ts";
+import { shardOf } from "../../db/shards.rules.ts";
 import { readUsage } from "../../modules/billing/readUsage.ts";
 import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";

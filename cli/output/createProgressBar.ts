@@ -1,4 +1,4 @@
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { Io } from "../io.ts";
 import { escapeUnsafe } from "./printable.ts";
 

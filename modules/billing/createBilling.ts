@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { createLedgerProcessor } from "./createLedgerProcessor.ts";
 import type { ProcessorName } from "./usage.rules.ts";

@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
 import type { LedgerUsage } from "./ledgerUsage.sql.ts";
 import { recordLedgerUsage, sumFirstLedgerUsage, sumLedgerUsage } from "./ledgerUsage.sql.ts";
-import { unhurriedPace, openBulkPool } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { joinCalls } from "../../db/joinCalls.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";

@@ -10,8 +10,8 @@ import {
   sumFoldedHours,
 } from "./folding/foldUsage.sql.ts";
 import type { FoldedPart, StreamWithEvents } from "./folding/foldUsage.sql.ts";
-import { unhurriedPace, openBulkPool } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { lockStream } from "./streams.sql.ts";
 import { requireFlowing } from "./deployment.rules.ts";
 import {

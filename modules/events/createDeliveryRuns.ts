@@ -1,8 +1,8 @@
 import { listDueEndpoints } from "./pendingEndpoints.sql.ts";
-import { createShardRuns } from "../../db/shards/createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../../db/shards/createShardRuns.ts";
-import { createScanPace } from "../../db/shards/createScanPace.ts";
-import { createShardScans } from "../../db/shards/createShardScans.ts";
+import { createShardRuns } from "../../db/createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../db/createShardRuns.ts";
+import { createScanPace } from "../../db/createScanPace.ts";
+import { createShardScans } from "../../db/createShardScans.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { DeliveryContext } from "./context.ts";
 import { createDeliverySender } from "./createDeliverySender.ts";

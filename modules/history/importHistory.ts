@@ -1,5 +1,5 @@
-import { unhurriedPace, openBulkPool } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { LineKind } from "./importedRecords.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";

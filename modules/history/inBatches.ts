@@ -1,4 +1,4 @@
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ImportLine } from "./importLine.ts";
 
 /** Two statements of about 50 ms, which are written at the same time unless bulk work yields. */

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
-import { unhurriedPace, openBulkPool } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { listKnownBalanceEntries, readImportedLedger } from "./importedBalance.sql.ts";
 import { rememberIdentities } from "./importRuns.sql.ts";
 import {

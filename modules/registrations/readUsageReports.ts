@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";

@@ -1,5 +1,5 @@
-import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";

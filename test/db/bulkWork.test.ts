@@ -1,6 +1,6 @@
-import { readLatestRecords, reserveBulkTurn } from "../../db/bulkWork/bulkTurns.ts";
-import { createBulkPace } from "../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { readLatestRecords, reserveBulkTurn } from "../../db/bulkTurns.ts";
+import { createBulkPace } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { Client, escapeIdentifier } from "pg";
-import { DatabaseRoleError } from "../../db/upgrade/grantPrivileges.ts";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
+import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { diagnose } from "../cli/diagnose.ts";

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { behindPooler } from "../../db/connections/behindPooler.ts";
 import { DEFAULT_LIMITS, readPooler } from "../../db/connections/inspectPooler.ts";
 import { openCopyPool } from "../../db/pools/copyPool.ts";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readMigrations } from "../../db/upgrade/readMigrations.ts";
+import { readMigrations } from "../../db/readMigrations.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const run = promisify(execFile);

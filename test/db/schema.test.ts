@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import test from "ava";
 import { Client } from "pg";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { createEmptyDatabase } from "../support/database.ts";
 import { dumpSchema } from "./dumpSchema.ts";
 

@@ -2,7 +2,7 @@ import test from "ava";
 import { z } from "zod";
 import { connectClient, readEncryption } from "../../db/connections/connectClient.ts";
 import { openCopyPool } from "../../db/pools/copyPool.ts";
-import { migrate, requireCurrentSchema } from "../../db/upgrade/migrate.ts";
+import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { migrate, requireCurrentSchema } from "../../db/upgrade/migrate.ts";
+import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
-import { shardOf } from "../../db/shards/shards.rules.ts";
+import { shardOf } from "../../db/shards.rules.ts";
 import { createDeliverySender } from "../../modules/events/createDeliverySender.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";
 

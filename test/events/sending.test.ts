@@ -7,7 +7,7 @@ import { claimDeliveries } from "../../modules/events/attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../modules/events/attempts.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
-import { SHARDS } from "../../db/shards/shards.rules.ts";
+import { SHARDS } from "../../db/shards.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { newId } from "../../runtime/newId.ts";
 import { newSecret } from "../../modules/events/createWebhookEndpoint.ts";

@@ -1,4 +1,4 @@
-import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace } from "../../db/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";

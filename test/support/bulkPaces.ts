@@ -1,4 +1,4 @@
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 
 /** A pace that always yields, without waiting, and counts its steps. */
 export const createYieldingPace = (): BulkPace & { readonly stepCount: () => number } => {

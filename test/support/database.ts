@@ -8,7 +8,7 @@ import { sql } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 
 const readAdminUrl = (): string => {

@@ -2,7 +2,7 @@ import { chmod, chown, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, escapeLiteral } from "pg";
-import { migrate } from "../../db/upgrade/migrate.ts";
+import { migrate } from "../../db/migrate.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";

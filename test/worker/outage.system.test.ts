@@ -5,7 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { OWN_SENDERS_PER_SHARD } from "../../modules/billing/decideNextStep.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { SHARD_NUMBERS, SHARDS, shardOf } from "../../db/shards/shards.rules.ts";
+import { SHARD_NUMBERS, SHARDS, shardOf } from "../../db/shards.rules.ts";
 import { sendUsageNow } from "../../modules/billing/sending/sendUsageNow.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";

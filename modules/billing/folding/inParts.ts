@@ -1,6 +1,6 @@
-import { nextSize } from "../../../db/bulkWork/bulkWork.rules.ts";
+import { nextSize } from "../../../db/bulkWork.rules.ts";
 import type { Span } from "../usage.rules.ts";
-import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/createBulkPace.ts";
 
 /**
  * Reads a span: whole, or in short steps as long as bulk work yields to what clients record.

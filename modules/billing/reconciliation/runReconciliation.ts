@@ -5,7 +5,7 @@ import {
   replaceReconciliationStreams,
   updateReconciliation,
 } from "./reconciliations.sql.ts";
-import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import type { Context } from "../../../runtime/context.ts";

@@ -4,7 +4,7 @@ import { sumReportedAccounts, sumReportedStreams } from "./reportedStreams.sql.t
 import { listWaitingStreams } from "../sending/waitingStreams.sql.ts";
 import { sumUnsealedUsage } from "../usageFacts.sql.ts";
 import type { UnsealedQuantity } from "../usageFacts.sql.ts";
-import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/createBulkPace.ts";
 import { inGroups, inParts } from "../folding/inParts.ts";
 import { DAY, HOUR } from "./findDifferences.ts";
 import type { Span } from "../usage.rules.ts";

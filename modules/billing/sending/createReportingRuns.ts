@@ -1,5 +1,5 @@
-import { createShardRuns, spreadOverSecond } from "../../../db/shards/createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../../../db/shards/createShardRuns.ts";
+import { createShardRuns, spreadOverSecond } from "../../../db/createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../../db/createShardRuns.ts";
 import type { BillingContext } from "../context.ts";
 import { createShardSender } from "./createShardSender.ts";
 import { createStreamScans } from "./createStreamScans.ts";

@@ -4,7 +4,7 @@ import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { SendResult } from "../decideNextStep.rules.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import type { ShardSender } from "../../../db/shards/createShardRuns.ts";
+import type { ShardSender } from "../../../db/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
 import { startLease } from "./attemptLease.ts";

@@ -2,10 +2,10 @@ import type { Owner } from "../../records/owner.rules.ts";
 import { listReadyStreams, listResumableStreams } from "./usageShards.sql.ts";
 import type { ReadyStream } from "./usageShards.sql.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { createScanPace } from "../../../db/shards/createScanPace.ts";
-import type { ScanPace } from "../../../db/shards/createScanPace.ts";
-import { createShardScans } from "../../../db/shards/createShardScans.ts";
-import type { ScanShard } from "../../../db/shards/createShardScans.ts";
+import { createScanPace } from "../../../db/createScanPace.ts";
+import type { ScanPace } from "../../../db/createScanPace.ts";
+import { createShardScans } from "../../../db/createShardScans.ts";
+import type { ScanShard } from "../../../db/createShardScans.ts";
 import type { Context } from "../../../runtime/context.ts";
 import { leaseOf } from "./attemptLease.ts";
 

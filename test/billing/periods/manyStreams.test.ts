@@ -1,4 +1,4 @@
-import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace } from "../../../db/createBulkPace.ts";
 import { sql } from "../../../db/sql.ts";
 import { sumUnsealed } from "../../../modules/billing/reconciliation/sumOwnUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
 import { z } from "zod";
-import { migrate } from "../../../db/upgrade/migrate.ts";
+import { migrate } from "../../../db/migrate.ts";
 import { sql } from "../../../db/sql.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";

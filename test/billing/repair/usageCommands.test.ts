@@ -2,7 +2,7 @@ import { z } from "zod";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { saveUsageRejection } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { readJson, impactOf } from "../../cli/runImpact.ts";

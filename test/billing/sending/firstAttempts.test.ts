@@ -5,7 +5,7 @@ import { beginAttempts, recordDelays } from "../../../modules/billing/sending/at
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { decideNextStep } from "../../../modules/billing/decideNextStep.rules.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import type { UnsealedStream } from "../../../modules/billing/sending/sealMeterEvents.ts";

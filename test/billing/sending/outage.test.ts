@@ -5,7 +5,7 @@ import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
 import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { OWN_SENDERS_PER_SHARD } from "../../../modules/billing/decideNextStep.rules.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";

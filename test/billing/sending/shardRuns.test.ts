@@ -1,12 +1,12 @@
 import type { DatabasePool } from "slonik";
 import { recordMaximumCallRate } from "../../../modules/billing/sending/callRate.sql.ts";
-import { listShardStatuses } from "../../../db/shards/shards.sql.ts";
+import { listShardStatuses } from "../../../db/shards.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
-import { createShardRuns } from "../../../db/shards/createShardRuns.ts";
+import { createShardRuns } from "../../../db/createShardRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";

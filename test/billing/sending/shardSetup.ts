@@ -7,13 +7,13 @@ import {
 } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/decideNextStep.rules.ts";
-import { SHARD_NUMBERS, shardOf } from "../../../db/shards/shards.rules.ts";
+import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../modules/billing/sending/createStreamScans.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import type { ScanPace } from "../../../db/shards/createScanPace.ts";
+import type { ScanPace } from "../../../db/createScanPace.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";

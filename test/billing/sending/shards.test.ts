@@ -7,7 +7,7 @@ import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import {
   beginSending,

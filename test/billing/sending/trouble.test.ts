@@ -11,7 +11,7 @@ import type {
   NextStep,
   SendingEvent,
 } from "../../../modules/billing/decideNextStep.rules.ts";
-import { SHARDS, shardOf } from "../../../db/shards/shards.rules.ts";
+import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
 import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";

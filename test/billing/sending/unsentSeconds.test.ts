@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";

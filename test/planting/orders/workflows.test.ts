@@ -6,7 +6,7 @@ import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { openBulkPool } from "../../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../../db/createBulkPace.ts";
 import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { unhurriedPace } from "../../../db/createBulkPace.ts";
 import { sql } from "../../../db/sql.ts";
 import type { UsageReportState } from "../../../modules/billing/billingStatus.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";

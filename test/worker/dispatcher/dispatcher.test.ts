@@ -14,11 +14,11 @@ import {
   recordDispatcherPass,
   renewDispatcherLease,
 } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
-import { listShardStatuses } from "../../../db/shards/shards.sql.ts";
+import { listShardStatuses } from "../../../db/shards.sql.ts";
 import { openPool } from "../../../db/pools/pool.ts";
 import { markRefundsDispatched } from "../../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SHARDS } from "../../../db/shards/shards.rules.ts";
+import { SHARDS } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { findSender } from "../../../worker/senders.ts";

@@ -7,7 +7,7 @@ import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { acquireDispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards/shards.rules.ts";
+import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";

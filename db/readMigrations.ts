@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 /** The migrations of this release. */
-const MIGRATIONS = fileURLToPath(new URL("../migrations/", import.meta.url));
+const MIGRATIONS = fileURLToPath(new URL("migrations/", import.meta.url));
 
 export type Migration = {
   readonly number: number;

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { SHARDS } from "./shards.rules.ts";
 import type { ShardKind } from "./shards.rules.ts";
-import { sql } from "../sql.ts";
+import { sql } from "./sql.ts";
 
 /** Records that the senders of shards look for work. */
 export const recordShardPasses = async (
@@ -22,7 +22,7 @@ export const recordShardPasses = async (
 const shardRow = z.strictObject({ number: z.int(), lastPassAt: z.date(), ageSeconds: z.number() });
 
 /** A shard, and when its sender last looked for work, by PostgreSQL's clock. */
-export type ShardStatus = Readonly<z.output<typeof shardRow>>;
+type ShardStatus = Readonly<z.output<typeof shardRow>>;
 
 /** Lists the shards whose sender has ever looked for work. */
 export const listShardStatuses = (

@@ -1,8 +1,8 @@
-import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
+import { SchemaMismatchError } from "../runtime/errors.rules.ts";
 import type { Client } from "pg";
-import { isPooled, PoolerError } from "../connections/inspectPooler.ts";
-import { connectClient } from "../connections/connectClient.ts";
-import type { Connected } from "../connections/connectClient.ts";
+import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
+import { connectClient } from "./connections/connectClient.ts";
+import type { Connected } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
 import { applyMigration, LOCK_WAITS, MigrationBlockedError } from "./applyMigration.ts";

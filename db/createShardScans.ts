@@ -1,5 +1,5 @@
-import { secondOf } from "../../runtime/durations.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
+import { secondOf } from "../runtime/durations.rules.ts";
+import type { Clock } from "../runtime/clock.ts";
 import { shardOf } from "./shards.rules.ts";
 import type { ScanPace } from "./createScanPace.ts";
 

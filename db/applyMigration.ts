@@ -1,6 +1,6 @@
 import { escapeIdentifier } from "pg";
 import type { Client } from "pg";
-import type { Connected } from "../connections/connectClient.ts";
+import type { Connected } from "./connections/connectClient.ts";
 import type { Migration } from "./readMigrations.ts";
 
 /** How a migration waits for locks that other sessions hold. */

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { LatestRecords } from "./bulkWork.rules.ts";
-import { sql } from "../sql.ts";
+import { sql } from "./sql.ts";
 
 const latestRow = z.strictObject({
   factId: z.bigint().nullable(),

@@ -1,6 +1,6 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from "node:crypto";
 import { Client, escapeIdentifier, escapeLiteral } from "pg";
-import { readDatabaseServers } from "../connections/databaseServers.ts";
+import { readDatabaseServers } from "./connections/databaseServers.ts";
 
 /** The roles that use the database without owning its tables. Each is the user of a URL; null if there is none. */
 export type DatabaseRoles = {

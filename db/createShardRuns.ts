@@ -1,8 +1,8 @@
-import { joinCalls } from "../joinCalls.ts";
+import { joinCalls } from "./joinCalls.ts";
 import { recordShardPasses } from "./shards.sql.ts";
 import { SHARDS } from "./shards.rules.ts";
 import type { ShardKind } from "./shards.rules.ts";
-import type { Context } from "../../runtime/context.ts";
+import type { Context } from "../runtime/context.ts";
 
 /** Long enough to cost nothing, and short enough that the shards of a worker that stopped are soon shared again. */
 const RUN_MS = 60_000;
