@@ -14,7 +14,7 @@ export const loadStripe = async (
   if (options === null) {
     return null;
   }
-  const { connectStripe } = await import("./stripe/connectStripe.ts");
+  const { connectStripe } = await import("./stripe/createStripeProcessor.ts");
   return connectStripe(options);
 };
 

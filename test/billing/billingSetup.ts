@@ -11,7 +11,7 @@ import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { AssumedOutcome } from "../../modules/billing/reconciliation/decideRetry.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "../../modules/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../modules/billing/sending/drainUsage.ts";

@@ -6,7 +6,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { identifyProcess } from "../../runtime/processIdentity.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";

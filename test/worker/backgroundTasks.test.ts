@@ -11,7 +11,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
 import { ensureSchedules } from "../../worker/ensureSchedules.ts";

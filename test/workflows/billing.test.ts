@@ -14,7 +14,7 @@ import {
 import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { settleUsage } from "../../modules/billing/reconciliation/settleUsage.ts";

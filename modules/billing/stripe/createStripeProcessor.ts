@@ -9,18 +9,17 @@ import {
   ProcessorUnavailableError,
 } from "../processor.ts";
 import type { BillingProcessor, MeterEvent, Subscriber } from "../processor.ts";
-import { createStripeClient } from "./createStripeClient.ts";
+import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
-import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
+import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
-import type { DonationPrices } from "./donationPrices.ts";
+import type { DonationPrices } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
 import { readRejectionReport } from "./readRejectionReport.ts";
-import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptionPeriod.ts";
-import { readStripeAccount } from "./readStripeAccount.ts";
+import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
-import { sumUsage } from "./sumUsage.ts";
+import type { StripeConnection } from "../createBilling.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
 const MAXIMUM_CHECK_MS = 4000;
@@ -226,3 +225,8 @@ export const createStripeProcessor = (
       ),
   };
 };
+
+export const connectStripe = (options: StripeOptions): StripeConnection => ({
+  createProcessor: (requireAccount) => createStripeProcessor(options, { requireAccount }),
+  readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
+});

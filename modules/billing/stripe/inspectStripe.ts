@@ -1,11 +1,10 @@
 import { Stripe } from "stripe";
-import { createStripeClient } from "./createStripeClient.ts";
+import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
-import { readStripeAccount } from "./readStripeAccount.ts";
-import { readSubscriptionPeriod, requireBilled } from "./subscriptionPeriod.ts";
+import { readSubscriptionPeriod, requireBilled } from "./subscriptions.ts";
 
 /**
  * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if

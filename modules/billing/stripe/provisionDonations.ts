@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { Stripe } from "stripe";
 import { ProvisioningRejectedError } from "../processor.ts";
-import type { DonationPrices } from "./donationPrices.ts";
-import { listItems, requireBilled } from "./subscriptionPeriod.ts";
+import type { DonationPrices } from "./subscriptions.ts";
+import { listItems, requireBilled } from "./subscriptions.ts";
 
 type NewItem = Stripe.SubscriptionUpdateParams.Item;
 

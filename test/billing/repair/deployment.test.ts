@@ -10,7 +10,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { ProcessorMismatchError } from "../../../modules/billing/processor.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";

@@ -3,7 +3,7 @@ import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { UnavailableError } from "../../../runtime/errors.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import { diagnose } from "../../cli/diagnose.ts";
 import { runImpact } from "../../cli/runImpact.ts";

@@ -5,7 +5,7 @@ import { safeInteger, sql } from "../../../db/sql.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { moveToStripe as moveUsageToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import type { Billing } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import type { DrainResult } from "../../../modules/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";

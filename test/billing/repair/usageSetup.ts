@@ -4,7 +4,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";

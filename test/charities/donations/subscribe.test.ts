@@ -10,7 +10,7 @@ import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/commands/o
 import { systemClock } from "../../../runtime/clock.ts";
 import { OutageError } from "../../../runtime/errors.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/connectStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
 import { getAccount } from "../../../modules/accounts/getAccount.ts";
 import { requireDonationSubscription } from "../../../modules/charities/requireDonationSubscription.ts";

@@ -6,7 +6,9 @@ import { MISSING } from "../subscriptions.rules.ts";
 import type { SubscriptionState } from "../subscriptions.rules.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
-import type { DonationPrices } from "./donationPrices.ts";
+
+/** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
+export type DonationPrices = { readonly flat: string; readonly metered: string };
 
 /** States in which a subscription has ended. */
 const ENDED = new Set(["canceled", "incomplete_expired"]);
