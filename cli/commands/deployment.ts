@@ -9,8 +9,7 @@ import {
 } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { moveToStripe } from "../../modules/billing/moveToStripe.ts";
-import { separateDeployment } from "../../modules/billing/separateDeployment.ts";
-import { takeOverDeployment } from "../../modules/billing/takeOverDeployment.ts";
+import { separateDeployment, takeOverDeployment } from "../../modules/billing/copiedDatabase.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
