@@ -24,7 +24,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { SHARDS } from "../../db/shards.rules.ts";
 import type { ShardKind } from "../../db/shards.rules.ts";
-import { usesOtherDatabase } from "../../modules/billing/workerIdentity.ts";
+import { usesOtherDatabase } from "../../modules/billing/deploymentName.ts";
 import {
   backgroundQueue,
   interactiveQueue,
