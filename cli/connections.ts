@@ -14,11 +14,10 @@ import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import { openCopies, openDatabase } from "../db/openDatabase.ts";
-import { readStripeOptions } from "../modules/billing/readStripeOptions.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
+import { readStripeOptions, loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
-import { loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
 import type { StripeInspector } from "../modules/billing/stripe/inspectStripe.ts";
 
 /** One for a long transfer, the others for concurrent queries. */

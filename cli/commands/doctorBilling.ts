@@ -8,7 +8,7 @@ import {
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { findIgnoredPrice } from "../../modules/billing/readStripeOptions.ts";
+import { findIgnoredPrice } from "../../modules/billing/loadStripe.ts";
 import { runConcurrently } from "../../runtime/runConcurrently.ts";
 import { missingCharitySettings } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";

@@ -2,10 +2,48 @@ import type { StripeConnection } from "./createBilling.ts";
 import type { ReadWebhook } from "./stripe/createWebhookReader.ts";
 import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 import type { StripeInspector } from "./stripe/inspectStripe.ts";
+import type { Config } from "../../runtime/config/config.ts";
 
 /*
  * Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them.
  */
+
+/** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
+export const readStripeOptions = (config: Config): StripeOptions | null => {
+  const {
+    STRIPE_API_BASE: apiBase,
+    STRIPE_DONATION_FLAT_PRICE: flat,
+    STRIPE_DONATION_METERED_PRICE: metered,
+  } = config;
+  return config.STRIPE_SECRET_KEY === undefined
+    ? null
+    : {
+        // It may be replaced while the program runs.
+        get secretKey() {
+          return config.STRIPE_SECRET_KEY ?? "";
+        },
+        apiBase,
+        donationPrices: flat === undefined || metered === undefined ? null : { flat, metered },
+      };
+};
+
+/**
+ * Returns a sentence if only one of the two prices of donations is set. Neither is used then, because a subscription to
+ * donations needs both.
+ */
+export const findIgnoredPrice = ({
+  STRIPE_DONATION_FLAT_PRICE: flat,
+  STRIPE_DONATION_METERED_PRICE: metered,
+}: Config): string | null => {
+  if ((flat === undefined) === (metered === undefined)) {
+    return null;
+  }
+  const [given, missing] =
+    flat === undefined
+      ? ["STRIPE_DONATION_METERED_PRICE", "STRIPE_DONATION_FLAT_PRICE"]
+      : ["STRIPE_DONATION_FLAT_PRICE", "STRIPE_DONATION_METERED_PRICE"];
+  return `${given} is set and ignored, because ${missing} is not set; POST /charities/subscribe needs both for live keys`;
+};
 
 /** Returns null if Stripe is not configured. */
 export const loadStripe = async (
