@@ -4,8 +4,43 @@ import type { Mode } from "../records/owner.rules.ts";
 import { createLedgerProcessor } from "./createLedgerProcessor.ts";
 import type { ProcessorName } from "./usage.rules.ts";
 import type { BillingProcessor } from "./processor.ts";
-import type { StripeAccount } from "./deployment.rules.ts";
-import { requireProcessor } from "./requireProcessor.ts";
+import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
+import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
+import { decideProcessor } from "./deployment.rules.ts";
+import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
+import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
+import type { BillingTarget } from "./usageFacts.sql.ts";
+
+/**
+ * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.
+ * @throws ProcessorMismatchError if the deployment has another processor or another Stripe account
+ */
+export const requireProcessor = async (
+  db: DatabasePool,
+  configured: LiveProcessor,
+): Promise<void> => {
+  const { processor, originalStripeAccountId } = await readDeployment(db);
+  if (
+    decideProcessor(processor, configured, { ledgerHasLiveUsage: true, originalStripeAccountId })
+      .kind === "same"
+  ) {
+    return;
+  }
+  const decision = await db.transaction(async (transaction) => {
+    const current = await lockDeployment(transaction);
+    const decided = decideProcessor(current.processor, configured, {
+      ledgerHasLiveUsage: await hasLiveLedgerUsage(transaction),
+      originalStripeAccountId: current.originalStripeAccountId,
+    });
+    if (decided.kind === "record") {
+      await recordProcessor(transaction, configured, null);
+    }
+    return decided;
+  });
+  if (decision.kind === "mismatch") {
+    throw new ProcessorMismatchError(decision.problem);
+  }
+};
 
 /** What `loadStripe` returns. Nothing here imports Stripe's library, so that only programs that call Stripe load it. */
 export type StripeConnection = {
@@ -73,4 +108,32 @@ export const createBilling = ({
         : requireProcessor(db, { name: "ledger" }));
     },
   };
+};
+
+/**
+ * Returns the processor that has some usage.
+ * @throws ProcessorUnavailableError if it is not configured
+ */
+export const getProcessor = (
+  billing: Pick<Billing, "findProcessor">,
+  name: ProcessorName,
+  mode: Mode,
+): BillingProcessor => {
+  const processor = billing.findProcessor(name, mode);
+  if (!processor) {
+    throw new ProcessorUnavailableError(
+      "STRIPE_SECRET_KEY is not set here, so nothing can be read from Stripe",
+    );
+  }
+  return processor;
+};
+
+/** Returns where an account's new usage is billed. The built-in ledger has no customers. */
+export const currentTarget = (
+  billing: Billing,
+  stripeCustomerId: string | null,
+  mode: Mode,
+): BillingTarget => {
+  const processor = billing.processorFor({ stripeCustomerId }, mode);
+  return { processor, customerId: processor === "stripe" ? stripeCustomerId : null };
 };

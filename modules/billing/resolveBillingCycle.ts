@@ -8,7 +8,7 @@ import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { isProcessorUnusable } from "./processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
-import { getProcessor } from "./getProcessor.ts";
+import { getProcessor } from "./createBilling.ts";
 import type { BillingContext } from "./context.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */

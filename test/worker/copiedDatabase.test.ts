@@ -14,7 +14,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { ProcessorMismatchError } from "../../modules/billing/processor.ts";
-import { requireProcessor } from "../../modules/billing/requireProcessor.ts";
+import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { createDeploymentName, getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";

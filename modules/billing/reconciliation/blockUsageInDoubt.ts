@@ -14,7 +14,7 @@ import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import type { Billing } from "../createBilling.ts";
 import { runAndRollBack } from "../../../db/runAndRollBack.ts";
-import { currentTarget } from "../currentTarget.ts";
+import { currentTarget } from "../createBilling.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import type { BillingContext } from "../context.ts";
 import { requireHold, requireNoCall } from "./requireRest.ts";

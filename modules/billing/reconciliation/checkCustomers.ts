@@ -9,7 +9,7 @@ import {
 } from "./customersInDoubt.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import { getProcessor } from "../getProcessor.ts";
+import { getProcessor } from "../createBilling.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { checkDelivery } from "../sending/checkDelivery.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";

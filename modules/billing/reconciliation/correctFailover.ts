@@ -22,7 +22,7 @@ import { UsageUnreadableError } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
-import { getProcessor } from "../getProcessor.ts";
+import { getProcessor } from "../createBilling.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import type { BillingContext } from "../context.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";

@@ -15,7 +15,7 @@ import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { isProcessorUnusable, LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
-import { getProcessor } from "../getProcessor.ts";
+import { getProcessor } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";

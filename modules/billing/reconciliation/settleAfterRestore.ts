@@ -17,7 +17,7 @@ import { UsageUnreadableError } from "../processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
-import { getProcessor } from "../getProcessor.ts";
+import { getProcessor } from "../createBilling.ts";
 import { endHold } from "../holdUsage.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import { requireUnchanged } from "./requireUnchanged.ts";

@@ -17,7 +17,7 @@ import { isUnfinished, stateAtSealing } from "../meterEvents.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { Billing } from "../createBilling.ts";
-import { currentTarget } from "../currentTarget.ts";
+import { currentTarget } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 import { leaseOf } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";

@@ -15,9 +15,9 @@ import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from ".
 import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./subscriptions.ts";
+import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
 import { readRejectionReport } from "./readRejectionReport.ts";
-import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
 import type { StripeConnection } from "../createBilling.ts";
 
