@@ -8,7 +8,7 @@ import {
   runReconciliation,
 } from "../modules/billing/reconciliation/runReconciliation.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
-import type { SendResult } from "../modules/billing/decideNextStep.rules.ts";
+import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
 import type { SubscriptionSweep } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
 import { checkRefund } from "../modules/registrations/checkRefund.ts";

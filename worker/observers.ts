@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/databaseErrors.ts";
-import { needsAttention } from "../modules/billing/decideNextStep.rules.ts";
+import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../modules/events/context.ts";
 import { createOutageLog } from "./repeatedCalls.ts";

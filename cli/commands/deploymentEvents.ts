@@ -1,8 +1,8 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { PROCESSOR_EVENT_STATES } from "../../modules/billing/processorEvents.rules.ts";
-import type { ProcessorEventState } from "../../modules/billing/processorEvents.rules.ts";
+import { PROCESSOR_EVENT_STATES } from "../../modules/billing/processorEvents/processorEvents.rules.ts";
+import type { ProcessorEventState } from "../../modules/billing/processorEvents/processorEvents.rules.ts";
 import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
 import { parseLimit, parseProcessorEventId, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { counted } from "../../runtime/counted.rules.ts";
-import { foldUsage } from "../../modules/billing/foldUsage.ts";
-import type { FoldedStream } from "../../modules/billing/foldUsage.ts";
+import { foldUsage } from "../../modules/billing/folding/foldUsage.ts";
+import type { FoldedStream } from "../../modules/billing/folding/foldUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import { parseId, parseTimestamp } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

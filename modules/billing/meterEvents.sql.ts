@@ -5,7 +5,7 @@ import { PROCESSORS } from "./usage.rules.ts";
 import type { HandSettlement } from "./reconciliation/decideHandSettlement.rules.ts";
 import { SETTLEMENT_KINDS } from "./reconciliation/decideHandSettlement.rules.ts";
 import type { MeterEventState } from "./meterEvents.rules.ts";
-import { MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
+import { MAXIMUM_DELAY_MS } from "./sending/decideNextStep.rules.ts";
 import {
   METER_EVENT_STATES,
   DELIVERED_LATE,

@@ -1,7 +1,7 @@
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
-import type { AttemptOutcome } from "./decideNextStep.rules.ts";
-import type { RejectionReport } from "./processorEvents.rules.ts";
+import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
+import type { RejectionReport } from "./processorEvents/processorEvents.rules.ts";
 import type { SubscriptionState } from "./subscriptions.rules.ts";
 import type { ProcessorName, Span } from "./usage.rules.ts";
 

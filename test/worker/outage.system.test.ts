@@ -3,7 +3,7 @@ import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { OWN_SENDERS_PER_SHARD } from "../../modules/billing/decideNextStep.rules.ts";
+import { OWN_SENDERS_PER_SHARD } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { SHARD_NUMBERS, SHARDS, shardOf } from "../../db/shards.rules.ts";
 import { sendUsageNow } from "../../modules/billing/sending/sendUsageNow.ts";

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Owner } from "../../records/owner.rules.ts";
-import type { FoldedSums } from "../foldUsage.rules.ts";
+import type { FoldedSums } from "./foldUsage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { safeInteger, sql, timestamp, values } from "../../../db/sql.ts";

@@ -6,7 +6,7 @@ import {
   settleProcessorEvent,
 } from "./processorEvents.sql.ts";
 import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
-import { isGivenUp, isSubscriptionChange, processingDelayMs } from "../processorEvents.rules.ts";
+import { isGivenUp, isSubscriptionChange, processingDelayMs } from "./processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { BillingContext } from "../context.ts";
 import { applyRejectionReport } from "./applyRejectionReport.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { MAXIMUM_PROCESSING_DELAY_MS, PROCESSOR_EVENT_STATES } from "../processorEvents.rules.ts";
-import type { ProcessorEvent, ProcessorEventState } from "../processorEvents.rules.ts";
+import { MAXIMUM_PROCESSING_DELAY_MS, PROCESSOR_EVENT_STATES } from "./processorEvents.rules.ts";
+import type { ProcessorEvent, ProcessorEventState } from "./processorEvents.rules.ts";
 import { safeInteger, afterLookup, sql, timestamp } from "../../../db/sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../../db/batching/deleteInBatches.ts";

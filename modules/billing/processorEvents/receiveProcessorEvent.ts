@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { readDeployment } from "../deployment.sql.ts";
 import { insertProcessorEvent } from "./processorEvents.sql.ts";
-import { findForeignMode, isProcessed } from "../processorEvents.rules.ts";
-import type { ProcessorEvent } from "../processorEvents.rules.ts";
+import { findForeignMode, isProcessed } from "./processorEvents.rules.ts";
+import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 

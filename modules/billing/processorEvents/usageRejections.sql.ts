@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { RejectionReport } from "../processorEvents.rules.ts";
+import type { RejectionReport } from "./processorEvents.rules.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 
 /** Stores what a report says about one error code. A repeated call changes only which events are left. */

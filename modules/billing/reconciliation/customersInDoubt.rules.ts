@@ -1,5 +1,5 @@
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { AttemptOutcome } from "../decideNextStep.rules.ts";
+import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 

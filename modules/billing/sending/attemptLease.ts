@@ -1,5 +1,5 @@
 import type { Lease } from "../../../db/leases.ts";
-import { LEASE_MS } from "../decideNextStep.rules.ts";
+import { LEASE_MS } from "./decideNextStep.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 
 type Clocks = {

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { CallRate } from "../callRate.rules.ts";
+import type { CallRate } from "./callRate.rules.ts";
 import { nothing, sql } from "../../../db/sql.ts";
 
 const callRateRow = z.strictObject({

@@ -1,8 +1,8 @@
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
-import type { SendResult } from "../decideNextStep.rules.ts";
-import { STRIPE_MISSING, wrongProcessor } from "../decideNextStep.rules.ts";
+import type { SendResult } from "./decideNextStep.rules.ts";
+import { STRIPE_MISSING, wrongProcessor } from "./decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { ShardSender } from "../../../db/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";

@@ -1,7 +1,7 @@
 import type { Owner } from "../../records/owner.rules.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { STRIPE_MISSING, usageHeld, wrongProcessor } from "../decideNextStep.rules.ts";
-import type { Delay, SendResult } from "../decideNextStep.rules.ts";
+import { STRIPE_MISSING, usageHeld, wrongProcessor } from "./decideNextStep.rules.ts";
+import type { Delay, SendResult } from "./decideNextStep.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { sealMeterEvent } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";

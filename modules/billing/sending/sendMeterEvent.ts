@@ -13,8 +13,8 @@ import {
   LEASED,
   withJitter,
   withoutProcessor,
-} from "../decideNextStep.rules.ts";
-import type { AttemptOutcome, Delay, SendResult, Settlement } from "../decideNextStep.rules.ts";
+} from "./decideNextStep.rules.ts";
+import type { AttemptOutcome, Delay, SendResult, Settlement } from "./decideNextStep.rules.ts";
 import { DEFAULT_GRACE_MS, isFailed } from "../meterEvents.rules.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";

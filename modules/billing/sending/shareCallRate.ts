@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { lockCallRate, readCallRate, recordCallRate, recordReservation } from "./callRate.sql.ts";
-import { lowerCallRate, reserveCalls } from "../callRate.rules.ts";
 import { pause } from "../../../runtime/waiting.ts";
+import { lowerCallRate, reserveCalls } from "./callRate.rules.ts";
 
 /** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
 export type ReservedCalls = {

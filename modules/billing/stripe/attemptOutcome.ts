@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
 import { ProcessorMismatchError } from "../processor.ts";
-import type { AttemptOutcome } from "../decideNextStep.rules.ts";
+import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 
 // Stripe has no code for these errors.
 const ALREADY_EXISTS = /^An event already exists with identifier /u;

@@ -1,7 +1,7 @@
 import { Stripe } from "stripe";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import type { AttemptOutcome } from "../decideNextStep.rules.ts";
+import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 import {
   LEASE_ENDED,
   LONGEST_USAGE_LAG_MS,

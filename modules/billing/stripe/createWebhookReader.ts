@@ -1,7 +1,7 @@
 import { Stripe } from "stripe";
 import { z } from "zod";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { ProcessorEvent } from "../processorEvents.rules.ts";
+import type { ProcessorEvent } from "../processorEvents/processorEvents.rules.ts";
 
 /**
  * Verifies a webhook's signature and returns its event.

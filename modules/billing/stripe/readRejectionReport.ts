@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
 import { z } from "zod";
-import type { RejectionReport } from "../processorEvents.rules.ts";
+import type { RejectionReport } from "../processorEvents/processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 
 const time = z.iso.datetime({ offset: true }).transform((text) => new Date(text));

@@ -14,7 +14,7 @@ import { insertUsageCorrection } from "../../../modules/billing/reconciliation/u
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
-import { foldUsage } from "../../../modules/billing/foldUsage.ts";
+import { foldUsage } from "../../../modules/billing/folding/foldUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
 import { deleteBefore } from "../../../db/batching/deleteInBatches.ts";

@@ -5,7 +5,7 @@ import {
   nextSeconds,
   requireSameUnits,
   requireSettledAge,
-} from "../../../modules/billing/foldUsage.rules.ts";
+} from "../../../modules/billing/folding/foldUsage.rules.ts";
 
 const NOW = new Date("2026-05-20T12:00:00Z");
 const day = (text: string): Date => new Date(`${text}T00:00:00Z`);

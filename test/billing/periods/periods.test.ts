@@ -5,8 +5,8 @@ import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { needsAttention } from "../../../modules/billing/decideNextStep.rules.ts";
-import type { SendResult } from "../../../modules/billing/decideNextStep.rules.ts";
+import { needsAttention } from "../../../modules/billing/sending/decideNextStep.rules.ts";
+import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { DomainError, UnavailableError } from "../../../runtime/errors.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";

@@ -1,6 +1,9 @@
 import test from "ava";
-import { compareEvents, compareUsage } from "../../../modules/billing/compareUsage.rules.ts";
-import type { AttemptOutcome } from "../../../modules/billing/decideNextStep.rules.ts";
+import {
+  compareEvents,
+  compareUsage,
+} from "../../../modules/billing/sending/compareUsage.rules.ts";
+import type { AttemptOutcome } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const LAG_MS = 15 * 60 * 1000;

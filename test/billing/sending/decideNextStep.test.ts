@@ -7,14 +7,14 @@ import {
   STRIPE_MISSING,
   withJitter,
   withoutProcessor,
-} from "../../../modules/billing/decideNextStep.rules.ts";
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
   Delay,
   NextStep,
   SendingEvent,
   Settlement,
-} from "../../../modules/billing/decideNextStep.rules.ts";
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
 
 const SECOND = 1_800_000_000;
 const MINUTE_MS = 60 * 1000;

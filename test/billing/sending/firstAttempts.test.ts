@@ -4,8 +4,8 @@ import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.
 import { beginAttempts, recordDelays } from "../../../modules/billing/sending/attempts.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { decideNextStep } from "../../../modules/billing/decideNextStep.rules.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
+import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import type { UnsealedStream } from "../../../modules/billing/sending/sealMeterEvents.ts";

@@ -1,5 +1,5 @@
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { foldUsage } from "../../../modules/billing/foldUsage.ts";
+import { foldUsage } from "../../../modules/billing/folding/foldUsage.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";

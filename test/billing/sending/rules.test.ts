@@ -1,14 +1,20 @@
 import { readFile } from "node:fs/promises";
 import test from "ava";
-import { decideNextStep, withoutProcessor } from "../../../modules/billing/decideNextStep.rules.ts";
-import type { AttemptOutcome, NextStep } from "../../../modules/billing/decideNextStep.rules.ts";
+import {
+  decideNextStep,
+  withoutProcessor,
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
+import type {
+  AttemptOutcome,
+  NextStep,
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import {
   decideReopenAfterCheck,
   decideRetry,
   decideRetryAfterCheck,
   requireDelivered,
 } from "../../../modules/billing/reconciliation/decideRetry.rules.ts";
-import { decideLateRejection } from "../../../modules/billing/processorEvents.rules.ts";
+import { decideLateRejection } from "../../../modules/billing/processorEvents/processorEvents.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import {
   isFailed,
@@ -27,7 +33,7 @@ import {
   currentCallsPerSecond,
   lowerCallRate,
   reserveCalls,
-} from "../../../modules/billing/callRate.rules.ts";
+} from "../../../modules/billing/sending/callRate.rules.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const NEVER_HELD = { isHeld: false, releasedAt: null };

@@ -6,8 +6,8 @@ import {
   listTroubledStreams,
 } from "../../../modules/billing/sending/usageShards.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
-import type { SendResult } from "../../../modules/billing/decideNextStep.rules.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
+import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../modules/billing/sending/createStreamScans.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";

@@ -4,13 +4,13 @@ import {
   LEASED,
   STRIPE_MISSING,
   withJitter,
-} from "../../../modules/billing/decideNextStep.rules.ts";
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
   Delay,
   NextStep,
   SendingEvent,
-} from "../../../modules/billing/decideNextStep.rules.ts";
+} from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
 import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
 import { Stripe } from "stripe";
-import type { AttemptOutcome } from "../../../modules/billing/decideNextStep.rules.ts";
+import type { AttemptOutcome } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { outcomeOfError } from "../../../modules/billing/stripe/attemptOutcome.ts";

@@ -1,19 +1,20 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import type { Owner } from "../records/owner.rules.ts";
-import { listBillingPeriods } from "./billingPeriods.sql.ts";
-import { readDeployment } from "./deployment.sql.ts";
+import type { Owner } from "../../records/owner.rules.ts";
+import { listBillingPeriods } from "../billingPeriods.sql.ts";
+import { readDeployment } from "../deployment.sql.ts";
 import {
   findPart,
   foldSeconds,
   listStreamsWithEvents,
   sumFoldable,
   sumFoldedHours,
-} from "./folding/foldUsage.sql.ts";
-import type { FoldedPart, StreamWithEvents } from "./folding/foldUsage.sql.ts";
-import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
-import type { BulkPace } from "../../db/createBulkPace.ts";
-import { lockStream } from "./streams.sql.ts";
-import { requireFlowing } from "./deployment.rules.ts";
+} from "./foldUsage.sql.ts";
+import type { FoldedPart, StreamWithEvents } from "./foldUsage.sql.ts";
+import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
+import { lockStream } from "../streams.sql.ts";
+import { requireFlowing } from "../deployment.rules.ts";
 import {
   FIRST_SECONDS,
   foldableUntil,
@@ -22,11 +23,11 @@ import {
   requireSameUnits,
   requireSettledAge,
 } from "./foldUsage.rules.ts";
-import { secondOf } from "../../runtime/durations.rules.ts";
-import type { Span } from "./usage.rules.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorContext } from "../accounts/context.ts";
-import { correctClock } from "./readDatabaseTime.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
+import type { Span } from "../usage.rules.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import { correctClock } from "../readDatabaseTime.ts";
 
 export type FoldOptions = {
   readonly before: Date;

@@ -1,4 +1,4 @@
-import { counted } from "../../runtime/counted.rules.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
 import type { AttemptOutcome } from "./decideNextStep.rules.ts";
 
 const CHECK_AGAIN_MS = 15_000;

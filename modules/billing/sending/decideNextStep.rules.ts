@@ -1,8 +1,8 @@
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import { DELIVERED_LATE, isFailed } from "./meterEvents.rules.ts";
-import type { FailedState } from "./meterEvents.rules.ts";
-import { ACCEPTED_AGE_MS } from "./usage.rules.ts";
-import type { ProcessorName } from "./usage.rules.ts";
+import { HOUR_MS } from "../../../runtime/durations.rules.ts";
+import { DELIVERED_LATE, isFailed } from "../meterEvents.rules.ts";
+import type { FailedState } from "../meterEvents.rules.ts";
+import { ACCEPTED_AGE_MS } from "../usage.rules.ts";
+import type { ProcessorName } from "../usage.rules.ts";
 
 /*
  * The rules of sending a meter event. docs/billing.md shows its states in a diagram.

@@ -1,7 +1,7 @@
-import { DAY_MS } from "../../runtime/durations.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
-import { isWithin, monthlyCycle } from "./billingCycle.rules.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
+import type { Period } from "../billingCycle.rules.ts";
+import { isWithin, monthlyCycle } from "../billingCycle.rules.ts";
 
 /**
  * The age from which usage is settled for good. Stripe accepts usage of the past 35 days, and the nightly reconciliation

@@ -1,7 +1,7 @@
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
-import type { LiveProcessor } from "./deployment.rules.ts";
-import { isUnfinished } from "./meterEvents.rules.ts";
-import type { StoredState } from "./meterEvents.rules.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
+import type { LiveProcessor } from "../deployment.rules.ts";
+import { isUnfinished } from "../meterEvents.rules.ts";
+import type { StoredState } from "../meterEvents.rules.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
 export type ProcessorEvent = {
