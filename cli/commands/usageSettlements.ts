@@ -1,7 +1,7 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
-import type { HandSettlement } from "../../modules/billing/reconciliation/decideHandSettlement.rules.ts";
+import type { HandSettlement } from "../../modules/billing/reconciliation/closeUsage.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
@@ -13,8 +13,7 @@ import type {
   FailoverReport,
   ProposedCorrection,
 } from "../../modules/billing/reconciliation/correctFailover.ts";
-import { settleUsage } from "../../modules/billing/reconciliation/settleUsage.ts";
-import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { settleUsage, waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {
   collect,

@@ -2,8 +2,8 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "./usage.rules.ts";
-import type { HandSettlement } from "./reconciliation/decideHandSettlement.rules.ts";
-import { SETTLEMENT_KINDS } from "./reconciliation/decideHandSettlement.rules.ts";
+import type { HandSettlement } from "./reconciliation/closeUsage.rules.ts";
+import { SETTLEMENT_KINDS } from "./reconciliation/closeUsage.rules.ts";
 import type { MeterEventState } from "./meterEvents.rules.ts";
 import { MAXIMUM_DELAY_MS } from "./sending/decideNextStep.rules.ts";
 import {

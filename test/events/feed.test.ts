@@ -10,7 +10,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
-import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";

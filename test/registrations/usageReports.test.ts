@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
-import { waiveUsage } from "../../modules/billing/reconciliation/waiveUsage.ts";
+import { waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";

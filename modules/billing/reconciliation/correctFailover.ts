@@ -11,7 +11,7 @@ import { listStripeStreams, sumMeterEventsByMinute } from "./reportedStreams.sql
 import { insertUsageCorrection, sumSettledCorrections } from "./usageCorrections.sql.ts";
 import type { CorrectionAction } from "./decideCorrection.rules.ts";
 import { decideCorrection } from "./decideCorrection.rules.ts";
-import type { HandSettlement } from "./decideHandSettlement.rules.ts";
+import type { HandSettlement } from "./closeUsage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";

@@ -1,5 +1,5 @@
 import { hasFacts } from "../usageFacts.sql.ts";
-import { requireNoHandSettlement } from "./decideHandSettlement.rules.ts";
+import { requireNoHandSettlement } from "./closeUsage.rules.ts";
 import { decideReopenAfterCheck, requireDelivered } from "./decideRetry.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { HandSettlement } from "./decideHandSettlement.rules.ts";
+import type { HandSettlement } from "./closeUsage.rules.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.sql.ts";
 import type { ReportedStream } from "./reportedStreams.sql.ts";

@@ -6,7 +6,7 @@ import { createWebhookReader } from "../../../modules/billing/stripe/createWebho
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { FailedProcessorEvent } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
-import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
+import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";

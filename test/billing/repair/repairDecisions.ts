@@ -6,8 +6,7 @@ import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { acknowledgeDrift } from "../../../modules/billing/reconciliation/acknowledgeDrift.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { settleUsage } from "../../../modules/billing/reconciliation/settleUsage.ts";
-import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
+import { settleUsage, waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { sumRow } from "./repairWorld.ts";
 import type { Event, World } from "./repairWorld.ts";
 

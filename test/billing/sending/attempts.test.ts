@@ -15,7 +15,7 @@ import { DomainError } from "../../../runtime/errors.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import { waiveUsage } from "../../../modules/billing/reconciliation/waiveUsage.ts";
+import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { checkRefund } from "../../../modules/registrations/checkRefund.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
