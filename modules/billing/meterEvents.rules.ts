@@ -1,4 +1,5 @@
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
 
 /** `sealed`: not attempted yet. `sending`: attempted, but not settled. */
 export const UNFINISHED_STATES = ["sealed", "sending"] as const;
@@ -97,3 +98,14 @@ export const DELIVERED_LATE = "delivered after its billing period ended; may not
 
 /** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
 export const DEFAULT_GRACE_MS = HOUR_MS;
+
+/** The most events that a message names. */
+const MAXIMUM_NAMED = 20;
+
+/** Returns meter events for a message, such as "meter events 17, 21". */
+export const namedEvents = (ids: readonly string[]): string => {
+  const noun = ids.length === 1 ? "meter event" : "meter events";
+  const others = ids.length - MAXIMUM_NAMED;
+  const rest = others > 0 ? `, and ${counted(others, "other")}` : "";
+  return `${noun} ${ids.slice(0, MAXIMUM_NAMED).join(", ")}${rest}`;
+};

@@ -8,7 +8,7 @@ import { readMinuteUsage } from "./minuteUsage.sql.ts";
 import type { MinuteUsage } from "./minuteUsage.sql.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { requireFlowing } from "../deployment.rules.ts";
-import { namedEvents } from "./namedEvents.rules.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { LONGEST_USAGE_LAG_MS } from "../processor.ts";

@@ -1,7 +1,7 @@
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { documentFor } from "./closeUsage.rules.ts";
 import type { HandSettlement } from "./closeUsage.rules.ts";
-import { namedEvents } from "./namedEvents.rules.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
 import { ACCEPTED_AGE_MS } from "../usage.rules.ts";
 
 /**

@@ -6,7 +6,7 @@ import { customerOf } from "./acknowledgedDrift.sql.ts";
 import { readMinuteUsage } from "./minuteUsage.sql.ts";
 import type { CustomerStream } from "./reportedStreams.sql.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
-import { namedEvents } from "./namedEvents.rules.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 
