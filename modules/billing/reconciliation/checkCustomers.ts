@@ -6,7 +6,7 @@ import {
   customersInDoubt,
   decisiveCheck,
   isCustomerUnknown,
-} from "./customersInDoubt.rules.ts";
+} from "./usageInDoubt.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import { getProcessor } from "../createBilling.ts";

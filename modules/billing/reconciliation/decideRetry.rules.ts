@@ -1,6 +1,6 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import { atCustomer } from "./customersInDoubt.rules.ts";
+import { atCustomer } from "./usageInDoubt.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 import { isFailed } from "../meterEvents.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { listEventsInDoubt } from "./eventsInDoubt.sql.ts";
 import type { CustomerStream } from "./reportedStreams.sql.ts";
-import { mayBeAt } from "./customersInDoubt.rules.ts";
+import { mayBeAt } from "./usageInDoubt.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { isDriftAcknowledged } from "./acknowledgedDrift.sql.ts";
 import { streamOfEvent } from "./reportedStreams.sql.ts";
-import { requireCustomer } from "./customersInDoubt.rules.ts";
+import { requireCustomer } from "./usageInDoubt.rules.ts";
 import { requireNoHandSettlement } from "./closeUsage.rules.ts";
 import { decideRetry, decideRetryAfterCheck } from "./decideRetry.rules.ts";
 import type { AssumedOutcome, Retried } from "./decideRetry.rules.ts";

@@ -7,11 +7,15 @@ import { streamOfEvent } from "./reportedStreams.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { compareEvents } from "../sending/compareUsage.rules.ts";
 import type { ComparedOutcome } from "../sending/compareUsage.rules.ts";
-import { CUSTOMER_UNKNOWN, customersInDoubt, isCustomerUnknown } from "./customersInDoubt.rules.ts";
+import {
+  CUSTOMER_UNKNOWN,
+  customersInDoubt,
+  isCustomerUnknown,
+  groupByMinute,
+} from "./usageInDoubt.rules.ts";
+import type { MinuteInDoubt } from "./usageInDoubt.rules.ts";
 import { decideRetryAfterCheck } from "./decideRetry.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
-import { groupByMinute } from "./usageInDoubt.rules.ts";
-import type { MinuteInDoubt } from "./usageInDoubt.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";

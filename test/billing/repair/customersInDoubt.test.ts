@@ -4,7 +4,7 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { isFailed } from "../../../modules/billing/meterEvents.rules.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
-import { mayBeAt } from "../../../modules/billing/reconciliation/customersInDoubt.rules.ts";
+import { mayBeAt } from "../../../modules/billing/reconciliation/usageInDoubt.rules.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { findOpenUsage } from "../../../modules/billing/reconciliation/findOpenUsage.ts";
