@@ -10,8 +10,7 @@ import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordNotFound } from "../../modules/records/recordIds.rules.ts";
-import { reopenUsage } from "../../modules/billing/reconciliation/reopenUsage.ts";
-import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { reopenUsage, retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { sendUsageNow } from "../../modules/billing/sending/sendUsageNow.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import {

@@ -1,11 +1,10 @@
 import { listFacts } from "./repairTruth.ts";
 import type { Finding, Opened } from "./repairTruth.ts";
-import { reopenUsage } from "../../../modules/billing/reconciliation/reopenUsage.ts";
+import { reopenUsage, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { FoundDifference } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { acknowledgeDrift } from "../../../modules/billing/reconciliation/acknowledgeDrift.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { settleUsage, waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { sumRow } from "./repairWorld.ts";
 import type { Event, World } from "./repairWorld.ts";

@@ -6,8 +6,7 @@ import { findUnfinishedMeterEvent } from "../../../modules/billing/meterEvents.s
 import { releaseFacts } from "../../../modules/billing/usageFacts.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { reopenUsage } from "../../../modules/billing/reconciliation/reopenUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { reopenUsage, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
