@@ -12,14 +12,14 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { acknowledgeDrift } from "../../modules/billing/reconciliation/acknowledgeDrift.ts";
-import { readReconciliation } from "../../modules/billing/reconciliation/readReconciliation.ts";
-import type { DriftingStream } from "../../modules/billing/reconciliation/readReconciliation.ts";
-import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import {
+  readReconciliation,
   recordReconciliationFailure,
   runReconciliation,
 } from "../../modules/billing/reconciliation/runReconciliation.ts";
+import type { DriftingStream } from "../../modules/billing/reconciliation/runReconciliation.ts";
+import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
 import { collect, generatedId, parseId, parseReason, parserOf } from "../arguments.ts";
 import { openBilling } from "../context.ts";

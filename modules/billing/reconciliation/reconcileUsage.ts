@@ -35,7 +35,9 @@ const DEFAULT_SPAN = 35 * DAY;
 const LAG = LONGEST_USAGE_LAG_MS / 1000;
 
 /** A difference with the meter events and registrations of its minute. */
-type NamedDifference = Difference & { readonly events: readonly MinuteEvent[] };
+export type NamedDifference<Found = Difference> = Found & {
+  readonly events: readonly MinuteEvent[];
+};
 
 /** The sums of one stream, in units. */
 export type StreamReport = ReportedStream & {
@@ -153,12 +155,12 @@ const readMinutes = async (
   };
 };
 
-const nameEvents = async (
+export const nameEvents = async <Found extends { readonly minute: number }>(
   db: DatabasePool,
   stream: ReportedStream,
-  differences: readonly Difference[],
-): Promise<readonly NamedDifference[]> => {
-  const named: NamedDifference[] = [];
+  differences: readonly Found[],
+): Promise<readonly NamedDifference<Found>[]> => {
+  const named: NamedDifference<Found>[] = [];
   for (const difference of differences) {
     const events = await listMinuteEvents(db, stream, minuteOf(difference.minute));
     named.push({ ...difference, events });

@@ -1,18 +1,26 @@
+import type { DatabasePool } from "slonik";
 import {
   failReconciliation,
   insertReconciliation,
   listReconciliationStreams,
   replaceReconciliationStreams,
   updateReconciliation,
+  listReconciliationDifferences,
 } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
+import type { StoredDifference, StoredStream } from "./reconciliations.sql.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import type { BillingContext } from "../context.ts";
-import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
-import type { StreamReport } from "./reconcileUsage.ts";
+import {
+  defaultSpan,
+  listStreamsNeedingAttention,
+  nameEvents,
+  reconcileUsage,
+} from "./reconcileUsage.ts";
+import type { NamedDifference, StreamReport } from "./reconcileUsage.ts";
 
 export type ReconciliationPoll = {
   /** All compared streams. Later polls compare only those that drifted in the poll before. */
@@ -99,4 +107,22 @@ export const recordReconciliationFailure = async (
   // It may have failed before anything was stored.
   await insertReconciliation(db, { id, isComplete: true, span: defaultSpan(startedAt), startedAt });
   await failReconciliation(db, id, error, startedAt);
+};
+
+/** A stream that drifted or could not be read, with the meter events and registrations of its differing minutes. */
+export type DriftingStream = StoredStream & {
+  readonly differences: readonly NamedDifference<StoredDifference>[];
+};
+
+/** Returns the stored streams of a reconciliation that drifted or could not be read. */
+export const readReconciliation = async (
+  db: DatabasePool,
+  id: string,
+): Promise<readonly DriftingStream[]> => {
+  const drifting: DriftingStream[] = [];
+  for (const stream of await listReconciliationStreams(db, id)) {
+    const differences = await listReconciliationDifferences(db, stream.id);
+    drifting.push({ ...stream, differences: await nameEvents(db, stream, differences) });
+  }
+  return drifting;
 };

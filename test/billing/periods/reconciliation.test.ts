@@ -5,13 +5,15 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { acknowledgeDrift } from "../../../modules/billing/reconciliation/acknowledgeDrift.ts";
-import { readReconciliation } from "../../../modules/billing/reconciliation/readReconciliation.ts";
+import {
+  readReconciliation,
+  runReconciliation,
+} from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import {
   defaultSpan,
   listStreamsNeedingAttention,
   reconcileUsage,
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
