@@ -10,13 +10,11 @@ import { lockStreams } from "../streams.sql.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
-import { DomainError } from "../../../runtime/errors.rules.ts";
+import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
 import { LONGEST_USAGE_LAG_MS } from "../processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
-import { lockComparedMinutes } from "./requireUnchanged.ts";
-import { findOpenUsage } from "./findOpenUsage.ts";
-import { refuse } from "./requireRest.ts";
+import { lockComparedMinutes, findOpenUsage } from "./requireUnchanged.ts";
 
 /**
  * Locks the usage of a difference until the transaction ends. Checks that the difference is still the same and contains no
@@ -36,30 +34,30 @@ const requireSettled = async (
   await lockComparedMinutes(transaction, [{ stream, minute }]);
   const usage = await readMinuteUsage(transaction, stream, minute);
   if (usage.failedSinceIds.length > 0) {
-    refuse(
+    throw invalidRequest(
       `usage of that minute has failed since its drift was acknowledged; run \`impact usage retry\` of ${namedEvents(usage.failedSinceIds)} first, and then run \`impact usage reconcile\` again`,
     );
   }
   if (usage.isPending) {
-    refuse(
+    throw invalidRequest(
       "usage of that minute is pending; wait until it is sent, and run `impact usage reconcile` again",
     );
   }
   const open = await findOpenUsage(transaction, stream, minute);
   if (open.length > 0) {
-    refuse(
+    throw invalidRequest(
       `the processor may have ${namedEvents(open.map(({ id }) => String(id)))}, which may explain the difference; retry, with \`--assume\` if the result is unclear, or settle what was billed by hand or must never be billed; then run \`impact usage reconcile\` again`,
     );
   }
   if (usage.delivered !== difference.ours) {
-    refuse(
+    throw invalidRequest(
       "usage of that minute has changed since that reconciliation; run `impact usage reconcile` again",
     );
   }
   // Units that appear later would explain usage that a retry sends, so that it would not be sent.
   const shownUntil = new Date(difference.startedAt.getTime() - LONGEST_USAGE_LAG_MS);
   if (difference.mayLag || (usage.lastDeliveredAt !== null && usage.lastDeliveredAt > shownUntil)) {
-    refuse(
+    throw invalidRequest(
       "usage of that minute was being sent, or was delivered less than 15 minutes before that reconciliation, so the processor's sum may have lagged; run `impact usage reconcile` again 15 minutes after the delivery",
     );
   }
@@ -103,7 +101,7 @@ export const acknowledgeDrift = async (
       now,
     };
     if (!(await saveAcknowledgedDrift(transaction, acknowledged, note))) {
-      refuse(
+      throw invalidRequest(
         "another difference of that minute was acknowledged since that reconciliation; run `impact usage reconcile` again",
       );
     }

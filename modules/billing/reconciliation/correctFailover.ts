@@ -16,8 +16,8 @@ import { counted } from "../../../runtime/counted.rules.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
-import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { Span } from "../usage.rules.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
@@ -26,10 +26,9 @@ import { getProcessor } from "../createBilling.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import type { BillingContext } from "../context.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
-import { lockComparedMinutes } from "./requireUnchanged.ts";
-import { findOpenUsage } from "./findOpenUsage.ts";
+import { lockComparedMinutes, findOpenUsage } from "./requireUnchanged.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
-import { refuse } from "./requireRest.ts";
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
 
 /** A document with which an operator corrected units at the processor by hand; negative if it returns them. */
 type CorrectionDocument = HandSettlement & { readonly units: number };
@@ -87,9 +86,10 @@ const COMMIT_MARGIN_SECONDS = MINUTE;
 const spanOf = (now: Date, restoredAt: Date): Span => {
   const { end } = defaultSpan(now);
   const { start } = minuteOf(secondOf(restoredAt) - COMMIT_MARGIN_SECONDS);
-  return start < end
-    ? { start, end }
-    : refuse("the processor's sums may lag for 15 minutes; repeat the command then");
+  if (start >= end) {
+    throw invalidRequest("the processor's sums may lag for 15 minutes; repeat the command then");
+  }
+  return { start, end };
 };
 
 /**
@@ -99,7 +99,7 @@ const spanOf = (now: Date, restoredAt: Date): Span => {
 const requireFlowingStripe = async ({ db, billing }: BillingContext): Promise<BillingProcessor> => {
   const deployment = await readDeployment(db);
   if (deployment.processor?.name !== "stripe") {
-    return refuse(
+    throw invalidRequest(
       "Stripe does not bill live usage; the built-in ledger is restored with the database",
     );
   }
@@ -277,7 +277,7 @@ const requireUnits = async (
     .filter(({ action }) => action === "settle")
     .reduce((sum, correction) => sum + unitsOf(correction), 0);
   if (before + now !== document.units) {
-    refuse(
+    throw invalidRequest(
       `the corrections that ${document.reference} settles have ${counted(before + now, "unit")}, not ${document.units}; ${before} of them are recorded already, and nothing was recorded now`,
     );
   }

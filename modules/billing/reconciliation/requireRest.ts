@@ -2,7 +2,6 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import type { Owner } from "../../records/owner.rules.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { isAttemptInProgress } from "../meterEvents.sql.ts";
-import type { Hold } from "../deployment.rules.ts";
 import { isHoldMissing } from "../deployment.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
@@ -11,10 +10,6 @@ import { guardUsage } from "../holdUsage.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { leaseOf } from "../sending/attemptLease.ts";
 import type { BillingContext } from "../context.ts";
-
-export const refuse = (message: string): never => {
-  throw invalidRequest(message);
-};
 
 /**
  * Returns how long the sums of live usage may lag. The built-in ledger was restored with the database. It billed all of
@@ -35,7 +30,9 @@ export const requireNoCall = async (
 ): Promise<void> => {
   const at = await readDatabaseTime(db, clock);
   if (await isAttemptInProgress(db, stream, leaseOf({ at }))) {
-    refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
+    throw invalidRequest(
+      "a call to the processor may be in progress; repeat the command in 15 seconds",
+    );
   }
 };
 
@@ -45,11 +42,13 @@ export const requireNoCall = async (
  */
 export const requireRest = async (context: BillingContext): Promise<Date> => {
   const { db, clock } = context;
-  const hold: Hold | null = await guardUsage({ db, clock });
-  const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");
+  const heldAt = (await guardUsage({ db, clock }))?.at;
+  if (!heldAt) {
+    throw invalidRequest("usage is not held; hold it with `impact usage hold` first");
+  }
   const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(context)));
   if ((await readDatabaseTime(db, clock)) < visibleAt) {
-    refuse(
+    throw invalidRequest(
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,
     );
   }
@@ -64,6 +63,6 @@ export const requireHold = async (
 ): Promise<void> => {
   const deployment = await readDeployment(transaction);
   if (deployment.hold?.at.getTime() !== heldAt.getTime() || isHoldMissing(deployment)) {
-    refuse("the hold ended or restarted in the meantime; nothing more was settled");
+    throw invalidRequest("the hold ended or restarted in the meantime; nothing more was settled");
   }
 };

@@ -1,4 +1,4 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection, CommonQueryMethods } from "slonik";
 import { lockStripeCustomerIds } from "../../accounts/accounts.sql.ts";
 import { lockMeterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
@@ -9,6 +9,8 @@ import { lockMinutes, lockStreams } from "../streams.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
+import { listEventsInDoubt } from "./eventsInDoubt.sql.ts";
+import { mayBeAt } from "./usageInDoubt.rules.ts";
 
 /** A minute whose sum has decided, as our side of it was read before. */
 export type ComparedMinute = {
@@ -98,4 +100,17 @@ export const requireUnchanged = async (
       `${namedEvents(ids)}: usage of the minute or the organization's customer changed in the meantime; try again`,
     );
   }
+};
+
+/**
+ * Returns the usage that must be decided before a difference is corrected or acknowledged: it may be the difference, and a
+ * later retry could send it.
+ */
+export const findOpenUsage = async (
+  db: CommonQueryMethods,
+  stream: CustomerStream,
+  minute: Span,
+): Promise<readonly StoredMeterEvent[]> => {
+  const events = await listEventsInDoubt(db, stream, minute);
+  return events.filter((event) => mayBeAt(stream.customerId, event, event.currentCustomerId));
 };

@@ -7,7 +7,7 @@ import type { MeterEventState } from "../../../modules/billing/meterEvents.rules
 import { mayBeAt } from "../../../modules/billing/reconciliation/usageInDoubt.rules.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
-import { findOpenUsage } from "../../../modules/billing/reconciliation/findOpenUsage.ts";
+import { findOpenUsage } from "../../../modules/billing/reconciliation/requireUnchanged.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { reportRefusal } from "./acknowledgedSetup.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
