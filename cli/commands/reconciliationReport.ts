@@ -1,4 +1,4 @@
-import type { UnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
+import type { UnnamedRejections } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import type { MinuteEvent } from "../../modules/billing/reconciliation/minuteUsage.sql.ts";
 import type { ReportedStream } from "../../modules/billing/reconciliation/reportedStreams.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";

@@ -2,7 +2,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { listUnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
+import { listUnnamedRejections } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import type { UnsealedUsage, UsageFact } from "../../modules/billing/usageFacts.sql.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { listUnnamedRejections } from "../../modules/billing/processorEvents/usageRejections.sql.ts";
+import { listUnnamedRejections } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,

@@ -10,7 +10,7 @@ import { isDriftAcknowledged } from "../reconciliation/acknowledgedDrift.sql.ts"
 import { streamOfEvent } from "../reconciliation/reportedStreams.sql.ts";
 import { lockStream } from "../streams.sql.ts";
 import { hasFacts } from "../usageFacts.sql.ts";
-import { findLeftEventIds, saveUsageRejection } from "./usageRejections.sql.ts";
+import { findLeftEventIds, saveUsageRejection } from "./processorEvents.sql.ts";
 import { findHold } from "../deployment.rules.ts";
 import { decideLateRejection, identifierOf, isInReport } from "./processorEvents.rules.ts";
 import type { RejectionReport } from "./processorEvents.rules.ts";

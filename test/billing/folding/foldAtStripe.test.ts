@@ -6,9 +6,9 @@ import { readMinuteUsage } from "../../../modules/billing/reconciliation/minuteU
 import {
   deleteProcessedEvents,
   insertProcessorEvent,
+  listUnnamedRejections,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listUsedKinds } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { listUnnamedRejections } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
 import type { ReportedStream } from "../../../modules/billing/reconciliation/reportedStreams.sql.ts";
 import { insertUsageCorrection } from "../../../modules/billing/reconciliation/usageCorrections.sql.ts";
 import { sql } from "../../../db/sql.ts";

@@ -3,13 +3,13 @@ import { z } from "zod";
 import {
   insertProcessorEvent,
   settleProcessorEvent,
+  saveUsageRejection,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import {
   insertReconciliation,
   replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { saveUsageRejection } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,6 +1,8 @@
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { saveUsageRejection } from "../../../modules/billing/processorEvents/usageRejections.sql.ts";
+import {
+  insertProcessorEvent,
+  saveUsageRejection,
+} from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
