@@ -9,8 +9,8 @@ import {
 } from "../modules/billing/reconciliation/runReconciliation.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
-import { sweepSubscriptions } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
-import type { SubscriptionSweep } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
+import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
+import type { SubscriptionSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { checkRefund } from "../modules/registrations/checkRefund.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";

@@ -13,7 +13,7 @@ import type {
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { createOrganization } from "../../modules/accounts/createOrganization.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscription.ts";
+import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
 import {
   nonBlank,

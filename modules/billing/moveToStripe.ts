@@ -22,7 +22,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 import { followOutcome } from "./reconciliation/applyOutcome.ts";
-import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
+import { refreshSubscription } from "./processorEvents/refreshSubscriptions.ts";
 import { requireNoCall } from "./reconciliation/requireRest.ts";
 import type { BillingContext } from "./context.ts";
 

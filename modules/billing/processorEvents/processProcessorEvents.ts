@@ -10,8 +10,8 @@ import { isGivenUp, isSubscriptionChange, processingDelayMs } from "./processorE
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { BillingContext } from "../context.ts";
 import { applyRejectionReport } from "./applyRejectionReport.ts";
-import { refreshSubscription } from "./refreshSubscription.ts";
 import type { RejectionObserver } from "./applyRejectionReport.ts";
+import { refreshSubscription } from "./refreshSubscriptions.ts";
 
 const PAGE = 100;
 const CALL_TIMEOUT_MS = 20_000;

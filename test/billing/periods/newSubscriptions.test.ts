@@ -5,7 +5,7 @@ import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.
 import { sql } from "../../../db/sql.ts";
 import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { runImpact } from "../../cli/runImpact.ts";

@@ -12,7 +12,7 @@ import { createStripeClient } from "../../../modules/billing/stripe/createStripe
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { readAccountSums } from "../../support/accountSums.ts";

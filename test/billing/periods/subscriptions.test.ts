@@ -11,8 +11,8 @@ import { createAuthenticator } from "../../../modules/accounts/createAuthenticat
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
-import type { SubscriptionSweep } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
+import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import type { SubscriptionSweep } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";

@@ -12,8 +12,10 @@ import { readDispatcherStatus } from "../../../modules/billing/sending/dispatche
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscription.ts";
-import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
+import {
+  refreshSubscription,
+  sweepSubscriptions,
+} from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { readNewSubscriptions } from "../../../worker/prepareProcessor.ts";

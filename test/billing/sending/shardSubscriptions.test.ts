@@ -4,7 +4,7 @@ import { listTroubledStreams } from "../../../modules/billing/sending/usageShard
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { sweepSubscriptions } from "../../../modules/billing/processorEvents/sweepSubscriptions.ts";
+import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
