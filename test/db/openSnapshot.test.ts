@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { deleteProcessedEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldTraceContexts } from "../../modules/billing/sending/traceContexts.sql.ts";
-import { listOldestUnsealedFacts } from "../../modules/billing/sending/unsealedFacts.sql.ts";
+import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import {
   deleteDonations,
   lockOldTestDonations,
