@@ -1,7 +1,7 @@
 import {
   listReadyStreams,
   listResumableStreams,
-} from "../../modules/billing/sending/usageShards.sql.ts";
+} from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { lastSealableSecond } from "../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { DatabasePool } from "slonik";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listTroubledStreams } from "../../modules/billing/sending/usageShards.sql.ts";
+import { listTroubledStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { setUpShards } from "../billing/sending/shardSetup.ts";

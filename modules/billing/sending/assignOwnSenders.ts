@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { listAccountsWithOwnSenders } from "./usageShards.sql.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
+import { listAccountsWithOwnSenders } from "./waitingStreams.sql.ts";
 import { OWN_SENDERS_PER_SHARD } from "./decideNextStep.rules.ts";
 
 /** An event whose attempt ended in a delay, as it was before, and whether that puts its stream in trouble. */

@@ -1,6 +1,6 @@
 import type { Owner } from "../../records/owner.rules.ts";
-import { listReadyStreams, listResumableStreams } from "./usageShards.sql.ts";
-import type { ReadyStream } from "./usageShards.sql.ts";
+import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
+import type { ReadyStream } from "./waitingStreams.sql.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { createScanPace } from "../../../db/createScanPace.ts";
 import type { ScanPace } from "../../../db/createScanPace.ts";

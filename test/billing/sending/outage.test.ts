@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { readCallRate } from "../../../modules/billing/sending/callRate.sql.ts";
 import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
-import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
+import { listTroubledStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { OWN_SENDERS_PER_SHARD } from "../../../modules/billing/sending/decideNextStep.rules.ts";

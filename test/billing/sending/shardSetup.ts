@@ -4,8 +4,8 @@ import type { Owner } from "../../../modules/records/owner.rules.ts";
 import {
   listResumableStreams,
   listTroubledStreams,
-} from "../../../modules/billing/sending/usageShards.sql.ts";
-import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+  listWaitingStreams,
+} from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";

@@ -1,7 +1,9 @@
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
-import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import {
+  listTroubledStreams,
+  listWaitingStreams,
+} from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";

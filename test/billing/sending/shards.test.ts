@@ -4,8 +4,10 @@ import {
   recordMaximumCallRate,
 } from "../../../modules/billing/sending/callRate.sql.ts";
 import { lockStream } from "../../../modules/billing/streams.sql.ts";
-import { listTroubledStreams } from "../../../modules/billing/sending/usageShards.sql.ts";
-import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import {
+  listTroubledStreams,
+  listWaitingStreams,
+} from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
