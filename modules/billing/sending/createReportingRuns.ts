@@ -2,8 +2,8 @@ import { createShardRuns, spreadOverSecond } from "../../../db/createShardRuns.t
 import type { ShardOptions, ShardRuns } from "../../../db/createShardRuns.ts";
 import type { BillingContext } from "../context.ts";
 import { createShardSender } from "./createShardSender.ts";
-import { createStreamScans } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";
+import { createStreamScans } from "./createStreamQueue.ts";
 
 /**
  * Creates the runs that report the usage of a worker's shards. They scan for usage every second, because the facts of another

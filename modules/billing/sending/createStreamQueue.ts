@@ -1,8 +1,54 @@
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
-import type { StreamScans } from "./createStreamScans.ts";
 import type { UnsealedStream } from "./sealMeterEvents.ts";
+import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
+import type { ReadyStream } from "./waitingStreams.sql.ts";
+import { lastSealableSecond } from "../usage.rules.ts";
+import { createScanPace } from "../../../db/shards/createScanPace.ts";
+import type { ScanPace } from "../../../db/shards/createScanPace.ts";
+import { createShardScans } from "../../../db/shards/createShardScans.ts";
+import type { ScanShard } from "../../../db/shards/createShardScans.ts";
+import type { Context } from "../../../runtime/context.ts";
+import { leaseOf } from "./attemptLease.ts";
+
+export type StreamScans = {
+  /** Scans for streams with usage that may be sealed. */
+  readonly ready: ScanShard<ReadyStream>;
+  /** Scans for streams whose unfinished event a shard's sender continues with. */
+  readonly resumable: ScanShard<Owner>;
+};
+
+const idOf = ({ accountId }: Owner): string => accountId;
+
+/** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
+const READY_SHARE = 0.25;
+
+/**
+ * Creates the scans of a worker's shards for usage to send.
+ * @param createPace creates the pace of a kind of scan. Without a share, the pace has its default.
+ */
+export const createStreamScans = (
+  { db, clock }: Context,
+  createPace: (share?: number) => ScanPace = createScanPace,
+): StreamScans => {
+  return {
+    ready: createShardScans<ReadyStream>({
+      clock,
+      pace: createPace(READY_SHARE),
+      list: ({ after, now, limit }) =>
+        listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
+      idOf,
+    }),
+    resumable: createShardScans<Owner>({
+      clock,
+      pace: createPace(),
+      list: ({ after, now, limit }) =>
+        listResumableStreams(db, { after, lease: leaseOf({ at: now }), limit }),
+      idOf,
+    }),
+  };
+};
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const PAUSE_MS = 60_000;

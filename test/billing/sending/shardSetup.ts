@@ -9,7 +9,7 @@ import {
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
-import { createStreamScans } from "../../../modules/billing/sending/createStreamScans.ts";
+import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
