@@ -7,7 +7,8 @@ import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import type { BillingContext } from "../context.ts";
 import type { LeaseStart } from "./attemptLease.ts";
-import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
+import { finishSending } from "./sendMeterEvent.ts";
+import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { lowerStripeCallRate } from "./shareCallRate.ts";
 
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */

@@ -1,11 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { listMeterEventIdsOfEndedPeriods } from "../meterEventReports.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { lockStream } from "../streams.sql.ts";
-import { beginAttempts, recordDelays, renewLease, settleAttempts } from "./attempts.sql.ts";
-import type { AttemptDelay, AttemptSettlement } from "./attempts.sql.ts";
+import { beginAttempts, renewLease, settleAttempts } from "./attempts.sql.ts";
 import { releaseFacts } from "../usageFacts.sql.ts";
-import { joinCalls } from "../../../db/joinCalls.ts";
 import {
   asLate,
   decideNextStep,
@@ -15,16 +12,50 @@ import {
   withoutProcessor,
 } from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, Delay, SendResult, Settlement } from "./decideNextStep.rules.ts";
-import { DEFAULT_GRACE_MS, isFailed } from "../meterEvents.rules.ts";
+import { isFailed } from "../meterEvents.rules.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import type { BillingContext } from "../context.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
-import { assignOwnSenders } from "./assignOwnSenders.ts";
-import type { DelayedEvent } from "./assignOwnSenders.ts";
-import { traceSending } from "./traceSending.ts";
+import type { AttemptRecords } from "./createAttemptRecords.ts";
+import { createAttemptRecords } from "./createAttemptRecords.ts";
+import { listTraceParents } from "./traceContexts.sql.ts";
+
+/** A busy account has thousands of registrations in an event. */
+const MAXIMUM_LINKS = 32;
+
+/**
+ * Records a span for the sending of a meter event, if tracing is on. The event of one request belongs to the request's
+ * trace. The event of several has a separate trace with links to them.
+ */
+const traceSending = async <Result>(
+  { db, tracing }: BillingContext,
+  meterEventId: bigint,
+  send: () => Promise<Result>,
+): Promise<Result> => {
+  if (tracing === undefined) {
+    return send();
+  }
+  const requests = await listTraceParents(db, meterEventId, MAXIMUM_LINKS).catch(
+    (error: unknown) => {
+      // Billing does not depend on traces.
+      tracing.reportLoss(error);
+      return [];
+    },
+  );
+  const [only] = requests;
+  return tracing.run(
+    "send usage",
+    {
+      parent: requests.length === 1 ? (only ?? null) : null,
+      links: requests.length === 1 ? [] : requests,
+      attributes: { "impact.meter_event.id": String(meterEventId) },
+    },
+    send,
+  );
+};
 
 const callProcessor = (
   processor: BillingProcessor,
@@ -116,42 +147,6 @@ const markIfLate = async (
     (await records.isLate({ id, now }));
   return isLate ? asLate(settlement) : settlement;
 };
-
-type RecordedDelay = DelayedEvent & Omit<AttemptDelay, "id" | "attempts" | "hasOwnSender">;
-
-/** How the outcomes of attempts are recorded: those of the same time in one statement. */
-export type AttemptRecords = {
-  /** Returns whether the billing period of a delivered event had ended. */
-  readonly isLate: (delivered: { readonly id: bigint; readonly now: Date }) => Promise<boolean>;
-  /** Returns false if another attempt has begun. */
-  readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
-  /** Returns whether the stream has a sender of its own, which makes the next attempt. */
-  readonly delay: (delay: RecordedDelay) => Promise<boolean>;
-};
-
-export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
-  isLate: joinCalls(async (delivered) => {
-    const now = new Date(Math.max(...delivered.map((each) => each.now.getTime())));
-    const late = await listMeterEventIdsOfEndedPeriods(
-      db,
-      delivered.map(({ id }) => id),
-      { now, graceMs: DEFAULT_GRACE_MS },
-    );
-    return delivered.map(({ id }) => late.includes(id));
-  }),
-  settle: joinCalls(async (settlements) => {
-    const settled = await settleAttempts(db, settlements);
-    return settlements.map(({ id }) => settled.has(id));
-  }, collectMs),
-  delay: joinCalls(async (delays: readonly RecordedDelay[]) => {
-    const assigned = await assignOwnSenders(db, delays);
-    const recorded = delays.map(({ event: { id, attempts }, ...delay }) => {
-      return { ...delay, id, attempts, hasOwnSender: assigned.has(id) };
-    });
-    await recordDelays(db, recorded);
-    return recorded.map(({ hasOwnSender }) => hasOwnSender);
-  }, collectMs),
-});
 
 /** Records the settlement, and the failure as an event. Facts that it does not settle are released in the same transaction. */
 const settle = async (

@@ -11,10 +11,8 @@ import { settleAfterRestore } from "../../../modules/billing/reconciliation/sett
 import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import {
-  createAttemptRecords,
-  finishSending,
-} from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { createAttemptRecords } from "../../../modules/billing/sending/createAttemptRecords.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";

@@ -11,11 +11,8 @@ import {
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
-import {
-  beginSending,
-  createAttemptRecords,
-  finishSending,
-} from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { createAttemptRecords } from "../../../modules/billing/sending/createAttemptRecords.ts";
 import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
