@@ -9,16 +9,13 @@ import {
   UNFINISHED,
 } from "./meterEvents.sql.ts";
 import type { StoredMeterEvent } from "./meterEvents.sql.ts";
+import { ofStream } from "./streams.sql.ts";
 
 /** Live events of a stream in the built-in ledger, from a unix second on. */
 type LedgerEvents = Pick<Owner, "accountId" | "kind"> & { readonly fromSecond: number };
 
-const isAmong = ({ accountId, kind, fromSecond }: LedgerEvents): FragmentSqlToken => sql.fragment`
-  account_id = ${accountId}
-  AND mode = 'live'
-  AND kind = ${kind}
-  AND second >= ${fromSecond}
-  AND processor = 'ledger'
+const isAmong = ({ fromSecond, ...stream }: LedgerEvents): FragmentSqlToken => sql.fragment`
+  ${ofStream("meter_event", { ...stream, mode: "live" })} AND second >= ${fromSecond} AND processor = 'ledger'
 `;
 
 const countsRow = z.strictObject({
@@ -98,9 +95,7 @@ const otherFactsOfSeconds = (
     CROSS JOIN LATERAL (
       SELECT id
       FROM usage_fact
-      WHERE account_id = ${events.accountId}
-        AND mode = 'live'
-        AND kind = ${events.kind}
+      WHERE ${ofStream("usage_fact", { ...events, mode: "live" })}
         AND meter_event_id IS NULL
         AND second = part.second
       OFFSET 0

@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Span } from "./usage.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
+import { ofStream } from "./streams.sql.ts";
 
 const recordedRow = z.strictObject({ identifier: z.string(), quantity: safeInteger });
 
@@ -46,14 +47,10 @@ export const recordLedgerUsage = async (
   return new Map(rows.map(({ identifier, quantity }) => [identifier, quantity]));
 };
 
-const entriesOf = ({ accountId, mode, kind }: Owner, span: Span): FragmentSqlToken =>
+const entriesOf = (stream: Owner, { start, end }: Span): FragmentSqlToken =>
   sql.fragment`
     ledger_usage
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND kind = ${kind}
-      AND second >= ${span.start}
-      AND second < ${span.end}
+    WHERE ${ofStream("ledger_usage", stream)} AND second >= ${start} AND second < ${end}
   `;
 
 const quantityColumn = z.bigint().transform(Number);

@@ -8,6 +8,7 @@ import { safeInteger, sql, values } from "../../db/sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.sql.ts";
 import type { PeriodEnds } from "./billingPeriods.sql.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.sql.ts";
+import { ofStream } from "./streams.sql.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.sql.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -105,17 +106,14 @@ export const listMeterEvents = (
 /** Lists every sealing of a stream's second in order, superseded ones included. */
 export const listSealingsOfSecond = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
+  stream: Owner,
   second: number,
 ): Promise<readonly ListedMeterEvent[]> =>
   db.any(sql.type(listedRow)`
     SELECT ${listedColumns}
     FROM meter_event
     JOIN account ON account.id = meter_event.account_id
-    WHERE meter_event.account_id = ${accountId}
-      AND meter_event.mode = ${mode}
-      AND meter_event.kind = ${kind}
-      AND meter_event.second = ${second}
+    WHERE ${ofStream("meter_event", stream)} AND meter_event.second = ${second}
     ORDER BY meter_event.sequence
   `);
 

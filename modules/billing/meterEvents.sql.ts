@@ -17,7 +17,7 @@ import { ownerColumns } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { isLeaseFree } from "../../db/leases.ts";
 import type { Lease } from "../../db/leases.ts";
-import { streamsTable } from "./streams.sql.ts";
+import { ofStream, streamsTable } from "./streams.sql.ts";
 
 export const meterEventRow = z.strictObject({
   id: z.bigint(),
@@ -93,15 +93,12 @@ export const inDoubt = sql.fragment`(
 
 export const findUnfinishedMeterEvent = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
+  stream: Owner,
 ): Promise<StoredMeterEvent | null> =>
   db.maybeOne(sql.prepared("find_unfinished_meter_event", meterEventRow)`
     SELECT ${meterEventColumns}
     FROM meter_event
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND kind = ${kind}
-      AND state IN (${UNFINISHED})
+    WHERE ${ofStream("meter_event", stream)} AND state IN (${UNFINISHED})
   `);
 
 export const findMeterEvent = (
@@ -235,16 +232,11 @@ export const isAttemptInProgress = (
   db: CommonQueryMethods,
   stream: Owner | null,
   lease: Lease,
-): Promise<boolean> => {
-  const isOfStream =
-    stream === null
-      ? sql.fragment`true`
-      : sql.fragment`account_id = ${stream.accountId} AND mode = ${stream.mode} AND kind = ${stream.kind}`;
-  return db.exists(sql.typeAlias("void")`
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
     SELECT
     FROM meter_event
     WHERE state IN (${UNFINISHED})
-      AND ${isOfStream}
+      AND ${stream === null ? sql.fragment`true` : ofStream("meter_event", stream)}
       AND NOT ${isLeaseFree(sql.fragment`leased_until`, lease)}
   `);
-};

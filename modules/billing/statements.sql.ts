@@ -1,16 +1,17 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { AccountMode, Owner } from "../records/owner.rules.ts";
+import type { Owner } from "../records/owner.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
 import { DELIVERED_LATE } from "./meterEvents.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { isImported } from "../records/ownedRecords.sql.ts";
-import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.sql.ts";
+import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
+import { foldedHours, foldedOfRegistration } from "./folding/foldedUsage.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.sql.ts";
+import { ofStream } from "./streams.sql.ts";
 
 /** What was registered and refunded again can add up to more than a safe integer. */
 const sum = z.bigint();
@@ -36,10 +37,7 @@ const usageDayRow = z.strictObject({
 export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
 
 /** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
-const factsWithStates = (
-  { accountId, mode, kind }: Owner,
-  { start, end }: Period,
-): FragmentSqlToken => sql.fragment`
+const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToken => sql.fragment`
   SELECT
     meter_event.second,
     usage_fact.quantity,
@@ -51,9 +49,7 @@ const factsWithStates = (
     meter_event.last_error
   FROM meter_event
   JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
-  WHERE meter_event.account_id = ${accountId}
-    AND meter_event.mode = ${mode}
-    AND meter_event.kind = ${kind}
+  WHERE ${ofStream("meter_event", stream)}
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
   UNION ALL
@@ -61,9 +57,7 @@ const factsWithStates = (
     second, quantity, correction_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
     NULL, NULL
   FROM usage_fact
-  WHERE account_id = ${accountId}
-    AND mode = ${mode}
-    AND kind = ${kind}
+  WHERE ${ofStream("usage_fact", stream)}
     AND second >= ${secondOf(start)}
     AND second < ${secondOf(end)}
     AND meter_event_id IS NULL
@@ -116,7 +110,7 @@ export const listUsageDays = (
         to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), registered, refunded, registered - refunded,
         0, 0, 0, 0, 0, 0
       FROM (
-        ${foldedHours(foldedOfStream(stream), {
+        ${foldedHours(ofStream("folded_usage", stream), {
           start: secondOf(period.start),
           end: secondOf(period.end),
         })}
@@ -142,7 +136,7 @@ export type PrepaidDay = Readonly<z.output<typeof prepaidDayRow>>;
 
 export const listPrepaidDays = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
+  stream: Owner,
   { start, end }: Period,
 ): Promise<readonly PrepaidDay[]> =>
   db.any(sql.type(prepaidDayRow)`
@@ -153,9 +147,7 @@ export const listPrepaidDays = (
       sum(count * unit_price_cents)::bigint AS "paidCents",
       sum(refunded_count * unit_price_cents)::bigint AS "returnedCents"
     FROM registration
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND kind = ${kind}
+    WHERE ${ownedBy("registration", stream)}
       AND created_at >= ${timestamp(start)}
       AND created_at < ${timestamp(end)}
       AND unit_price_cents IS NOT NULL
@@ -184,7 +176,7 @@ export type StatementDetail = Readonly<z.output<typeof detailRow>>;
 /** Returns a page of the registrations of a stream in a period, oldest first. */
 export const listStatementDetails = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: AccountMode & Pick<Owner, "kind">,
+  stream: Owner,
   { start, end }: Period,
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StatementDetail[]> =>
@@ -214,9 +206,7 @@ export const listStatementDetails = (
       registration.order_id AS "orderId",
       registration.customer_email AS "customerEmail"
     FROM registration
-    WHERE registration.account_id = ${accountId}
-      AND registration.mode = ${mode}
-      AND registration.kind = ${kind}
+    WHERE ${ownedBy("registration", stream)}
       AND registration.created_at >= ${timestamp(start)}
       AND registration.created_at < ${timestamp(end)}
       AND ${newerThan("registration", after)}

@@ -3,6 +3,15 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { safeInteger, nothing, sql } from "../../db/sql.ts";
 
+/** The condition that a row belongs to a stream. */
+export const ofStream = (
+  table: "meter_event" | "usage_fact" | "usage_correction" | "folded_usage" | "ledger_usage",
+  { accountId, mode, kind }: Owner,
+): FragmentSqlToken => {
+  const row = sql.identifier([table]);
+  return sql.fragment`${row}.account_id = ${accountId} AND ${row}.mode = ${mode} AND ${row}.kind = ${kind}`;
+};
+
 /** The key of a stream's lock. */
 const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
   sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;

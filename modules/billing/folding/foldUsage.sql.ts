@@ -6,8 +6,9 @@ import type { FoldedSums } from "./foldUsage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { safeInteger, sql, timestamp, values } from "../../../db/sql.ts";
-import { foldedOfStream, overlaps } from "./foldedUsage.sql.ts";
-import { eventsOf, foldable } from "./foldableSeconds.sql.ts";
+import { ofStream } from "../streams.sql.ts";
+import { overlaps } from "./foldedUsage.sql.ts";
+import { foldable } from "./foldableSeconds.sql.ts";
 
 const streamRow = z.strictObject({
   accountId: z.uuid(),
@@ -65,7 +66,7 @@ export const findPart = (
     FROM (
       SELECT DISTINCT second
       FROM meter_event
-      WHERE ${eventsOf(stream)} AND second >= ${start} AND second < ${end}
+      WHERE ${ofStream("meter_event", stream)} AND second >= ${start} AND second < ${end}
       ORDER BY second
       LIMIT ${maximumSeconds}
     ) AS part
@@ -128,7 +129,7 @@ const changedSeconds = (stream: Owner, span: Span): FragmentSqlToken => sql.frag
       hour, earlier.place, processor, customer_id, last_sequence, earlier.registered, earlier.refunded
     FROM folded_usage
     CROSS JOIN LATERAL unnest(seconds, registered_units, refunded_units) AS earlier (place, registered, refunded)
-    WHERE ${foldedOfStream(stream)}
+    WHERE ${ofStream("folded_usage", stream)}
       -- Without it the planner may read all hours of the stream, before it knows how many there are.
       AND ${overlaps(span)}
       AND (hour, processor, customer_id) IN (SELECT second - second % 3600, processor, customer_id FROM added)
@@ -240,5 +241,5 @@ export const sumFoldedHours = (
       SELECT sum(unit.registered) AS registered, sum(unit.refunded) AS refunded
       FROM unnest(registered_units, refunded_units) AS unit (registered, refunded)
     ) AS by_second
-    WHERE ${foldedOfStream(stream)} AND ${overlaps(span)}
+    WHERE ${ofStream("folded_usage", stream)} AND ${overlaps(span)}
   `);

@@ -3,11 +3,8 @@ import type { Owner } from "../../records/owner.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { MAXIMUM_DIFFERENCES } from "../reconciliation/reconciliations.sql.ts";
-import { foldedOfStream, overlaps } from "./foldedUsage.sql.ts";
-
-export const eventsOf = ({ accountId, mode, kind }: Owner): FragmentSqlToken => sql.fragment`
-  meter_event.account_id = ${accountId} AND meter_event.mode = ${mode} AND meter_event.kind = ${kind}
-`;
+import { ofStream } from "../streams.sql.ts";
+import { overlaps } from "./foldedUsage.sql.ts";
 
 const inSpan = ({ start, end }: Span): FragmentSqlToken =>
   sql.fragment`second >= ${start} AND second < ${end}`;
@@ -40,7 +37,7 @@ const plainSeconds = (
         )
       ) IS TRUE AS is_plain
     FROM meter_event
-    WHERE ${eventsOf(stream)} AND ${inSpan(span)}
+    WHERE ${ofStream("meter_event", stream)} AND ${inSpan(span)}
   ),
   plain_second AS MATERIALIZED (
     SELECT
@@ -61,18 +58,11 @@ const blockedSeconds = (stream: Owner, span: Span): FragmentSqlToken => sql.frag
   blocked_second AS MATERIALIZED (
     SELECT second
     FROM usage_fact
-    WHERE account_id = ${stream.accountId}
-      AND mode = ${stream.mode}
-      AND kind = ${stream.kind}
-      AND meter_event_id IS NULL
-      AND ${inSpan(span)}
+    WHERE ${ofStream("usage_fact", stream)} AND meter_event_id IS NULL AND ${inSpan(span)}
     UNION
     SELECT second
     FROM usage_correction
-    WHERE account_id = ${stream.accountId}
-      AND mode = ${stream.mode}
-      AND kind = ${stream.kind}
-      AND ${inSpan(span)}
+    WHERE ${ofStream("usage_correction", stream)} AND ${inSpan(span)}
   ),
   blocked_minute AS MATERIALIZED (
     SELECT reconciliation_difference.minute
@@ -100,7 +90,7 @@ const blockedSeconds = (stream: Owner, span: Span): FragmentSqlToken => sql.frag
     SELECT hour + place AS second, processor, customer_id
     FROM folded_usage
     CROSS JOIN LATERAL unnest(seconds) AS place
-    WHERE ${foldedOfStream(stream)} AND ${overlaps(span)}
+    WHERE ${ofStream("folded_usage", stream)} AND ${overlaps(span)}
   )
 `;
 

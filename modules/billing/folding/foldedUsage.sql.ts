@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../../records/owner.rules.ts";
 import { PROCESSORS } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { safeInteger, sql } from "../../../db/sql.ts";
@@ -16,12 +15,6 @@ const hourOf = (second: FragmentSqlToken): FragmentSqlToken =>
 /** The condition that a row of `folded_usage` has an hour with seconds of a span. */
 export const overlaps = ({ start, end }: Span): FragmentSqlToken =>
   sql.fragment`folded_usage.hour > ${start}::bigint - 3600 AND folded_usage.hour < ${end}::bigint`;
-
-/** The condition that a row of `folded_usage` belongs to a stream. */
-export const foldedOfStream = ({ accountId, mode, kind }: Owner): FragmentSqlToken =>
-  sql.fragment`
-    folded_usage.account_id = ${accountId} AND folded_usage.mode = ${mode} AND folded_usage.kind = ${kind}
-  `;
 
 /**
  * Selects the units of folded hours, as far as they are in a span: `account_id`, `mode`, `kind`, `processor`,
