@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { findUnfinishedMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
-import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSpans.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
 import {
   listDonationsByIds,
   listDonationsByKeys,
