@@ -61,7 +61,6 @@ const attemptRow = z.strictObject({
 
 const isStillPending = afterLookup(sql.fragment`state = 'pending'`);
 
-/** A pending event that an attempt has begun to process. */
 export type ProcessorEventAttempt = Readonly<z.output<typeof attemptRow>>;
 
 /**
@@ -173,7 +172,6 @@ const listedColumns = sql.fragment`
 
 export type ListedProcessorEvent = Readonly<z.output<typeof listedRow>>;
 
-/** Lists the events in a state, the latest received first. */
 export const listProcessorEvents = (
   db: CommonQueryMethods,
   state: ProcessorEventState,

@@ -74,7 +74,6 @@ const usedKinds = usedKindsIf(sql.fragment`true`);
 
 const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
 
-/** Lists the kinds for which an account has live usage. */
 export const listUsedKinds = (
   db: CommonQueryMethods,
   accountId: string,
@@ -87,7 +86,6 @@ export const listUsedKinds = (
 
 const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
 
-/** Lists the organizations without a Stripe customer, oldest first. */
 export const listOrganizationsWithoutCustomer = (
   db: CommonQueryMethods,
 ): Promise<readonly Readonly<z.output<typeof unbilledRow>>[]> =>
@@ -115,7 +113,6 @@ const watchedRow = z.strictObject({
 /** An organization's subscription as Stripe last returned it. */
 export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
 
-/** The current subscriptions, with their organizations. */
 const currentSubscriptions = sql.fragment`
   stripe_subscription
   JOIN account

@@ -44,7 +44,6 @@ export type FailoverOptions = {
   readonly document: CorrectionDocument | null;
   readonly reason: string;
   readonly operator: string;
-  /** Proposes only. */
   readonly isDryRun: boolean;
 };
 

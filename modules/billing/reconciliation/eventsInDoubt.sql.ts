@@ -102,7 +102,6 @@ export const findLatestCustomer = (
     LIMIT 1
   `);
 
-/** Lists the blocked live events that were settled at a time. */
 export const listBlockedEventsSettledAt = (
   db: CommonQueryMethods,
   settledAt: Date,

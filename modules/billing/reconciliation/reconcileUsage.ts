@@ -138,7 +138,6 @@ type Comparison = {
   readonly acknowledged: readonly AcknowledgedDrift[];
 };
 
-/** Our sums of a stream, in units. */
 type OwnSums = Pick<StreamReport, "delivered" | "pending" | "failed">;
 
 const readMinutes = async (

@@ -277,7 +277,6 @@ const storedDifferenceColumns = sql.fragment`
   may_lag AS "mayLag"
 `;
 
-/** Lists a stored stream's differing minutes in order. */
 export const listReconciliationDifferences = (
   db: CommonQueryMethods,
   streamId: bigint,
@@ -298,7 +297,6 @@ const foundDifferenceRow = storedDifferenceRow.extend({
   kind: reportedStreamColumns.kind,
 });
 
-/** A stored difference, its stream and when its reconciliation started. */
 export type FoundDifference = StoredDifference &
   Pick<ReportedStream, "customerId" | "accountIds" | "mode" | "kind"> & {
     readonly startedAt: Date;

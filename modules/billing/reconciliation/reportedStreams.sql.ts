@@ -29,7 +29,6 @@ export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
 /** What identifies the rows of a stream. */
 export type CustomerStream = Omit<ReportedStream, "accountName">;
 
-/** Returns the stream that an event is of. */
 export const streamOfEvent = ({
   processor,
   mode,
@@ -51,16 +50,9 @@ const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, faile
 /** The units of a stream's meter events in a span. */
 export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 
-const accountSumsRow = z.strictObject({
-  processor: z.enum(PROCESSORS),
-  mode: modeColumn,
-  kind: kindColumn,
-  customerId: z.string().nullable(),
-  accountId: z.uuid(),
-  delivered: sum,
-  pending: sum,
-  failed: sum,
-});
+const accountSumsRow = totalsRow
+  .omit({ accountIds: true, accountName: true })
+  .extend({ accountId: z.uuid() });
 
 /** The units of an account's meter events in a span, for each customer that it had. */
 export type AccountSums = Readonly<z.output<typeof accountSumsRow>>;
@@ -246,9 +238,7 @@ const rowsOfStream =
     `;
   };
 
-/** The condition of the meter events of a stream. */
 export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
-/** The condition of the folded usage of a stream. */
 export const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
 
 const minuteSumsRow = z.strictObject({

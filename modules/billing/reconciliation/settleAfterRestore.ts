@@ -55,7 +55,6 @@ export type AfterRestoreOptions = {
   readonly operator: string;
   /** Usage of earlier seconds is compared only if it was blocked since the hold began. Null: all usage that is not delivered. */
   readonly since: Date | null;
-  /** Compares only. */
   readonly isDryRun: boolean;
 };
 

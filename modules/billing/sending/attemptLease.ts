@@ -1,12 +1,8 @@
 import type { Lease } from "../../../db/leases.ts";
 import { LEASE_MS } from "./decideNextStep.rules.ts";
-import type { Clock } from "../../../runtime/clock.ts";
+import type { BillingContext } from "../context.ts";
 
-type Clocks = {
-  readonly clock: Clock;
-  /** Milliseconds of the monotonic clock. */
-  readonly monotonicMs?: () => number;
-};
+type Clocks = Pick<BillingContext, "clock" | "monotonicMs">;
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
 export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };

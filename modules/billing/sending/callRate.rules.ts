@@ -26,7 +26,6 @@ const LONGEST_RESERVATION_SECONDS = RESERVED_AHEAD_SECONDS + 1 / MINIMUM_CALLS_P
 export type CallRate = {
   /** The rate when it last changed. */
   readonly callsPerSecond: number;
-  /** What the rate may rise to. */
   readonly maximumCallsPerSecond: number;
   readonly secondsSinceChange: number;
   /** How long it takes until the reserved calls have started; below 0 if they already have. */
@@ -40,7 +39,6 @@ export type Reservation = {
   readonly intervalSeconds: number;
 };
 
-/** Returns how many calls may be started in a second at present. */
 export const currentCallsPerSecond = ({
   callsPerSecond,
   maximumCallsPerSecond,

@@ -25,18 +25,14 @@ export type BegunAttempt = {
 type AttemptObservers = {
   readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
   readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
-  /** Called when an attempt is no longer in the pool. */
   readonly onEnd: () => void;
 };
 
 export type AttemptPool = {
   /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
   readonly start: (attempt: BegunAttempt) => void;
-  /** Returns the number of attempts in a mode. */
   readonly size: (mode: Mode) => number;
-  /** The keys of the streams whose events are sent. */
   readonly streamKeys: () => readonly string[];
-  /** Resolves when the pool is empty. */
   readonly settled: () => Promise<void>;
 };
 

@@ -11,7 +11,6 @@ export type AttemptQueue = {
   readonly begin: () => Promise<void>;
   /** Forgets the events. The next scan finds those that still wait. */
   readonly clear: () => void;
-  /** The keys of the events' streams. */
   readonly streamKeys: () => readonly string[];
   readonly isEmpty: () => boolean;
 };

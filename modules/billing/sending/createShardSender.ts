@@ -183,7 +183,6 @@ export const createShardSender = (
   /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
   let hasFound = false;
 
-  /** Streams that are sealed in this step. */
   let sealed: readonly UnsealedStream[] = [];
 
   const listSentKeys = (): readonly string[] => [

@@ -63,13 +63,10 @@ export type StreamQueue = {
   readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;
   /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
   readonly add: (stream: Owner, second: number) => void;
-  /** Leaves a stream alone for a minute. */
   readonly pause: (stream: Owner) => void;
   /** Forgets all streams until the next scan. */
   readonly clear: () => void;
-  /** Removes the streams of a mode that were added first. */
   readonly take: (mode: Mode, limit: number) => readonly UnsealedStream[];
-  /** Returns whether streams of a mode wait. */
   readonly has: (mode: Mode) => boolean;
   readonly isEmpty: () => boolean;
 };
@@ -90,7 +87,6 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   };
   /** Streams that were taken since the last scan of ready ones. Older usage of theirs can wait for the next one. */
   const searched = new Set<string>();
-  /** When the pauses of streams end. */
   const pauses = new Map<string, number>();
 
   const isPaused = (key: string, nowMs: number): boolean => {

@@ -172,7 +172,6 @@ export const wrongProcessor = (problem: string): Delay =>
 export const usageHeld = (reason: string): Delay =>
   delayed("held", reason, { afterMs: HELD_DELAY_MS });
 
-/** Records that a delivery was late. */
 export const asLate = (settlement: Settlement): Settlement => ({
   ...settlement,
   reason: DELIVERED_LATE,

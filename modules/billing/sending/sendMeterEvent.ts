@@ -178,7 +178,6 @@ const settle = async (
   });
 };
 
-/** Attempts that have begun at the same time. */
 export type BegunAttempts = {
   readonly started: LeaseStart;
   readonly events: readonly StoredMeterEvent[];
@@ -199,7 +198,6 @@ export type AttemptResult = Settlement | (Delay & { readonly hasOwnSender: boole
 /** Whoever makes the other attempt goes on with the event. */
 const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
 
-/** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
   context: BillingContext & { readonly records: AttemptRecords },
   event: StoredMeterEvent,

@@ -51,7 +51,6 @@ const waitingStreams = sql.fragment`
     GROUP BY account_id, mode, kind
   )`;
 
-/** Lists every stream with unsealed facts or an unfinished event. */
 export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
   db.any(sql.type(waitingRow)`
     WITH RECURSIVE ${waitingStreams}
@@ -157,7 +156,6 @@ export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly Wa
     ORDER BY second
   `);
 
-/** Lists the account of each stream with a sender of its own. */
 export const listAccountsWithOwnSenders = (db: CommonQueryMethods): Promise<readonly string[]> =>
   db.anyFirst(sql.prepared("list_accounts_with_own_senders", accountRow)`
     SELECT account_id AS "accountId" FROM meter_event WHERE ${hasOwnSender}

@@ -73,7 +73,6 @@ const readAccountId = async (stripe: Stripe): Promise<string> => {
   }
 };
 
-/** Returns the account that a key belongs to, and whether the key is live. */
 export const readStripeAccount = async (
   stripe: Stripe,
   secretKey: string,

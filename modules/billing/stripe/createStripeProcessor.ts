@@ -140,7 +140,6 @@ const post = async (
   }
 };
 
-/** Creates the processor that bills through Stripe's billing meters. */
 export const createStripeProcessor = (
   options: StripeOptions,
   { requireAccount }: StripeHooks = {},

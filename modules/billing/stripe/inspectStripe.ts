@@ -11,7 +11,6 @@ import { readSubscriptionPeriod, requireBilled } from "./subscriptions.ts";
  * Stripe cannot be reached or refuses the key.
  */
 export type StripeInspector = {
-  /** Returns the account that the key belongs to. */
   readonly readAccount: () => Promise<StripeAccount>;
   /** Returns what prevents usage from being sent. */
   readonly inspectMeters: () => Promise<readonly string[]>;

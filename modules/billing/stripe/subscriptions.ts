@@ -10,7 +10,6 @@ import { ProcessorUnavailableError } from "../processor.ts";
 /** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
 export type DonationPrices = { readonly flat: string; readonly metered: string };
 
-/** States in which a subscription has ended. */
 const ENDED = new Set(["canceled", "incomplete_expired"]);
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
@@ -157,7 +156,6 @@ export const readSubscriptionPeriod = async (
 const isMissing = (error: unknown): boolean =>
   error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
 
-/** Returns the state of a subscription, whatever it is. */
 export const readSubscriptionState = async (
   stripe: Stripe,
   subscriptionId: string,
