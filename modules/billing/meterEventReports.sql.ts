@@ -143,34 +143,24 @@ export const listFailedMeterEventIds = async (
   `);
 };
 
-const failedRow = z.strictObject({ failed: safeInteger });
+const countRow = z.strictObject({ events: safeInteger });
 
-export const countFailedMeterEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(failedRow)`
-    SELECT count(*) AS failed
-    FROM meter_event
-    WHERE state IN (${FAILED})
-  `);
+const countIn =
+  (state: UsageState) =>
+  (db: CommonQueryMethods): Promise<number> =>
+    db.oneFirst(sql.type(countRow)`
+      SELECT count(*) AS events
+      FROM meter_event
+      WHERE ${STATE_CONDITIONS[state]}
+    `);
 
-const lateRow = z.strictObject({ late: safeInteger });
+export const countFailedMeterEvents = countIn("failed");
 
 /** Counts the events that were delivered after their billing period ended and are not settled by hand. */
-export const countLateMeterEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(lateRow)`
-    SELECT count(*) AS late
-    FROM meter_event
-    WHERE ${STATE_CONDITIONS.late}
-  `);
-
-const uncreditedRow = z.strictObject({ uncredited: safeInteger });
+export const countLateMeterEvents = countIn("late");
 
 /** Counts the refunds of usage that was settled by hand or waived, as far as no operator has settled or waived them. */
-export const countUncreditedMeterEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(uncreditedRow)`
-    SELECT count(*) AS uncredited
-    FROM meter_event
-    WHERE ${STATE_CONDITIONS.uncredited}
-  `);
+export const countUncreditedMeterEvents = countIn("uncredited");
 
 /**
  * Returns whether an event that is not closed itself has refunds of usage that was settled by hand or waived, and none of
