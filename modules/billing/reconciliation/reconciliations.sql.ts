@@ -152,34 +152,18 @@ export const replaceReconciliationStreams = async (
     WHERE reconciliation_id = ${reconciliationId}
   `);
   for (let start = 0; start < streams.length; start += STREAMS_PER_INSERT) {
-    const part = streams.slice(start, start + STREAMS_PER_INSERT).map((stream) => ({
-      processor: stream.processor,
-      mode: stream.mode,
-      kind: stream.kind,
-      customer_id: stream.customerId,
-      account_ids: stream.accountIds,
-      account_name: stream.accountName,
-      delivered: stream.delivered,
-      pending: stream.pending,
-      failed: stream.failed,
-      processor_quantity: stream.processorQuantity,
-      acknowledged: stream.acknowledged,
-      error: stream.error,
-      error_is_temporary: stream.errorIsTemporary,
-      differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
-        minute,
-        ours,
-        processor,
-        may_lag: mayLag,
-      })),
-    }));
+    // A comparison names the meter events of its differences, which are not stored and may be many.
+    const part = JSON.stringify(
+      streams.slice(start, start + STREAMS_PER_INSERT),
+      (key, value: unknown) => (key === "events" ? undefined : value),
+    );
     await transaction.query(sql.typeAlias("void")`
       WITH given AS MATERIALIZED (
         SELECT nextval(pg_get_serial_sequence('reconciliation_stream', 'id')) AS id, stream.*
-        FROM json_to_recordset(${JSON.stringify(part)}) AS stream (
-          processor text, mode text, kind text, customer_id text, account_ids uuid[], account_name text,
-          delivered bigint, pending bigint, failed bigint, processor_quantity bigint, acknowledged bigint,
-          error text, error_is_temporary boolean, differences json
+        FROM json_to_recordset(${part}) AS stream (
+          processor text, mode text, kind text, "customerId" text, "accountIds" uuid[], "accountName" text,
+          delivered bigint, pending bigint, failed bigint, "processorQuantity" bigint, acknowledged bigint,
+          error text, "errorIsTemporary" boolean, differences json
         )
       ),
       inserted AS (
@@ -189,15 +173,15 @@ export const replaceReconciliationStreams = async (
         )
         OVERRIDING SYSTEM VALUE
         SELECT
-          id, ${reconciliationId}, processor, mode, kind, customer_id, account_ids, account_name, delivered, pending,
-          failed, processor_quantity, acknowledged, error, error_is_temporary
+          id, ${reconciliationId}, processor, mode, kind, "customerId", "accountIds", "accountName", delivered, pending,
+          failed, "processorQuantity", acknowledged, error, "errorIsTemporary"
         FROM given
       )
       INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
-      SELECT given.id, difference.minute, difference.ours, difference.processor, difference.may_lag
+      SELECT given.id, difference.minute, difference.ours, difference.processor, difference."mayLag"
       FROM given
       CROSS JOIN LATERAL json_to_recordset(given.differences) AS difference (
-        minute bigint, ours bigint, processor bigint, may_lag boolean
+        minute bigint, ours bigint, processor bigint, "mayLag" boolean
       )
     `);
   }
