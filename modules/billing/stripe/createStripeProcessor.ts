@@ -18,7 +18,6 @@ import type { DonationPrices } from "./subscriptions.ts";
 import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
 import { readRejectionReport } from "./readRejectionReport.ts";
-import type { StripeAccount } from "../deployment.rules.ts";
 import type { StripeConnection } from "../createBilling.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
@@ -50,13 +49,7 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-type StripeHooks = {
-  /**
-   * Called with the key's account before the first call that depends on it, until it resolves.
-   * @throws ProcessorMismatchError if the deployment bills through another account
-   */
-  readonly requireAccount?: (account: StripeAccount) => Promise<void>;
-};
+type RequireAccount = Parameters<StripeConnection["createProcessor"]>[0];
 
 /** Our meters, which are checked once for all calls. */
 type CheckedMeters = {
@@ -69,7 +62,7 @@ type CheckedMeters = {
 const createMeterCheck = (
   stripe: Stripe,
   options: StripeOptions,
-  requireAccount: StripeHooks["requireAccount"],
+  requireAccount: RequireAccount | undefined,
 ): CheckedMeters => {
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
   const check = async (): Promise<Record<Kind, FoundMeter>> => {
@@ -142,7 +135,7 @@ const post = async (
 
 export const createStripeProcessor = (
   options: StripeOptions,
-  { requireAccount }: StripeHooks = {},
+  requireAccount?: RequireAccount,
 ): BillingProcessor => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
@@ -226,6 +219,6 @@ export const createStripeProcessor = (
 };
 
 export const connectStripe = (options: StripeOptions): StripeConnection => ({
-  createProcessor: (requireAccount) => createStripeProcessor(options, { requireAccount }),
+  createProcessor: (requireAccount) => createStripeProcessor(options, requireAccount),
   readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
 });
