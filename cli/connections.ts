@@ -15,7 +15,11 @@ import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/server/startServer.ts";
 import { openCopies, openDatabase } from "../db/openDatabase.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
-import { readStripeOptions, loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
+import {
+  readStripeOptions,
+  loadStripe,
+  loadStripeInspector,
+} from "../modules/billing/loadStripe.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import type { StripeInspector } from "../modules/billing/stripe/inspectStripe.ts";

@@ -2,11 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { Owner } from "../modules/records/owner.rules.ts";
-import type { SendResult } from "../modules/billing/decideNextStep.rules.ts";
+import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
 import type { LateRejection } from "../modules/billing/processorEvents/applyRejectionReport.ts";
 import type { Context } from "../runtime/context.ts";
-import type { SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
 

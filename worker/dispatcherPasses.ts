@@ -15,8 +15,8 @@ import { SHARD_KINDS, SHARD_NUMBERS } from "../db/shards.rules.ts";
 import type { ShardKind } from "../db/shards.rules.ts";
 import { shardSenderId, startShardSender, wakeSender } from "./senders.ts";
 import { ownerKey } from "../modules/records/owner.rules.ts";
-import type { TroubledStream } from "../modules/billing/sending/usageShards.sql.ts";
-import { listTroubledStreams } from "../modules/billing/sending/usageShards.sql.ts";
+import type { WaitingStream } from "../modules/billing/sending/waitingStreams.sql.ts";
+import { listTroubledStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
 import { createScanPace } from "../db/createScanPace.ts";
 import { listDueProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { processorEvents, processorEventsId } from "../workflows/processorEvents.ts";
@@ -101,8 +101,8 @@ const createStartShardSenders = (context: DispatchContext): Pass => {
 const createWakeSenders = (context: DispatchContext): Pass => {
   const { db, temporal, deployment } = context;
   const pace = createScanPace();
-  let troubled: readonly TroubledStream[] = [];
-  const wakeAll = createWaker<TroubledStream>(context, {
+  let troubled: readonly WaitingStream[] = [];
+  const wakeAll = createWaker<WaitingStream>(context, {
     keyOf: ownerKey,
     workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
     wake: (stream) => wakeSender(temporal, deployment, stream),

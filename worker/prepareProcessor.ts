@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "../modules/billing/processor.ts";
-import { sweepSubscriptions } from "../modules/billing/processorEvents/sweepSubscriptions.ts";
+import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 
 const RETRY_INTERVAL_MS = 30_000;

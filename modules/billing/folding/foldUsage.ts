@@ -10,9 +10,8 @@ import {
   sumFoldedHours,
 } from "./foldUsage.sql.ts";
 import type { FoldedPart, StreamWithEvents } from "./foldUsage.sql.ts";
-import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
-import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
+import { unhurriedPace, openBulkPool } from "../../../db/createBulkPace.ts";
+import type { BulkPace } from "../../../db/createBulkPace.ts";
 import { lockStream } from "../streams.sql.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import {

@@ -7,7 +7,7 @@ import type { UnsealedQuantity } from "../usageFacts.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import { DAY, HOUR } from "./findDifferences.ts";
 import type { Span } from "../usage.rules.ts";
-import { nextSize } from "../../../db/bulkWork/bulkWork.rules.ts";
+import { nextSize } from "../../../db/bulkWork.rules.ts";
 
 /**
  * Reads a span: whole, or in short steps as long as bulk work yields to what clients record.

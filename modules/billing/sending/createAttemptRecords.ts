@@ -7,7 +7,7 @@ import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { listAccountsWithOwnSenders } from "./waitingStreams.sql.ts";
 import { OWN_SENDERS_PER_SHARD } from "./decideNextStep.rules.ts";
-import { SHARD_NUMBERS, shardOf } from "../../../db/shards/shards.rules.ts";
+import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 
 /** An event whose attempt ended in a delay, as it was before, and whether that puts its stream in trouble. */
 type DelayedEvent = {

@@ -5,10 +5,10 @@ import type { UnsealedStream } from "./sealMeterEvents.ts";
 import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
 import type { ReadyStream } from "./waitingStreams.sql.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { createScanPace } from "../../../db/shards/createScanPace.ts";
-import type { ScanPace } from "../../../db/shards/createScanPace.ts";
-import { createShardScans } from "../../../db/shards/createShardScans.ts";
-import type { ScanShard } from "../../../db/shards/createShardScans.ts";
+import { createScanPace } from "../../../db/createScanPace.ts";
+import type { ScanPace } from "../../../db/createScanPace.ts";
+import { createShardScans } from "../../../db/createShardScans.ts";
+import type { ScanShard } from "../../../db/createShardScans.ts";
 import type { Context } from "../../../runtime/context.ts";
 import { leaseOf } from "./attemptLease.ts";
 

@@ -6,7 +6,10 @@ import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
-import { createStreamQueue, createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
+import {
+  createStreamQueue,
+  createStreamScans,
+} from "../../../modules/billing/sending/createStreamQueue.ts";
 import { createScanPace } from "../../../db/createScanPace.ts";
 import { createShardScans } from "../../../db/createShardScans.ts";
 import { testWithDatabase } from "../../support/database.ts";
