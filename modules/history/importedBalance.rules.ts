@@ -1,5 +1,5 @@
 import { KINDS } from "../records/owner.rules.ts";
-import { isPossibleBalance } from "../stores/changedBalance.rules.ts";
+import { isPossibleBalance } from "../stores/stores.rules.ts";
 import type { BalanceEntryKind } from "../stores/stores.rules.ts";
 
 /** An entry of a store's ledger in another system. */

@@ -1,8 +1,7 @@
 import { findBalanceEntryByReference, insertBalanceEntry } from "./balances.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatCents } from "../records/money.rules.ts";
-import { changedBalance } from "./changedBalance.rules.ts";
-import { defaultTopUpReference } from "./stores.rules.ts";
+import { changedBalance, defaultTopUpReference } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { lockBalance } from "./lockBalance.ts";

@@ -8,7 +8,7 @@ import { insertReversals, lockReversible } from "./storeRegistrations.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { changedBalance } from "./changedBalance.rules.ts";
+import { changedBalance } from "./stores.rules.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";

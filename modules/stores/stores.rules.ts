@@ -1,6 +1,6 @@
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { longText } from "../records/fields.rules.ts";
 import { centsToDollars, formatCents } from "../records/money.rules.ts";
 
@@ -10,7 +10,6 @@ export type Prices = Readonly<Record<Kind, number>>;
 /** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
-/** The operations, each with its own idempotency keys. */
 /** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
 export const STORE_OPERATIONS = [
   "plant",
@@ -86,3 +85,21 @@ export const balanceInsufficient = (neededCents: number, balanceCents: number): 
 /** Returns the reference of a top-up without one: a second of the same amount on the same day (UTC) is a repetition. */
 export const defaultTopUpReference = (now: Date, amountCents: number): string =>
   `topup-${now.toISOString().slice(0, 10)}-${centsToDollars(amountCents).toFixed(2)}`;
+
+/** Returns whether a store can have a balance. */
+export const isPossibleBalance = (cents: number): boolean =>
+  cents >= 0 && Number.isSafeInteger(cents);
+
+/**
+ * Returns the balance in cents after an amount is added, which may be negative.
+ * @throws DomainError request_invalid if no store can have that balance
+ */
+export const changedBalance = (balanceCents: number, amountCents: number): number => {
+  const after = balanceCents + amountCents;
+  if (isPossibleBalance(after)) {
+    return after;
+  }
+  const limit =
+    after < 0 ? `become ${formatCents(after)}` : `exceed ${formatCents(Number.MAX_SAFE_INTEGER)}`;
+  throw invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
+};
