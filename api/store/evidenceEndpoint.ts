@@ -2,7 +2,7 @@ import { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
-import type { EvidenceSelection } from "../../modules/stores/evidenceSelection.rules.ts";
+import type { EvidenceSelection } from "../../modules/stores/customers.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
 import type { TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";

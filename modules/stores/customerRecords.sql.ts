@@ -1,6 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import { KINDS } from "../records/owner.rules.ts";
-import type { CustomerIdentity, KnownCustomer } from "./customerIdentity.rules.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { anyAccount } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, literals } from "../../db/sql.ts";

@@ -9,8 +9,8 @@ import type {
   PersonalRegistration,
   RegistrationWithReasons,
 } from "./personalRecords.sql.ts";
-import { MAXIMUM_CUSTOMER_RECORDS } from "./customerIdentity.rules.ts";
-import type { CustomerIdentity } from "./customerIdentity.rules.ts";
+import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
+import type { CustomerIdentity } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { findCustomer } from "./findCustomer.ts";

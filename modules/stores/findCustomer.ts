@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { listUnsharedEmails, readIdentities } from "./personalData.sql.ts";
-import { MAXIMUM_CUSTOMER_RECORDS, addEmails, addOnlyId } from "./customerIdentity.rules.ts";
-import type { CustomerIdentity, KnownCustomer } from "./customerIdentity.rules.ts";
+import { MAXIMUM_CUSTOMER_RECORDS, addEmails, addOnlyId } from "./customers.rules.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 
 const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
 

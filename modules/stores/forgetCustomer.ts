@@ -2,7 +2,7 @@ import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { lockBalances } from "./balances.sql.ts";
 import { blankSelected, countSelectedRecords } from "./personalData.sql.ts";
 import type { RecordSelection } from "./customerRecords.sql.ts";
-import type { CustomerIdentity, KnownCustomer } from "./customerIdentity.rules.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { findCustomer } from "./findCustomer.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "./stores.rules.ts";
-import type { CustomerIdentity } from "./customerIdentity.rules.ts";
+import type { CustomerIdentity } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";

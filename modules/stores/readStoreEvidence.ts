@@ -1,7 +1,7 @@
 import { findMatchingTreeId } from "./storeRegistrations.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { EvidenceSelection } from "./evidenceSelection.rules.ts";
+import type { EvidenceSelection } from "./customers.rules.ts";
 import type { EvidenceStage, TreeEvidence } from "../planting/timeline.rules.ts";
 import type { EvidenceRenderer } from "../planting/cacheEvidence.ts";
 import { readTreeEvidence, simulateTreeEvidence } from "../planting/readTreeEvidence.ts";

@@ -1,9 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { ImpactFilter, ImpactRecord, CustomerDetails } from "./customers.rules.ts";
+import type {
+  ImpactFilter,
+  ImpactRecord,
+  CustomerDetails,
+  EvidenceSelection,
+} from "./customers.rules.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
-import type { EvidenceSelection } from "./evidenceSelection.rules.ts";
 import { safeInteger, nothing, sql, timestamp } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";

@@ -5,7 +5,7 @@ import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../star
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { MAXIMUM_CUSTOMER_RECORDS } from "../../../modules/stores/customerIdentity.rules.ts";
+import { MAXIMUM_CUSTOMER_RECORDS } from "../../../modules/stores/customers.rules.ts";
 import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { countSelectedRecords } from "../../../modules/stores/personalData.sql.ts";
