@@ -1,7 +1,7 @@
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { lockBalances } from "./balances.sql.ts";
 import { blankSelected, countSelectedRecords } from "./personalData.sql.ts";
-import type { RecordSelection } from "./customerRecords.sql.ts";
+import type { RecordSelection } from "./customers.sql.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";

@@ -5,10 +5,10 @@ import type { CustomerIdentity } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { isSelected, ofStore } from "./customerRecords.sql.ts";
+import { isSelected, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwners, RecordTable } from "../records/ownedRecords.sql.ts";
-import type { RecordSelection } from "./customerRecords.sql.ts";
+import type { RecordSelection } from "./customers.sql.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.

@@ -2,10 +2,9 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { customerColumns, customerRow } from "./customerColumns.sql.ts";
-import { isSelected } from "./customerRecords.sql.ts";
+import { customerColumns, customerRow, isSelected } from "./customers.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
-import type { RecordSelection } from "./customerRecords.sql.ts";
+import type { RecordSelection } from "./customers.sql.ts";
 
 const personalFields = {
   id: z.uuid(),

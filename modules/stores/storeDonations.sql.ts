@@ -4,21 +4,9 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
 import { donationCoreColumns, donationCoreRow } from "../charities/donations.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { customerColumns, customerRow } from "./customerColumns.sql.ts";
-import { customerConditions, isLookup } from "./customerConditions.sql.ts";
+import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
-
-const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
-  sql.join(
-    [
-      (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
-      sql.fragment`NOT donation.refunded`,
-      ...customerConditions("donation", filter),
-    ],
-    sql.fragment` AND `,
-  );
 
 const listedRow = z.strictObject({
   ...donationCoreRow,
@@ -35,23 +23,17 @@ export const listStoreDonations = (
   owner: AccountMode,
   filter: ImpactFilter,
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
-): Promise<readonly StoreDonation[]> => {
-  const conditions = [
-    (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
-    ...customerConditions("donation", filter),
-    olderThan("donation", after),
-  ];
-  return db.any(sql.type(listedRow)`
+): Promise<readonly StoreDonation[]> =>
+  db.any(sql.type(listedRow)`
     SELECT
       ${donationCoreColumns},
       ${positionColumn("donation")},
       ${customerColumns("donation")}
     FROM donation
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE ${isFiltered("donation", owner, filter)} AND ${olderThan("donation", after)}
     ORDER BY donation.created_at DESC, donation.id DESC
     LIMIT ${limit}
   `);
-};
 
 const centsRow = z.strictObject({ cents: safeInteger });
 
@@ -64,7 +46,7 @@ export const sumStoreDonations = async (
   db.oneFirst(sql.type(centsRow)`
     SELECT coalesce(sum(donation.amount_cents), 0)::bigint AS cents
     FROM donation
-    WHERE ${unrefundedConditions(owner, filter)}
+    WHERE ${isFiltered("donation", owner, filter)} AND NOT donation.refunded
   `);
 
 const unrefundedRow = z.strictObject({
@@ -83,7 +65,7 @@ export const lockNewestDonations = (
   transaction.any(sql.type(unrefundedRow)`
     SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
     FROM donation
-    WHERE ${unrefundedConditions(owner, filter)}
+    WHERE ${isFiltered("donation", owner, filter)} AND NOT donation.refunded
     ORDER BY donation.created_at DESC, donation.id DESC
     LIMIT ${limit}
     FOR UPDATE

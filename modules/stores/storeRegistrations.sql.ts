@@ -12,9 +12,8 @@ import { safeInteger, nothing, sql, timestamp } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { shownOrderPublicId } from "../planting/orders.sql.ts";
-import { isOwn, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { customerColumns, customerRow } from "./customerColumns.sql.ts";
-import { customerConditions, isLookup } from "./customerConditions.sql.ts";
+import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { coreColumns, coreRow } from "../registrations/registrations.sql.ts";
 
 export type StoreRegistration = Owner &
@@ -59,17 +58,6 @@ export const insertStoreRegistrations = async (
   `);
 };
 
-const recordConditions = (owner: Owner, filter: ImpactFilter) =>
-  sql.join(
-    [
-      filter.registrationId === undefined
-        ? (isLookup(filter) ? isOwn : ownedBy)("registration", owner)
-        : ownedWithId("registration", owner, filter.registrationId),
-      ...customerConditions("registration", filter),
-    ],
-    sql.fragment` AND `,
-  );
-
 const recordRow = z.strictObject({
   ...coreRow,
   position: z.string(),
@@ -94,7 +82,7 @@ export const listStoreRegistrations = (
   db.any(sql.type(recordRow)`
     SELECT ${recordColumns}
     FROM registration
-    WHERE ${recordConditions(owner, filter)} AND ${olderThan("registration", after)}
+    WHERE ${isFiltered("registration", owner, filter)} AND ${olderThan("registration", after)}
     ORDER BY registration.created_at DESC, registration.id DESC
     LIMIT ${limit}
   `);
@@ -110,7 +98,7 @@ export const sumStoreRegistrations = async (
   db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
     FROM registration
-    WHERE ${recordConditions(owner, filter)}
+    WHERE ${isFiltered("registration", owner, filter)}
   `);
 
 const reversibleRow = z.strictObject({
@@ -141,7 +129,7 @@ export const lockReversible = (
       registration.unit_price_cents AS "unitPriceCents",
       registration.planting_order_id IS NOT NULL AS "isOrdered"
     FROM registration
-    WHERE ${recordConditions(owner, filter)}
+    WHERE ${isFiltered("registration", owner, filter)}
       AND registration.unit_price_cents IS NOT NULL
       AND registration.refunded_count < registration.count
       AND ${olderThan("registration", after)}

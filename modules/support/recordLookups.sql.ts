@@ -8,13 +8,14 @@ import { safeInteger, sql, values } from "../../db/sql.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
 import { hasAttribution, rowWithId } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
-import { customerColumns, customerRow } from "../stores/customerColumns.sql.ts";
 import {
+  customerColumns,
+  customerRow,
   hasCustomerId,
   hasEmail,
   hasNameWith,
   hasOrder,
-} from "../stores/customerConditions.sql.ts";
+} from "../stores/customers.sql.ts";
 import type { LookupOptions } from "./lookupOptions.sql.ts";
 import { inAccount, accountColumns, accountFields } from "./lookupOptions.sql.ts";
 

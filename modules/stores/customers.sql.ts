@@ -1,0 +1,154 @@
+import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
+import { z } from "zod";
+import { anyAccount, isOwn, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import type { RecordOwners, RecordTable } from "../records/ownedRecords.sql.ts";
+import { sql, inRange, literals } from "../../db/sql.ts";
+import { normalizeCustomerId } from "./customers.rules.ts";
+import type { ImpactFilter, CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+
+const column = (table: RecordTable, name: string): IdentifierSqlToken =>
+  sql.identifier([table, name]);
+
+export const customerRow = {
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+};
+
+/** The customer and the order of a store's record. */
+export const customerColumns = (table: RecordTable): FragmentSqlToken => sql.fragment`
+  ${column(table, "customer_name")} AS "customerName",
+  ${column(table, "customer_email")} AS "customerEmail",
+  ${column(table, "customer_id")} AS "customerId",
+  ${column(table, "order_id")} AS "orderId"
+`;
+
+/** Escapes the characters that have a meaning in LIKE patterns. */
+const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
+
+/*
+ * Conditions that a record has a customer or an order, each in the form that its index serves.
+ */
+
+/** Part of the name. */
+export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
+  sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
+
+const hasName = (table: RecordTable, name: string): FragmentSqlToken =>
+  sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${escapeLike(name)})`;
+
+export const hasEmail = (table: RecordTable, email: string): FragmentSqlToken =>
+  sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
+
+export const hasCustomerId = (table: RecordTable, id: string): FragmentSqlToken =>
+  sql.fragment`text_digest(btrim(${column(table, "customer_id")})) = text_digest(btrim(${id}))`;
+
+export const hasOrder = (table: RecordTable, orderId: string): FragmentSqlToken =>
+  sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
+
+/** Whether a filter finds a few records by an index, however large their store is. */
+const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
+  emails !== undefined || id !== undefined || orderId !== undefined;
+
+const customerConditions = (
+  table: RecordTable,
+  filter: ImpactFilter,
+): readonly FragmentSqlToken[] => {
+  const conditions: FragmentSqlToken[] = (filter.emails ?? []).map((given) =>
+    hasEmail(table, given),
+  );
+  if (filter.name !== undefined) {
+    conditions.push(hasNameWith(table, filter.name));
+  }
+  if (filter.exactName !== undefined) {
+    conditions.push(hasName(table, filter.exactName));
+  }
+  if (filter.id !== undefined) {
+    conditions.push(hasCustomerId(table, filter.id));
+  }
+  if (filter.any !== undefined) {
+    conditions.push(sql.fragment`(
+      ${hasNameWith(table, filter.any)}
+      OR ${hasEmail(table, filter.any)}
+      OR ${hasCustomerId(table, normalizeCustomerId(filter.any))}
+    )`);
+  }
+  if (filter.orderId !== undefined) {
+    conditions.push(hasOrder(table, filter.orderId));
+  }
+  return [...conditions, ...inRange(column(table, "created_at"), filter)];
+};
+
+/** The condition that a record is its owner's and is selected by a filter. */
+export const isFiltered = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+  filter: ImpactFilter,
+): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    [
+      filter.registrationId === undefined
+        ? (isLookup(filter) ? isOwn : ownedBy)(table, owner)
+        : ownedWithId(table, owner, filter.registrationId),
+      ...customerConditions(table, filter),
+    ],
+    sql.fragment` AND `,
+  )}`;
+
+/* Which registrations and donations of a store belong to a customer, whatever identifies the customer. */
+
+/** The digests of texts. `digest` makes one of each `given`. */
+const anyOf = (values: readonly string[], digest: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`ANY(ARRAY(SELECT ${digest} FROM unnest(${sql.array([...values], "text")}) AS given))`;
+
+const FOLDED = sql.fragment`text_digest(folded_text(given))`;
+
+/** Each alternative is in the form that an index serves. */
+const isOfCustomer = (
+  table: RecordTable,
+  customer: CustomerIdentity,
+): FragmentSqlToken => sql.fragment`(
+  text_digest(btrim(${column(table, "customer_id")})) = ${anyOf(customer.ids, sql.fragment`text_digest(btrim(given))`)}
+  OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(customer.emails, FOLDED)}
+  OR order_digest(${column(table, "order_id")}) = ${anyOf(customer.orderIds, sql.fragment`order_digest(given)`)}
+)`;
+
+/**
+ * Selects records that have a customer's name and neither an id nor an email address, and that the identity does not select
+ * by their order.
+ */
+const onlyNames = (
+  table: RecordTable,
+  { identity, names }: KnownCustomer,
+): FragmentSqlToken => sql.fragment`(
+  text_digest(folded_text(${column(table, "customer_name")})) = ${anyOf(names, FOLDED)}
+  AND ${column(table, "customer_name")} IS NOT NULL
+  AND ${column(table, "customer_id")} IS NULL
+  AND ${column(table, "customer_email")} IS NULL
+  AND ${isOfCustomer(table, identity)} IS NOT TRUE
+)`;
+
+/** The records of an identity; with names, the other records that have only one of them. */
+export type RecordSelection = CustomerIdentity | KnownCustomer;
+
+/**
+ * The condition that a record belongs to a store, in either mode and of any kind. It names them all, because the indexes
+ * of records have the mode and the kind between the account and what they are searched by.
+ */
+export const ofStore = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
+  const kinds =
+    table === "registration" ? sql.fragment`AND kind IN (${literals(KINDS)})` : sql.fragment``;
+  return sql.fragment`${column(table, "account_id")} = ${account} AND mode IN ('live', 'test') ${kinds}`;
+};
+
+/** The condition that a record of a store is selected. It finds the records by an index, also in a store that the statistics do not know. */
+export const isSelected = (
+  table: RecordTable,
+  accountId: string,
+  selection: RecordSelection,
+): FragmentSqlToken => sql.fragment`
+  ${ofStore(table, anyAccount(accountId))}
+  AND ${"names" in selection ? onlyNames(table, selection) : isOfCustomer(table, selection)}
+`;
