@@ -5,7 +5,7 @@ import {
   BALANCE_COLUMNS,
   balanceEntryJson,
   presentBalanceEntry,
-} from "../../modules/stores/presentBalanceEntry.rules.ts";
+} from "../../modules/stores/presentRecords.rules.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { getStore } from "../../modules/stores/getStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";

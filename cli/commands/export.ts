@@ -19,15 +19,11 @@ import {
 import {
   BALANCE_COLUMNS,
   presentBalanceEntry,
-} from "../../modules/stores/presentBalanceEntry.rules.ts";
-import {
   DONATION_RECORD_COLUMNS,
   presentDonationRecord,
-} from "../../modules/stores/presentDonationRecord.rules.ts";
-import {
   IMPACT_RECORD_COLUMNS,
   presentImpactRecord,
-} from "../../modules/stores/presentImpactRecord.rules.ts";
+} from "../../modules/stores/presentRecords.rules.ts";
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
