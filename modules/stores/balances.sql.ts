@@ -4,7 +4,7 @@ import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
 import type { BalanceEntryKind, Prices } from "./stores.rules.ts";
 import { safeInteger, inMicroseconds, nothing, sql, timestamp } from "../../db/sql.ts";
 import { anyAccount, newestOf } from "../records/ownedRecords.sql.ts";
-import { priceColumns, priceFields } from "./prices.sql.ts";
+import { priceColumns, priceFields } from "./stores.sql.ts";
 
 const lockedRow = z
   .strictObject({

@@ -5,7 +5,7 @@ import type { CustomerDetails } from "./customers.rules.ts";
 import type { StoreRegistrationWrite } from "./storeWrites.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { nextRecordTime } from "./balances.sql.ts";
-import { ofEachKind, priceColumn } from "./prices.sql.ts";
+import { ofEachKind, priceColumn } from "./stores.sql.ts";
 import { hashKey } from "./idempotentResponses.sql.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
