@@ -34,7 +34,7 @@ import { readWholeList } from "../../modules/records/readWholeList.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
-import { recordListExport } from "../../modules/stores/recordListExport.ts";
+import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";

@@ -1,4 +1,7 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { listUnsharedEmails, readIdentities } from "./personalData.sql.ts";
+import { MAXIMUM_CUSTOMER_RECORDS, addEmails, addOnlyId } from "./customers.rules.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import {
   listPersonalDonations,
   listPersonalRegistrations,
@@ -9,13 +12,33 @@ import type {
   PersonalRegistration,
   RegistrationWithReasons,
 } from "./personalRecords.sql.ts";
-import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
-import type { CustomerIdentity } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { findCustomer } from "./findCustomer.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
 
-export type CustomerExport = {
+const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
+
+/**
+ * Finds a customer's other identifiers in a store's records: the id, further email addresses, and names. An id or address
+ * that was not given must not be another customer's, because the records that have it are erased.
+ */
+export const findCustomer = async (
+  db: CommonQueryMethods,
+  storeId: string,
+  given: CustomerIdentity,
+): Promise<KnownCustomer> => {
+  const byEmail = await readIdentities(db, storeId, { ...NOBODY, emails: given.emails });
+  const withId = addOnlyId(given, byEmail.ids);
+  const byId = await readIdentities(db, storeId, { ...NOBODY, ids: withId.ids });
+  const found = { ids: withId.ids, emails: byId.emails };
+  const unshared = await listUnsharedEmails(db, storeId, found, MAXIMUM_CUSTOMER_RECORDS);
+  const identity = addEmails(withId, unshared);
+  const { names } = await readIdentities(db, storeId, identity);
+  return { identity, names };
+};
+
+type CustomerExport = {
   readonly registrations: readonly RegistrationWithReasons[];
   readonly donations: readonly PersonalDonation[];
   /** Whether there are more records or reasons of refunds; the newest are listed. */
@@ -74,3 +97,57 @@ export const exportCustomer = async (
       hasMore || found.length > registrations.length || foundDonations.length > donations.length,
   };
 };
+
+const presentCommon = (record: RegistrationWithReasons | PersonalDonation) => ({
+  id: shownIdOf(record),
+  mode: record.mode,
+  customer_name: record.customerName,
+  customer_email: record.customerEmail,
+  customer_id: record.customerId,
+  order_id: record.orderId,
+  refund_reasons: [...record.refundReasons],
+  created_at: record.createdAt.toISOString(),
+});
+
+/** The JSON form of what a store's records say about a customer, the same in the API and on the command line. */
+export const presentCustomerExport = ({ registrations, donations, hasMore }: CustomerExport) => ({
+  registrations: registrations.map((registration) => ({
+    ...presentCommon(registration),
+    kind: registration.kind,
+    count: registration.count,
+    refunded_count: registration.refundedCount,
+    notes: registration.notes,
+  })),
+  donations: donations.map((donation) => ({
+    ...presentCommon(donation),
+    amount_cents: donation.amountCents,
+    charity_name: donation.charityName,
+    refunded: donation.refunded,
+    refunded_at: donation.refundedAt?.toISOString() ?? null,
+  })),
+  has_more: hasMore,
+});
+
+/**
+ * Records the export of a store's list, which names customers. Call it before the first row is read: an entry
+ * may name an export that failed, but no export lacks an entry.
+ */
+export const recordListExport = (
+  { db, clock, actor }: OperatorContext,
+  { accountId, mode }: AccountMode,
+  {
+    list,
+    from,
+    until,
+  }: { readonly list: string; readonly from?: Date | undefined; readonly until?: Date | undefined },
+): Promise<void> =>
+  recordAction(db, actor, clock.now(), {
+    action: "export",
+    accountId,
+    details: {
+      list,
+      mode,
+      ...(from === undefined ? {} : { from: from.toISOString() }),
+      ...(until === undefined ? {} : { until: until.toISOString() }),
+    },
+  });
