@@ -8,11 +8,9 @@ import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import {
   MAXIMUM_DONATIONS,
   reverseStoreDonations,
-} from "../../modules/stores/reverseStoreDonations.ts";
-import {
   MAXIMUM_RECORDS,
   reverseStoreRegistrations,
-} from "../../modules/stores/reverseStoreRegistrations.ts";
+} from "../../modules/stores/reverseStoreRecords.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";

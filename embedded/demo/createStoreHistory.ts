@@ -8,9 +8,9 @@ import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
-import { reverseStoreRegistrations } from "../../modules/stores/reverseStoreRegistrations.ts";
 import { createDemoCharities } from "./historyContext.ts";
 import type { HistoryClock } from "./historyContext.ts";
+import { reverseStoreRegistrations } from "../../modules/stores/reverseStoreRecords.ts";
 import type { StoreStep } from "./planDemo.ts";
 
 const customerOf = ({

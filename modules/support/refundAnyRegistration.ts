@@ -9,7 +9,7 @@ import type { StoreWrite } from "../stores/storeWrites.rules.ts";
 import { getRecordId } from "../records/getRecordId.ts";
 import { readRefundWindow } from "../registrations/readRefundWindow.ts";
 import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
-import { reverseStoreRegistrations } from "../stores/reverseStoreRegistrations.ts";
+import { reverseStoreRegistrations } from "../stores/reverseStoreRecords.ts";
 import { findEarlierResponse } from "../stores/runIdempotentWrite.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";

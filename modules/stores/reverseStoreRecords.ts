@@ -1,13 +1,15 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import { counted } from "../../runtime/counted.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { DomainError } from "../../runtime/errors.rules.ts";
 import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { subtractFromTotals } from "../registrations/totals.sql.ts";
 import { insertBalanceEntry } from "./balances.sql.ts";
-import type { ReversibleRecord } from "./storeRegistrations.sql.ts";
 import { insertReversals, lockReversible } from "./storeRegistrations.sql.ts";
+import type { ReversibleRecord } from "./storeRegistrations.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { changedBalance } from "./stores.rules.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
@@ -16,13 +18,31 @@ import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { StoreContext } from "./context.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../runtime/newId.ts";
-import { tooFewLeft } from "./tooFewLeft.ts";
+import { lockNewestDonations } from "./storeDonations.sql.ts";
+import { recordDonationRefunds } from "../charities/refundDonation.ts";
+
+/** What limits the size of a transaction; larger reversals need several calls. */
+export const MAXIMUM_RECORDS = 10_000;
+export const MAXIMUM_DONATIONS = 1000;
+
+/** Returns the error for a reversal of more units or donations than remain. */
+const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError =>
+  invalidRequest(
+    left === 0
+      ? `quantity: no matching ${unit} remains to be reversed; a customer's name must match as a whole`
+      : `quantity: only ${counted(left, `of the matching ${unit}s remains`, `of the matching ${unit}s remain`)} to be reversed`,
+  );
+
+/** What a client wants reversed, the newest first. */
+type Reversal = {
+  readonly quantity: number;
+  readonly filter: ImpactFilter;
+  readonly reason: string | null;
+};
 
 const PAGE_RECORDS = 500;
-/** Limits the size of the transaction; larger reversals need several calls. */
-export const MAXIMUM_RECORDS = 10_000;
 
-type Reversal = { readonly record: ReversibleRecord; readonly count: number };
+type ReversedUnits = { readonly record: ReversibleRecord; readonly count: number };
 
 /** Locks the newest `quantity` units and returns the records that they belong to. */
 const selectNewestUnits = async (
@@ -30,8 +50,8 @@ const selectNewestUnits = async (
   owner: Owner,
   filter: ImpactFilter,
   quantity: number,
-): Promise<readonly Reversal[]> => {
-  const selected: Reversal[] = [];
+): Promise<readonly ReversedUnits[]> => {
+  const selected: ReversedUnits[] = [];
   let missing = quantity;
   let after: ListPosition | null = null;
   while (missing > 0) {
@@ -72,12 +92,7 @@ export const reverseStoreRegistrations = (
     readonly actor?: Actor;
   },
   write: StoreWrite,
-  reversal: {
-    readonly kind: Kind;
-    readonly quantity: number;
-    readonly filter: ImpactFilter;
-    readonly reason: string | null;
-  },
+  { kind, quantity, filter, reason }: Reversal & { readonly kind: Kind },
 ): Promise<StoreResponse> =>
   runIdempotentWrite(
     context,
@@ -85,7 +100,6 @@ export const reverseStoreRegistrations = (
     { recordId: null, costCents: 0 },
     async (transaction, { balanceCents }, now) => {
       const { accountId, mode } = write;
-      const { kind, quantity, filter, reason } = reversal;
       const owner = { accountId, mode, kind };
       const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
       await insertReversals(
@@ -133,6 +147,40 @@ export const reverseStoreRegistrations = (
         transaction,
         owner,
         reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
+        now,
+      );
+    },
+  );
+
+/**
+ * Marks donations of a store as refunded, newest first. The balance stays, since the charity has the money.
+ * @throws DomainError request_invalid if fewer donations match
+ */
+export const reverseStoreDonations = (
+  context: StoreContext,
+  write: StoreWrite,
+  { quantity, filter, reason }: Reversal,
+): Promise<StoreResponse> =>
+  runIdempotentWrite(
+    context,
+    write,
+    { recordId: null, costCents: 0 },
+    async (transaction, _balance, now) => {
+      const owner = { accountId: write.accountId, mode: write.mode };
+      if (quantity > MAXIMUM_DONATIONS) {
+        throw invalidRequest(
+          `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
+        );
+      }
+      const found = await lockNewestDonations(transaction, owner, filter, quantity);
+      if (found.length < quantity) {
+        throw tooFewLeft(found.length, "donation");
+      }
+      const request = { reason, idempotencyKey: null, metadata: {} };
+      await recordDonationRefunds(
+        transaction,
+        owner,
+        found.map((donation) => ({ donation, request })),
         now,
       );
     },
