@@ -9,6 +9,7 @@ import { priceColumns, priceFields } from "./stores.sql.ts";
 const lockedRow = z
   .strictObject({
     accountId: z.uuid(),
+    domain: z.string(),
     balanceCents: safeInteger,
     lowBalanceCents: safeInteger,
     isDepleted: z.boolean(),
@@ -24,6 +25,7 @@ export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 
 const lockedColumns = sql.fragment`
   store_balance.account_id AS "accountId",
+  store.domain,
   store_balance.balance_cents AS "balanceCents",
   store_balance.low_balance_cents AS "lowBalanceCents",
   store_balance.depleted_at IS NOT NULL AS "isDepleted",

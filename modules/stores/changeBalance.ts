@@ -4,8 +4,7 @@ import { formatCents } from "../records/money.rules.ts";
 import { changedBalance, defaultTopUpReference } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { lockBalance } from "./lockBalance.ts";
-import { reportLowBalance } from "./reportBalance.ts";
+import { lockBalance, reportLowBalance } from "./lockBalance.ts";
 
 const ACTIONS = { topup: "store.topup", adjustment: "store.adjust" } as const;
 
@@ -55,7 +54,7 @@ export const changeBalance = (
     const balanceCents = changedBalance(balance.balanceCents, amountCents);
     const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
     await insertBalanceEntry(transaction, { ...entry, createdAt: now });
-    await reportLowBalance(transaction, balance, balanceCents, now);
+    await reportLowBalance(transaction, balance, { balanceCents }, now);
     await recordAction(transaction, actor, now, {
       action: ACTIONS[kind],
       accountId: storeId,

@@ -26,7 +26,7 @@ import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
 import { submitTraced, traceBatches } from "../../db/batching/traceBatches.ts";
 import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 import type { Context } from "../../runtime/context.ts";
-import { reportDecisions } from "./reportBalance.ts";
+import { reportDecisions } from "./lockBalance.ts";
 import { lockLimits } from "../registrations/checkLimits.ts";
 import { createBusyStores } from "./createBusyStores.ts";
 import { newId } from "../../runtime/newId.ts";

@@ -7,7 +7,7 @@ import { confirmCharity } from "../charities/confirmCharity.ts";
 import { providerOf } from "../charities/providerOf.ts";
 import { createDonation, recordDonation } from "../charities/recordDonation.ts";
 import type { CharityContext } from "../charities/context.ts";
-import { reportLowBalance } from "./reportBalance.ts";
+import { reportLowBalance } from "./lockBalance.ts";
 import type { StoreContext } from "./context.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../runtime/newId.ts";
@@ -84,7 +84,7 @@ export const donateFromStore = async (
           donationId: id,
           note: donation.charityName,
         });
-        await reportLowBalance(transaction, before, balanceCents, now);
+        await reportLowBalance(transaction, before, { balanceCents }, now);
       }
     },
   );

@@ -1,7 +1,10 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { lockBalances } from "./balances.sql.ts";
+import { lockBalances, markBalanceDepleted } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
+import type { BalanceRefusal, StoreWriteDecision } from "./storeWrites.rules.ts";
+import { becomesLow } from "./stores.rules.ts";
+import { recordEvent } from "../events/recordEvent.ts";
 
 /**
  * Locks a store's balance until the transaction ends.
@@ -16,4 +19,80 @@ export const lockBalance = async (
     throw new DomainError("record_not_found", `store ${storeId} not found`);
   }
   return balance;
+};
+
+/** Test keys spend nothing. */
+const MODE = "live";
+
+/**
+ * Records `balance.low` if a change of a store's balance or of its threshold makes the balance low.
+ * @param before the balance until then
+ */
+export const reportLowBalance = async (
+  transaction: DatabaseTransactionConnection,
+  before: LockedBalance,
+  change: Partial<Pick<LockedBalance, "balanceCents" | "lowBalanceCents">>,
+  now: Date,
+): Promise<void> => {
+  const after = { ...before, ...change };
+  if (becomesLow(before, after)) {
+    await recordEvent(transaction, { accountId: after.accountId, mode: MODE }, now, {
+      type: "balance.low",
+      data: {
+        shop_domain: after.domain,
+        balance_cents: after.balanceCents,
+        currency: "USD",
+        threshold_cents: after.lowBalanceCents,
+      },
+    });
+  }
+};
+
+/** Records `balance.depleted` for the first write that a locked balance does not cover since it last rose. */
+export const reportRefusal = async (
+  transaction: DatabaseTransactionConnection,
+  { isDepleted, domain }: LockedBalance,
+  { accountId, balanceCents, neededCents }: BalanceRefusal,
+  now: Date,
+): Promise<void> => {
+  if (isDepleted) {
+    return;
+  }
+  await markBalanceDepleted(transaction, accountId, now);
+  await recordEvent(transaction, { accountId, mode: MODE }, now, {
+    type: "balance.depleted",
+    data: {
+      shop_domain: domain,
+      balance_cents: balanceCents,
+      currency: "USD",
+      needed_cents: Math.min(neededCents, Number.MAX_SAFE_INTEGER),
+    },
+  });
+};
+
+/** Records the events of decided writes of stores whose balances are locked. */
+export const reportDecisions = async (
+  transaction: DatabaseTransactionConnection,
+  balances: readonly LockedBalance[],
+  decisions: readonly StoreWriteDecision<{ readonly accountId: string }>[],
+  now: Date,
+): Promise<void> => {
+  const latest = new Map<string, number>();
+  const refusals = new Map<string, BalanceRefusal>();
+  for (const decision of decisions) {
+    if (decision.kind === "accepted") {
+      latest.set(decision.write.accountId, decision.balanceCents);
+    } else if (decision.kind === "rejected" && decision.refusal !== null) {
+      const { refusal } = decision;
+      refusals.set(refusal.accountId, refusals.get(refusal.accountId) ?? refusal);
+    }
+  }
+  for (const balance of balances) {
+    const balanceCents = latest.get(balance.accountId) ?? balance.balanceCents;
+    await reportLowBalance(transaction, balance, { balanceCents }, now);
+    const refusal = refusals.get(balance.accountId);
+    if (refusal) {
+      await reportRefusal(transaction, balance, refusal, now);
+    }
+  }
 };

@@ -6,8 +6,7 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { replayResponse } from "./storeWrites.rules.ts";
 import { balanceInsufficient } from "./stores.rules.ts";
-import { lockBalance } from "./lockBalance.ts";
-import { reportRefusal } from "./reportBalance.ts";
+import { lockBalance, reportRefusal } from "./lockBalance.ts";
 import type { StoreContext } from "./context.ts";
 
 /**

@@ -1,4 +1,3 @@
-import type { DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "../accounts/accountLimits.sql.ts";
 import { updateAccount } from "../accounts/accounts.sql.ts";
 import { setLowBalance } from "./balances.sql.ts";
@@ -6,12 +5,10 @@ import { updateStore as writeStore } from "./stores.sql.ts";
 import type { Store, StoreChanges } from "./stores.sql.ts";
 import type { NewLimits } from "../accounts/limits.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import { becomesLow } from "./stores.rules.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { lockBalance } from "./lockBalance.ts";
-import { recordLowBalance } from "./reportBalance.ts";
+import { lockBalance, reportLowBalance } from "./lockBalance.ts";
 import { getStore } from "./getStore.ts";
 
 /** Absent settings stay unchanged. */
@@ -19,20 +16,6 @@ export type StoreUpdate = StoreChanges & {
   readonly lowBalanceCents?: number | undefined;
   readonly charityProvider?: CharityProviderName | undefined;
   readonly limits?: NewLimits | undefined;
-};
-
-/** Sets the threshold, and records it if that makes the balance low. */
-const changeThreshold = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  lowBalanceCents: number,
-  now: Date,
-): Promise<void> => {
-  const balance = await lockBalance(transaction, id);
-  if (becomesLow(balance, { ...balance, lowBalanceCents })) {
-    await recordLowBalance(transaction, { ...balance, lowBalanceCents }, now);
-  }
-  await setLowBalance(transaction, id, lowBalanceCents);
 };
 
 /**
@@ -57,7 +40,9 @@ export const updateStore = (
     }
     const now = clock.now();
     if (lowBalanceCents !== undefined) {
-      await changeThreshold(transaction, id, lowBalanceCents, now);
+      const balance = await lockBalance(transaction, id);
+      await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
+      await setLowBalance(transaction, id, lowBalanceCents);
     }
     await writeStore(transaction, id, changes);
     const store = await getStore(transaction, id);
