@@ -5,7 +5,7 @@ import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { changeBalance } from "../modules/stores/changeBalance.ts";
-import { createStore } from "../modules/stores/createStore.ts";
+import { createStore } from "../modules/stores/manageStores.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";

@@ -7,7 +7,7 @@ import {
   presentBalanceEntry,
 } from "../../modules/stores/presentRecords.rules.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
-import { getStore } from "../../modules/stores/getStore.ts";
+import { getStore } from "../../modules/stores/manageStores.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { getStore } from "../../modules/stores/getStore.ts";
+import { getStore } from "../../modules/stores/manageStores.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR } from "./errors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "./fields.ts";

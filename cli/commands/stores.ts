@@ -11,10 +11,12 @@ import type { CharityProviderName } from "../../modules/accounts/accounts.rules.
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { centsToDollars, formatCents } from "../../modules/records/money.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
-import { createStore } from "../../modules/stores/createStore.ts";
-import { reinstallStore } from "../../modules/stores/reinstallStore.ts";
-import { uninstallStore } from "../../modules/stores/uninstallStore.ts";
-import { updateStore } from "../../modules/stores/updateStore.ts";
+import {
+  createStore,
+  updateStore,
+  uninstallStore,
+  reinstallStore,
+} from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { KEY_COLUMNS, awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import {

@@ -7,7 +7,7 @@ import type { FirstKeys } from "../../modules/accounts/issueKey.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
-import { createStore } from "../../modules/stores/createStore.ts";
+import { createStore } from "../../modules/stores/manageStores.ts";
 import { createOrganizationHistory } from "./createOrganizationHistory.ts";
 import { createPlantingHistory } from "./createPlantingHistory.ts";
 import { createStoreHistory } from "./createStoreHistory.ts";

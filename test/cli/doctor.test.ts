@@ -10,8 +10,7 @@ import { connectStripe } from "../../modules/billing/stripe/createStripeProcesso
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { uninstallStore } from "../../modules/stores/uninstallStore.ts";
-import { updateStore } from "../../modules/stores/updateStore.ts";
+import { uninstallStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";

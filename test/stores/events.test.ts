@@ -6,7 +6,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
-import { updateStore } from "../../modules/stores/updateStore.ts";
+import { updateStore } from "../../modules/stores/manageStores.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

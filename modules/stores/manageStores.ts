@@ -1,0 +1,163 @@
+import type { CommonQueryMethods } from "slonik";
+import {
+  findStore,
+  insertStore,
+  updateStore as writeStore,
+  markStoreUninstalled,
+} from "./stores.sql.ts";
+import type { Store, StoreChanges } from "./stores.sql.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+import { insertAccount, updateAccount } from "../accounts/accounts.sql.ts";
+import { normalizeDomain } from "./stores.rules.ts";
+import { getOrganization } from "../accounts/getOrganization.ts";
+import { issueFirstKeys } from "../accounts/issueKey.ts";
+import type { FirstKeys } from "../accounts/issueKey.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { newId } from "../../runtime/newId.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { updateAccountLimits } from "../accounts/accountLimits.sql.ts";
+import { setLowBalance } from "./balances.sql.ts";
+import type { NewLimits } from "../accounts/limits.rules.ts";
+import type { CharityProviderName } from "../accounts/accounts.rules.ts";
+import { lockBalance, reportLowBalance } from "./lockBalance.ts";
+
+/** @throws DomainError record_not_found */
+export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> => {
+  const store = await findStore(db, id);
+  if (!store) {
+    throw new DomainError("record_not_found", `store ${id} not found`);
+  }
+  return store;
+};
+
+export type NewStore = Pick<
+  Store,
+  "domain" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents"
+> & {
+  /** Null for the store's own id. */
+  readonly userId: string | null;
+};
+
+/**
+ * Creates a store with an empty balance and one key for each mode. The keys are returned here only.
+ * @throws DomainError request_invalid for a malformed domain, or a domain or user id that another store has;
+ *   record_not_found for an unknown organization
+ */
+export const createStore = (
+  { db, clock, actor }: OperatorContext,
+  given: NewStore,
+): Promise<FirstKeys & { readonly id: string; readonly domain: string }> =>
+  db.transaction(async (transaction) => {
+    const domain = normalizeDomain(given.domain);
+    if (domain === null) {
+      throw invalidRequest(`domain: ${given.domain} is not a domain`);
+    }
+    if (given.organizationId !== null) {
+      await getOrganization(transaction, given.organizationId);
+    }
+    const id = newId();
+    const account = { id, type: "store", name: domain } as const;
+    await insertAccount(transaction, {
+      ...account,
+      fractionalCounting: false,
+      billingDay: 1,
+      stripeCustomerId: null,
+      stripeSubscriptionId: null,
+      createdAt: clock.now(),
+    });
+    await insertStore(transaction, {
+      ...given,
+      id,
+      domain,
+      userId: given.userId ?? id,
+      treePlanting: true,
+      plasticRemoval: true,
+      donations: true,
+    });
+    await recordAction(transaction, actor, clock.now(), {
+      action: "store.create",
+      accountId: id,
+      details: { ...given, domain },
+    });
+    const keys = await issueFirstKeys({ db: transaction, clock, actor }, account);
+    return { id, domain, ...keys };
+  });
+
+/** Absent settings stay unchanged. */
+export type StoreUpdate = StoreChanges & {
+  readonly lowBalanceCents?: number | undefined;
+  readonly charityProvider?: CharityProviderName | undefined;
+  readonly limits?: NewLimits | undefined;
+};
+
+/**
+ * Changes the settings and limits of a store, all or none.
+ * @throws DomainError record_not_found for an unknown store or organization, request_invalid if another store has the
+ *   user id
+ */
+export const updateStore = (
+  { db, clock, actor }: OperatorContext,
+  id: string,
+  { charityProvider, limits, lowBalanceCents, ...changes }: StoreUpdate,
+): Promise<Store> =>
+  db.transaction(async (transaction) => {
+    if (typeof changes.organizationId === "string") {
+      await getOrganization(transaction, changes.organizationId);
+    }
+    if (charityProvider !== undefined) {
+      await updateAccount(transaction, id, { charityProvider });
+    }
+    if (limits !== undefined) {
+      await updateAccountLimits(transaction, id, limits);
+    }
+    const now = clock.now();
+    if (lowBalanceCents !== undefined) {
+      const balance = await lockBalance(transaction, id);
+      await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
+      await setLowBalance(transaction, id, lowBalanceCents);
+    }
+    await writeStore(transaction, id, changes);
+    const store = await getStore(transaction, id);
+    await recordAction(transaction, actor, now, {
+      action: "store.update",
+      accountId: id,
+      details: { ...changes, lowBalanceCents, charityProvider, limits },
+    });
+    return store;
+  });
+
+/**
+ * Marks a store as uninstalled, which rejects its keys. A store that is uninstalled already keeps its date.
+ * @throws DomainError record_not_found
+ */
+export const uninstallStore = (
+  { db, clock, actor }: OperatorContext,
+  id: string,
+): Promise<{ readonly store: Store; readonly wasUninstalledBefore: boolean }> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const isNew = await markStoreUninstalled(transaction, id, now);
+    if (isNew) {
+      await recordAction(transaction, actor, now, { action: "store.uninstall", accountId: id });
+    }
+    return { store: await getStore(transaction, id), wasUninstalledBefore: !isNew };
+  });
+
+/**
+ * Accepts an uninstalled store's keys again. A store that is installed stays as it is.
+ * @throws DomainError record_not_found
+ */
+export const reinstallStore = ({ db, clock, actor }: OperatorContext, id: string): Promise<Store> =>
+  db.transaction(async (transaction) => {
+    const { uninstalledAt } = await getStore(transaction, id);
+    if (uninstalledAt !== null) {
+      await writeStore(transaction, id, { uninstalledAt: null });
+      await recordAction(transaction, actor, clock.now(), {
+        action: "store.reinstall",
+        accountId: id,
+        details: { uninstalledAt },
+      });
+    }
+    return getStore(transaction, id);
+  });
