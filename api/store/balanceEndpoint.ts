@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
+import { listBalanceEntries, readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import {
   BALANCE_COLUMNS,
   balanceEntryJson,
@@ -10,7 +10,6 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
-import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";

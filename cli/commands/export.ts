@@ -35,7 +35,7 @@ import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { recordListExport } from "../../modules/stores/exportCustomer.ts";
-import { readWholeLedger } from "../../modules/stores/readWholeLedger.ts";
+import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { parseMode, parsePath } from "../arguments.ts";

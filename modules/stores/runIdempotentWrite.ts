@@ -1,13 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { StoreContext } from "./context.ts";
 import { insertIdempotentResponses, listIdempotentResponses } from "./idempotentResponses.sql.ts";
 import { takeRecordTimes } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { replayResponse } from "./storeWrites.rules.ts";
+import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { balanceInsufficient } from "./stores.rules.ts";
 import { lockBalance, reportRefusal } from "./lockBalance.ts";
-import type { StoreContext } from "./context.ts";
 
 /**
  * What a write does while the store's balance is locked. If it throws, nothing is recorded.
