@@ -2,10 +2,7 @@ import type { z } from "zod";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
-import {
-  MAXIMUM_ENDPOINTS,
-  OLD_SECRET_HOURS,
-} from "../../modules/events/webhookEndpoints.rules.ts";
+import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../modules/events/webhooks.rules.ts";
 import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
 import { ENDPOINT_NOT_FOUND } from "../../modules/events/getWebhookEndpoint.ts";

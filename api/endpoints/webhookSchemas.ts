@@ -6,12 +6,10 @@ import {
   PING_DATA,
   WEBHOOK_DATA,
   WEBHOOK_TYPES_OF,
-} from "../../modules/events/webhookPayloads.rules.ts";
-import type { DeliveredType } from "../../modules/events/webhookPayloads.rules.ts";
-import {
   DISABLED_REASONS,
   MAXIMUM_URL_LENGTH,
-} from "../../modules/events/webhookEndpoints.rules.ts";
+} from "../../modules/events/webhooks.rules.ts";
+import type { DeliveredType } from "../../modules/events/webhooks.rules.ts";
 import { ENDPOINT_DISABLED } from "../../modules/events/pingWebhookEndpoint.ts";
 import type { Callback, ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";

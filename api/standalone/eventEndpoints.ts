@@ -4,9 +4,9 @@ import {
   EVENT_DAYS,
   EVENT_TYPES,
   REGISTRATION_CREATED_EXAMPLE,
+  presentEvent,
 } from "../../modules/events/events.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-import { presentEvent } from "../../modules/events/presentEvent.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";

@@ -1,8 +1,7 @@
 import type { Command } from "commander";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
+import { EVENT_TYPES, presentEvent } from "../../modules/events/events.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-import { presentEvent } from "../../modules/events/presentEvent.rules.ts";
 import { getOrganization } from "../../modules/accounts/getOrganization.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import type { Feed } from "../../modules/feed/readFeed.ts";

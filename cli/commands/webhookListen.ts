@@ -4,11 +4,13 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { parseEventId } from "../../modules/events/events.rules.ts";
-import { presentEvent } from "../../modules/events/presentEvent.rules.ts";
-import { WEBHOOK_TYPES_OF, webhookDataOf } from "../../modules/events/webhookPayloads.rules.ts";
+import { parseEventId, presentEvent } from "../../modules/events/events.rules.ts";
+import {
+  WEBHOOK_TYPES_OF,
+  webhookDataOf,
+  formatSecret,
+} from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
-import { formatSecret } from "../../modules/events/webhookEndpoints.rules.ts";
 import { getOrganization } from "../../modules/accounts/getOrganization.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { signWebhook } from "../../modules/events/signWebhook.ts";

@@ -4,8 +4,11 @@ import { findLastError, listOwnedEndpoints } from "../../modules/events/endpoint
 import type { LastError, OwnedEndpoint } from "../../modules/events/endpointHealth.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { WEBHOOK_TYPES } from "../../modules/events/webhookPayloads.rules.ts";
-import { OLD_SECRET_HOURS, requireTypesOf } from "../../modules/events/webhookEndpoints.rules.ts";
+import {
+  WEBHOOK_TYPES,
+  OLD_SECRET_HOURS,
+  requireTypesOf,
+} from "../../modules/events/webhooks.rules.ts";
 import { readWebhookSettings } from "../../modules/events/readWebhookSettings.ts";
 import { getAccount } from "../../modules/accounts/getAccount.ts";
 import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";

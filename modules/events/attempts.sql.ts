@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { WebhookMessage } from "./webhookPayloads.rules.ts";
+import type { WebhookMessage } from "./webhooks.rules.ts";
 import { KEPT_ATTEMPTS } from "./decideDelivery.rules.ts";
 import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";

@@ -1,7 +1,7 @@
 import type { ClaimedDelivery } from "./attempts.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
-import type { WebhookSettings } from "./webhookEndpoints.rules.ts";
+import type { WebhookSettings } from "./webhooks.rules.ts";
 import type { SendWebhook } from "./createWebhookSender.ts";
 import type { Context } from "../../runtime/context.ts";
 

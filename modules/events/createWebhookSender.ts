@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 import type { LookupFunction } from "node:net";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
 import { parseRetryAfter } from "./decideDelivery.rules.ts";
-import type { WebhookSettings } from "./webhookEndpoints.rules.ts";
+import type { WebhookSettings } from "./webhooks.rules.ts";
 import { isAllowedAddress } from "./allowedAddresses.ts";
 import { lookUpWith, resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import type { Resolve } from "../../runtime/resolveAddresses.ts";

@@ -1,6 +1,6 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
-import { FAILING_DAYS } from "./webhookEndpoints.rules.ts";
-import type { DisabledReason } from "./webhookEndpoints.rules.ts";
+import { FAILING_DAYS } from "./webhooks.rules.ts";
+import type { DisabledReason } from "./webhooks.rules.ts";
 
 const SECOND_MS = 1000;
 

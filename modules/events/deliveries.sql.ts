@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "./events.rules.ts";
-import type { WebhookMessage } from "./webhookPayloads.rules.ts";
+import type { WebhookMessage } from "./webhooks.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { waitingEndpoints } from "./pendingEndpoints.sql.ts";
 

@@ -1,8 +1,8 @@
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { DISABLED_REASONS } from "./webhookEndpoints.rules.ts";
-import type { DisabledReason } from "./webhookEndpoints.rules.ts";
+import { DISABLED_REASONS } from "./webhooks.rules.ts";
+import type { DisabledReason } from "./webhooks.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";

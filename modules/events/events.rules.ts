@@ -154,3 +154,15 @@ export const parseEventId = (given: string): FeedPosition | null => {
   ].join("-");
   return { transactionId: BigInt(`0x${transaction}`), id };
 };
+
+/** An event as clients and operators see it. */
+export const presentEvent = ({
+  transactionId,
+  id,
+  createdAt,
+  ...content
+}: FeedPosition & EventContent & { readonly createdAt: Date }) => ({
+  id: eventIdOf({ transactionId, id }),
+  timestamp: createdAt.toISOString(),
+  ...content,
+});

@@ -1,5 +1,5 @@
 import type { Config } from "../../runtime/config/config.ts";
-import type { WebhookSettings } from "./webhookEndpoints.rules.ts";
+import type { WebhookSettings } from "./webhooks.rules.ts";
 
 export const readWebhookSettings = ({
   WEBHOOK_ALLOW_HTTP,

@@ -3,7 +3,7 @@ import { insertEvents } from "./events.sql.ts";
 import type { NewEvent } from "./events.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
-import { webhookDataOf } from "./webhookPayloads.rules.ts";
+import { webhookDataOf } from "./webhooks.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
 /** Gives an event its id, and what its webhooks say. */

@@ -5,7 +5,7 @@ import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { startOfTransaction } from "./events.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
-import { RECOVERY_DAYS } from "./webhookEndpoints.rules.ts";
+import { RECOVERY_DAYS } from "./webhooks.rules.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { requireEnabled } from "./pingWebhookEndpoint.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "./events.rules.ts";
-import { WEBHOOK_TYPES, webhookFieldsOf } from "./webhookPayloads.rules.ts";
+import { WEBHOOK_TYPES, webhookFieldsOf } from "./webhooks.rules.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideDelivery.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { isLeaseFree } from "../../db/leases.ts";

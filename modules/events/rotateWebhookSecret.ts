@@ -3,7 +3,7 @@ import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { deleteSecrets, endCurrentSecret, insertSecret, listSecrets } from "./secrets.sql.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "./webhookEndpoints.rules.ts";
+import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "./webhooks.rules.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { newSecret } from "./createWebhookEndpoint.ts";

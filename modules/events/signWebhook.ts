@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { eventIdOf } from "./events.rules.ts";
-import { webhookBodyOf } from "./webhookPayloads.rules.ts";
-import type { WebhookMessage } from "./webhookPayloads.rules.ts";
+import { webhookBodyOf } from "./webhooks.rules.ts";
+import type { WebhookMessage } from "./webhooks.rules.ts";
 
 const USER_AGENT = "impact-tracking-service";
 

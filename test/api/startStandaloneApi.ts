@@ -9,7 +9,7 @@ import type { Listener } from "../../runtime/server/limitConcurrency.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { CreatedOrganization } from "../../modules/accounts/createOrganization.ts";
-import type { WebhookSettings } from "../../modules/events/webhookEndpoints.rules.ts";
+import type { WebhookSettings } from "../../modules/events/webhooks.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";

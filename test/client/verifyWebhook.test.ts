@@ -7,11 +7,7 @@ import {
   WebhookVerificationError,
 } from "../../clients/typescript/src/index.ts";
 import type { Webhook as ClientWebhook } from "../../clients/typescript/src/index.ts";
-import {
-  DELIVERED_TYPES,
-  PING_DATA,
-  WEBHOOK_DATA,
-} from "../../modules/events/webhookPayloads.rules.ts";
+import { DELIVERED_TYPES, PING_DATA, WEBHOOK_DATA } from "../../modules/events/webhooks.rules.ts";
 
 const PAYLOAD = {
   type: "registration.refunded",

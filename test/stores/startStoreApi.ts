@@ -6,7 +6,7 @@ import { z } from "zod";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import type { WebhookSettings } from "../../modules/events/webhookEndpoints.rules.ts";
+import type { WebhookSettings } from "../../modules/events/webhooks.rules.ts";
 import type { Charities } from "../../modules/charities/createCharities.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
