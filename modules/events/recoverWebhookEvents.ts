@@ -1,4 +1,4 @@
-import { findRecentEventBoundary } from "./eventDays.sql.ts";
+import { findRecentEventBoundary } from "./events.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { insertMissedDeliveries } from "./recovery.sql.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";

@@ -9,7 +9,7 @@ import { kindColumn } from "../records/columns.sql.ts";
 import { rowWithId } from "../records/ownedRecords.sql.ts";
 import { registrationObject, registrationRow } from "../registrations/registrationColumns.sql.ts";
 import { sql, timestamp } from "../../db/sql.ts";
-import { eventBoundary } from "../events/eventDays.sql.ts";
+import { eventBoundary } from "../events/events.sql.ts";
 
 /*
  * The feed is the account's registrations and its stored events, in the order of the transactions that recorded them. See

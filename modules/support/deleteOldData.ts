@@ -6,10 +6,9 @@ import { daysBefore } from "../../runtime/durations.rules.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
 import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
-import { deleteOldEvents } from "../events/deleteOldEvents.ts";
+import { deleteOldEvents, deleteOldDeliveries } from "../events/deleteOldEvents.ts";
 import { clearExpiredResponses } from "../planting/clearCachedResponses.ts";
 import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
-import { deleteOldDeliveries } from "../events/deleteOldDeliveries.ts";
 import type { Context } from "../../runtime/context.ts";
 
 export type RetentionSettings = {

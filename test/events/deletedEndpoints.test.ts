@@ -3,7 +3,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { deleteEndpointsBefore } from "../../modules/events/endpoints.sql.ts";
 import { newId } from "../../runtime/newId.ts";
-import { deleteOldDeliveries } from "../../modules/events/deleteOldDeliveries.ts";
+import { deleteOldDeliveries } from "../../modules/events/deleteOldEvents.ts";
 import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
 import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";

@@ -4,7 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { recordEndpointResults } from "../../modules/events/endpoints.sql.ts";
 import { makeFutureDeliveriesDue } from "../../modules/events/recovery.sql.ts";
 import { recordEvents } from "../../modules/events/recordEvent.ts";
-import { deleteOldDeliveries } from "../../modules/events/deleteOldDeliveries.ts";
+import { deleteOldDeliveries } from "../../modules/events/deleteOldEvents.ts";
 import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.ts";
