@@ -16,7 +16,7 @@ import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStrea
 import { listShardAges } from "../db/shards.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
-import { readWebhookState } from "../modules/events/state.sql.ts";
+import { readWebhookState } from "../modules/events/endpointHealth.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
 import { currentCallsPerSecond } from "../modules/billing/sending/callRate.rules.ts";
 import { findHold } from "../modules/billing/deployment.rules.ts";

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
-import type { Delivery, DeliveryAttempt } from "../../modules/events/deliveryLists.sql.ts";
+import type { Delivery, DeliveryAttempt } from "../../modules/events/deliveries.sql.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
 import { DELIVERED_TYPES, RECOVERY_DAYS } from "../../modules/events/webhooks.rules.ts";

@@ -7,9 +7,9 @@ import { listShardStatuses } from "../../db/shards.sql.ts";
 import {
   listEndpointBacklogs,
   listEndpointsDisabledByFailure,
+  readWebhookState,
 } from "../../modules/events/endpointHealth.sql.ts";
 import type { EndpointBacklog } from "../../modules/events/endpointHealth.sql.ts";
-import { readWebhookState } from "../../modules/events/state.sql.ts";
 import {
   HOLD_ADVICE,
   UNDECIDED_COPY,

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Delivery } from "../../modules/events/deliveryLists.sql.ts";
+import type { Delivery } from "../../modules/events/deliveries.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";

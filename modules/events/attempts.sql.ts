@@ -5,7 +5,7 @@ import { KEPT_ATTEMPTS } from "./decideDelivery.rules.ts";
 import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 import { deliveryLease, isDue, isEnabled } from "./pendingEndpoints.sql.ts";
-import { signingSecrets } from "./secrets.sql.ts";
+import { signingSecrets } from "./endpoints.sql.ts";
 
 const claimedRow = z.strictObject({
   endpointId: z.uuid(),

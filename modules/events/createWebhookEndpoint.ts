@@ -4,10 +4,11 @@ import {
   insertEndpoint,
   listEndpoints,
   lockEndpointsOf,
+  getCurrentSecret,
+  insertSecret,
 } from "./endpoints.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { getCurrentSecret, insertSecret } from "./secrets.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatSecret, MAXIMUM_ENDPOINTS, parseEndpointUrl } from "./webhooks.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";

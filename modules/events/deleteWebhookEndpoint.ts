@@ -1,6 +1,5 @@
-import { lockEndpointsOf, markEndpointDeleted } from "./endpoints.sql.ts";
+import { lockEndpointsOf, markEndpointDeleted, deleteSecrets } from "./endpoints.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { deleteSecrets } from "./secrets.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordWebhookAction } from "./recordWebhookAction.ts";

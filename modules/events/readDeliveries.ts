@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
-import { findDelivery, listAttempts, listDeliveries } from "./deliveryLists.sql.ts";
-import type { Delivery, DeliveryAttempt } from "./deliveryLists.sql.ts";
+import { findDelivery, listAttempts, listDeliveries } from "./deliveries.sql.ts";
+import type { Delivery, DeliveryAttempt } from "./deliveries.sql.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { eventIdOf, parseEventId } from "./events.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";

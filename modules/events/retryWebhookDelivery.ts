@@ -1,4 +1,4 @@
-import type { Delivery } from "./deliveryLists.sql.ts";
+import type { Delivery } from "./deliveries.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { makeDeliveryDue } from "./recovery.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";

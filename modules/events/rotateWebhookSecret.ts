@@ -1,6 +1,11 @@
-import { lockEndpointsOf } from "./endpoints.sql.ts";
+import {
+  lockEndpointsOf,
+  deleteSecrets,
+  endCurrentSecret,
+  insertSecret,
+  listSecrets,
+} from "./endpoints.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { deleteSecrets, endCurrentSecret, insertSecret, listSecrets } from "./secrets.sql.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "./webhooks.rules.ts";

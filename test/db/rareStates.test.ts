@@ -19,9 +19,8 @@ import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.s
 import { failPendingDeliveries } from "../../modules/events/deliveries.sql.ts";
 import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
 import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
-import { listEndpointBacklogs } from "../../modules/events/endpointHealth.sql.ts";
+import { listEndpointBacklogs, readWebhookState } from "../../modules/events/endpointHealth.sql.ts";
 import { disableEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { readWebhookState } from "../../modules/events/state.sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 

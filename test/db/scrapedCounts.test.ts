@@ -3,7 +3,7 @@ import {
   listMeterEvents,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { readWebhookState } from "../../modules/events/state.sql.ts";
+import { readWebhookState } from "../../modules/events/endpointHealth.sql.ts";
 import { DELIVERED_LATE } from "../../modules/billing/meterEvents.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";

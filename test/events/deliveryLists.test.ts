@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listDeliveries } from "../../modules/events/deliveryLists.sql.ts";
+import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import type { DeliveryState } from "../../modules/events/decideDelivery.rules.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
