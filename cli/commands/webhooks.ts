@@ -9,7 +9,7 @@ import {
   OLD_SECRET_HOURS,
   requireTypesOf,
 } from "../../modules/events/webhooks.rules.ts";
-import { readWebhookSettings } from "../../modules/events/readWebhookSettings.ts";
+import { readWebhookSettings } from "../../modules/events/allowedAddresses.ts";
 import { getAccount } from "../../modules/accounts/getAccount.ts";
 import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";

@@ -1,5 +1,15 @@
 import ipaddr from "ipaddr.js";
+import type { Config } from "../../runtime/config/config.ts";
+import type { WebhookSettings } from "./webhooks.rules.ts";
 import { LOCALHOST } from "../../runtime/resolveAddresses.ts";
+
+export const readWebhookSettings = ({
+  WEBHOOK_ALLOW_HTTP,
+  WEBHOOK_ALLOWED_NETWORKS,
+}: Pick<Config, "WEBHOOK_ALLOW_HTTP" | "WEBHOOK_ALLOWED_NETWORKS">): WebhookSettings => ({
+  allowsHttp: WEBHOOK_ALLOW_HTTP === "on",
+  allowedNetworks: WEBHOOK_ALLOWED_NETWORKS?.split(",").map((network) => network.trim()) ?? [],
+});
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 

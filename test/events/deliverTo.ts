@@ -2,7 +2,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
 import { shardOf } from "../../db/shards.rules.ts";
-import { createDeliverySender } from "../../modules/events/createDeliverySender.ts";
+import { createDeliverySender } from "../../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";
 
 const dueRow = z.strictObject({ dueAt: z.date().nullable() });

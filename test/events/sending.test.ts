@@ -11,12 +11,11 @@ import { SHARDS } from "../../db/shards.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { newId } from "../../runtime/newId.ts";
 import { newSecret } from "../../modules/events/createWebhookEndpoint.ts";
-import { createAttemptRecords } from "../../modules/events/createAttemptRecords.ts";
+import { createAttemptRecords, makeAttempt } from "../../modules/events/makeAttempt.ts";
 import {
   createDeliveryRuns,
   createEndpointScans,
 } from "../../modules/events/createDeliveryRuns.ts";
-import { makeAttempt } from "../../modules/events/makeAttempt.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
