@@ -1,7 +1,7 @@
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "pg";
-import { newSecret } from "../modules/events/createWebhookEndpoint.ts";
+import { newSecret } from "../modules/events/manageWebhookEndpoints.ts";
 import { runConcurrently } from "../runtime/runConcurrently.ts";
 import { signWebhook } from "../modules/events/signWebhook.ts";
 import { createAccounts } from "./support/createAccounts.ts";

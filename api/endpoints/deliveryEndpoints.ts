@@ -5,7 +5,7 @@ import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
 import { DELIVERED_TYPES, RECOVERY_DAYS } from "../../modules/events/webhooks.rules.ts";
 import { DELIVERY_STATES, KEPT_ATTEMPTS } from "../../modules/events/decideDelivery.rules.ts";
-import { ENDPOINT_NOT_FOUND } from "../../modules/events/getWebhookEndpoint.ts";
+import { ENDPOINT_NOT_FOUND } from "../../modules/events/manageWebhookEndpoints.ts";
 import { readDeliveries, readDelivery } from "../../modules/events/readDeliveries.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../modules/events/recoverWebhookEvents.ts";

@@ -3,13 +3,15 @@ import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../modules/events/webhooks.rules.ts";
-import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
-import { ENDPOINT_NOT_FOUND } from "../../modules/events/getWebhookEndpoint.ts";
-import { pingWebhookEndpoint } from "../../modules/events/pingWebhookEndpoint.ts";
-import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
-import { updateWebhookEndpoint } from "../../modules/events/updateWebhookEndpoint.ts";
+import {
+  createWebhookEndpoint,
+  ENDPOINT_NOT_FOUND,
+  updateWebhookEndpoint,
+  deleteWebhookEndpoint,
+  switchWebhookEndpoint,
+  pingWebhookEndpoint,
+  rotateWebhookSecret,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { WebhookContext } from "../../modules/events/context.ts";

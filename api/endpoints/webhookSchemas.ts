@@ -10,7 +10,7 @@ import {
   MAXIMUM_URL_LENGTH,
 } from "../../modules/events/webhooks.rules.ts";
 import type { DeliveredType } from "../../modules/events/webhooks.rules.ts";
-import { ENDPOINT_DISABLED } from "../../modules/events/pingWebhookEndpoint.ts";
+import { ENDPOINT_DISABLED } from "../../modules/events/manageWebhookEndpoints.ts";
 import type { Callback, ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { CommonQueryMethods } from "slonik";

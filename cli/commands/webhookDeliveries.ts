@@ -5,7 +5,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import type { DeliveryState } from "../../modules/events/decideDelivery.rules.ts";
-import { getWebhookEndpoint } from "../../modules/events/getWebhookEndpoint.ts";
+import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { readDeliveries, readDelivery } from "../../modules/events/readDeliveries.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../modules/events/recoverWebhookEvents.ts";

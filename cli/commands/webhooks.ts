@@ -11,13 +11,15 @@ import {
 } from "../../modules/events/webhooks.rules.ts";
 import { readWebhookSettings } from "../../modules/events/allowedAddresses.ts";
 import { getAccount } from "../../modules/accounts/getAccount.ts";
-import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
-import { getWebhookEndpoint } from "../../modules/events/getWebhookEndpoint.ts";
-import { pingWebhookEndpoint } from "../../modules/events/pingWebhookEndpoint.ts";
-import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
-import { updateWebhookEndpoint } from "../../modules/events/updateWebhookEndpoint.ts";
+import {
+  createWebhookEndpoint,
+  getWebhookEndpoint,
+  updateWebhookEndpoint,
+  deleteWebhookEndpoint,
+  switchWebhookEndpoint,
+  pingWebhookEndpoint,
+  rotateWebhookSecret,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { namesFrom, parseLimit, parseMode } from "../arguments.ts";

@@ -8,8 +8,7 @@ import type { FeedPosition } from "./events.rules.ts";
 import { RECOVERY_DAYS } from "./webhooks.rules.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { requireEnabled } from "./pingWebhookEndpoint.ts";
-import { recordWebhookAction } from "./recordWebhookAction.ts";
+import { requireEnabled, recordWebhookAction } from "./manageWebhookEndpoints.ts";
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
@@ -63,12 +62,8 @@ const recover = async (
         };
       }
     }
-    await recordWebhookAction(
-      transaction,
-      actor,
-      { action: "webhook.recover", endpoint, details: { since, recovered: result.recovered } },
-      now,
-    );
+    const details = { since, recovered: result.recovered };
+    await recordWebhookAction(transaction, actor, now, "webhook.recover", endpoint, details);
     return result;
   });
   if (hasMore && last !== null) {

@@ -3,9 +3,8 @@ import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { makeDeliveryDue } from "./recovery.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { requireEnabled } from "./pingWebhookEndpoint.ts";
+import { requireEnabled, recordWebhookAction } from "./manageWebhookEndpoints.ts";
 import { getDelivery } from "./readDeliveries.ts";
-import { recordWebhookAction } from "./recordWebhookAction.ts";
 
 /**
  * Makes a delivery again within seconds, also one that has succeeded, and repeats it on the schedule if it fails.
@@ -21,12 +20,8 @@ export const retryWebhookDelivery = (
     const now = clock.now();
     const delivery = await getDelivery(transaction, endpoint.id, id);
     await makeDeliveryDue(transaction, endpoint.id, delivery.id, now);
-    await recordWebhookAction(
-      transaction,
-      actor,
-      { action: "webhook.retry", endpoint, details: { delivery: id } },
-      now,
-    );
+    const details = { delivery: id };
+    await recordWebhookAction(transaction, actor, now, "webhook.retry", endpoint, details);
     return getDelivery(transaction, endpoint.id, id);
   });
 };

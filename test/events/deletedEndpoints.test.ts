@@ -4,8 +4,10 @@ import { sql } from "../../db/sql.ts";
 import { deleteEndpointsBefore } from "../../modules/events/endpoints.sql.ts";
 import { newId } from "../../runtime/newId.ts";
 import { deleteOldDeliveries } from "../../modules/events/deleteOldEvents.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
-import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
+import {
+  deleteWebhookEndpoint,
+  rotateWebhookSecret,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

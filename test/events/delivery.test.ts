@@ -3,11 +3,13 @@ import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { rotateWebhookSecret } from "../../modules/events/rotateWebhookSecret.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
-import { updateWebhookEndpoint } from "../../modules/events/updateWebhookEndpoint.ts";
-import { pingWebhookEndpoint } from "../../modules/events/pingWebhookEndpoint.ts";
+import {
+  rotateWebhookSecret,
+  switchWebhookEndpoint,
+  deleteWebhookEndpoint,
+  updateWebhookEndpoint,
+  pingWebhookEndpoint,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { refunded, readEvents } from "./readEvents.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";

@@ -10,9 +10,11 @@ import {
   recordEndpointResults,
 } from "../../modules/events/endpoints.sql.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
-import { updateWebhookEndpoint } from "../../modules/events/updateWebhookEndpoint.ts";
+import {
+  deleteWebhookEndpoint,
+  updateWebhookEndpoint,
+  switchWebhookEndpoint,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { awaitBlocked, endsOrBlocks } from "../support/lockWaits.ts";

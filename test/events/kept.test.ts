@@ -8,7 +8,7 @@ import type { EventType } from "../../modules/events/events.rules.ts";
 import { EVENT_TYPES, eventIdOf } from "../../modules/events/events.rules.ts";
 import { deleteOldEvents } from "../../modules/events/deleteOldEvents.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
+import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";

@@ -10,7 +10,7 @@ import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { SHARDS } from "../../db/shards.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { newId } from "../../runtime/newId.ts";
-import { newSecret } from "../../modules/events/createWebhookEndpoint.ts";
+import { newSecret } from "../../modules/events/manageWebhookEndpoints.ts";
 import { createAttemptRecords, makeAttempt } from "../../modules/events/makeAttempt.ts";
 import {
   createDeliveryRuns,

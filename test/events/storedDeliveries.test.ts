@@ -5,10 +5,12 @@ import { recordEndpointResults } from "../../modules/events/endpoints.sql.ts";
 import { makeFutureDeliveriesDue } from "../../modules/events/recovery.sql.ts";
 import { recordEvents } from "../../modules/events/recordEvent.ts";
 import { deleteOldDeliveries } from "../../modules/events/deleteOldEvents.ts";
-import { deleteWebhookEndpoint } from "../../modules/events/deleteWebhookEndpoint.ts";
+import {
+  deleteWebhookEndpoint,
+  switchWebhookEndpoint,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

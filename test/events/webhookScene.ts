@@ -6,7 +6,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
+import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { sql } from "../../db/sql.ts";
 import { refunded } from "./readEvents.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -5,7 +5,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
-import { switchWebhookEndpoint } from "../../modules/events/switchWebhookEndpoint.ts";
+import { switchWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { refunded } from "./readEvents.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";

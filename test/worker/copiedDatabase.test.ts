@@ -18,7 +18,7 @@ import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { createDeploymentName, getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { createWebhookEndpoint } from "../../modules/events/createWebhookEndpoint.ts";
+import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
 import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
