@@ -7,9 +7,11 @@ import { DELIVERED_TYPES, RECOVERY_DAYS } from "../../modules/events/webhooks.ru
 import { DELIVERY_STATES, KEPT_ATTEMPTS } from "../../modules/events/decideDelivery.rules.ts";
 import { ENDPOINT_NOT_FOUND } from "../../modules/events/manageWebhookEndpoints.ts";
 import { readDeliveries, readDelivery } from "../../modules/events/readDeliveries.ts";
-import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
+import {
+  recoverWebhookEvents,
+  retryWebhookDelivery,
+} from "../../modules/events/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../modules/events/recoverWebhookEvents.ts";
-import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";

@@ -7,9 +7,11 @@ import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import type { DeliveryState } from "../../modules/events/decideDelivery.rules.ts";
 import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { readDeliveries, readDelivery } from "../../modules/events/readDeliveries.ts";
-import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
+import {
+  recoverWebhookEvents,
+  retryWebhookDelivery,
+} from "../../modules/events/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../modules/events/recoverWebhookEvents.ts";
-import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.ts";
 import { parseEventId, parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";

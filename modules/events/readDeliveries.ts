@@ -5,8 +5,6 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { eventIdOf, parseEventId } from "./events.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";
 
-const DELIVERY_NOT_FOUND = "delivery not found";
-
 const find = async (
   db: CommonQueryMethods,
   endpointId: string,
@@ -28,7 +26,7 @@ export const getDelivery = async (
 ): Promise<Delivery> => {
   const delivery = await find(db, endpointId, id);
   if (delivery === null) {
-    throw new DomainError("record_not_found", DELIVERY_NOT_FOUND);
+    throw new DomainError("record_not_found", "delivery not found");
   }
   return delivery;
 };

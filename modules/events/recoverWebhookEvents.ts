@@ -1,6 +1,6 @@
 import { findRecentEventBoundary } from "./events.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { insertMissedDeliveries } from "./recovery.sql.ts";
+import { insertMissedDeliveries, makeDeliveryDue } from "./recovery.sql.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { startOfTransaction } from "./events.rules.ts";
@@ -9,6 +9,8 @@ import { RECOVERY_DAYS } from "./webhooks.rules.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { requireEnabled, recordWebhookAction } from "./manageWebhookEndpoints.ts";
+import type { Delivery } from "./deliveries.sql.ts";
+import { getDelivery } from "./readDeliveries.ts";
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
@@ -93,4 +95,24 @@ export const recoverWebhookEvents = (
     throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
   }
   return recover(context, endpoint, since, positions);
+};
+
+/**
+ * Makes a delivery again within seconds, also one that has succeeded, and repeats it on the schedule if it fails.
+ * @throws DomainError record_not_found, or request_invalid if the endpoint is disabled
+ */
+export const retryWebhookDelivery = (
+  { db, clock, actor }: OperatorContext<Actor | null>,
+  endpoint: WebhookEndpoint,
+  id: string,
+): Promise<Delivery> => {
+  requireEnabled(endpoint);
+  return db.transaction(async (transaction) => {
+    const now = clock.now();
+    const delivery = await getDelivery(transaction, endpoint.id, id);
+    await makeDeliveryDue(transaction, endpoint.id, delivery.id, now);
+    const details = { delivery: id };
+    await recordWebhookAction(transaction, actor, now, "webhook.retry", endpoint, details);
+    return getDelivery(transaction, endpoint.id, id);
+  });
 };

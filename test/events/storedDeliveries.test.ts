@@ -9,8 +9,10 @@ import {
   deleteWebhookEndpoint,
   switchWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
-import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
-import { retryWebhookDelivery } from "../../modules/events/retryWebhookDelivery.ts";
+import {
+  recoverWebhookEvents,
+  retryWebhookDelivery,
+} from "../../modules/events/recoverWebhookEvents.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
