@@ -1,5 +1,5 @@
 import type { AccountType } from "../../modules/records/owner.rules.ts";
-import { getCertificateToken } from "../../modules/dashboard/getCertificateToken.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import type { HttpContext } from "../context.ts";

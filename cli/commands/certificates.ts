@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { z } from "zod";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
-import { revokeCertificate } from "../../modules/dashboard/revokeCertificate.ts";
+import { revokeCertificate } from "../../modules/dashboard/manageCertificates.ts";
 import { parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";

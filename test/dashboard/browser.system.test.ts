@@ -6,7 +6,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
 import { encodePng } from "../../modules/dashboard/pictures/encodePng.ts";
-import { getCertificateToken } from "../../modules/dashboard/getCertificateToken.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
 

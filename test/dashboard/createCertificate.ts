@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { systemClock } from "../../runtime/clock.ts";
-import { getCertificateToken } from "../../modules/dashboard/getCertificateToken.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 

@@ -5,7 +5,7 @@ import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
-} from "../../modules/dashboard/getCertificateToken.ts";
+} from "../../modules/dashboard/manageCertificates.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
