@@ -1,7 +1,11 @@
 import { randomInt } from "node:crypto";
-import { findDashboardSlug, insertDashboard } from "./dashboards.sql.ts";
+import type { CommonQueryMethods } from "slonik";
+import { findDashboardSlug, insertDashboard, findDashboardSlugs } from "./dashboards.sql.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
+import { createLookups } from "../../db/batching/createLookups.ts";
+import type { LookUp } from "../../db/batching/createLookups.ts";
+import { rememberUnknown } from "../../db/batching/rememberUnknown.ts";
 
 /** Without letters and digits that look alike. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
@@ -36,3 +40,16 @@ export const getDashboardSlug = async (
   const { name } = await getAccount(db, accountId);
   return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };
+
+/**
+ * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias
+ * works some seconds after the import, even if it was requested before.
+ */
+export const createSlugLookup = (
+  db: CommonQueryMethods,
+  options: { readonly rememberedMs?: number } = {},
+): LookUp<string> =>
+  rememberUnknown(
+    createLookups((slugs) => findDashboardSlugs(db, slugs)),
+    options,
+  );
