@@ -1,5 +1,5 @@
 import { BACKGROUNDS } from "../../modules/accounts/brandColor.rules.ts";
-import { DRAWABLE, PICTURE_FONT } from "../../modules/dashboard/pictures/rasterize.ts";
+import { DRAWABLE, PICTURE_FONT } from "../../modules/dashboard/rasterize.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { markVerified, headlineOf } from "./figures.ts";
 import { formatHost, formatNumber } from "./format.ts";

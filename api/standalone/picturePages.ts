@@ -9,7 +9,7 @@ import { send } from "../http/taggedResponses.ts";
 import { IMMUTABLE, OPEN_TO_ALL, pictureOf } from "./servePages.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import type { LookUp } from "../../db/batching/createLookups.ts";
-import { createRasterizer } from "../../modules/dashboard/pictures/createRasterizer.ts";
+import { createRasterizer } from "../../modules/dashboard/createRasterizer.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { drawPreview } from "../pages/preview.ts";

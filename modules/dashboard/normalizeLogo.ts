@@ -1,12 +1,68 @@
+import { crc32, deflateSync } from "node:zlib";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import decode, { init } from "@jsquash/webp/decode.js";
 import { hash } from "node:crypto";
-import type { PictureFormat, PictureHeader } from "./pictureHeader.rules.ts";
 import { readPictureHeader } from "./pictureHeader.rules.ts";
+import type { PictureFormat, PictureHeader } from "./pictureHeader.rules.ts";
 import type { NewLogo } from "../accounts/profile.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { decodeWebp } from "./pictures/decodeWebp.ts";
-import { encodePng } from "./pictures/encodePng.ts";
-import type { RasterPicture } from "./pictures/rasterize.ts";
-import { rasterize } from "./pictures/rasterize.ts";
+import { rasterize } from "./rasterize.ts";
+import type { RasterPicture } from "./rasterize.ts";
+
+const SIGNATURE = Buffer.from("\u0089PNG\r\n\u001A\n", "latin1");
+const CHANNELS = 4;
+
+const chunk = (type: string, data: Buffer): Buffer => {
+  const body = Buffer.concat([Buffer.from(type, "latin1"), data]);
+  const [length, checksum] = [Buffer.alloc(4), Buffer.alloc(4)];
+  length.writeUInt32BE(data.length);
+  checksum.writeUInt32BE(crc32(body));
+  return Buffer.concat([length, body, checksum]);
+};
+
+/** Encodes pixels of 8 bits each for red, green, blue and opacity. */
+export const encodePng = (pixels: Uint8Array, width: number, height: number): Buffer => {
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  // Eight bits a channel, with opacity; then the only compression, filtering and interlacing that we use.
+  header.set([8, 6, 0, 0, 0], 8);
+  const rowBytes = width * CHANNELS;
+  // Each row starts with the number of its filter, 0 for none.
+  const rows = Buffer.alloc((rowBytes + 1) * height);
+  for (let row = 0; row < height; row += 1) {
+    rows.set(pixels.subarray(row * rowBytes, (row + 1) * rowBytes), row * (rowBytes + 1) + 1);
+  }
+  return Buffer.concat([
+    SIGNATURE,
+    chunk("IHDR", header),
+    chunk("IDAT", deflateSync(rows)),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
+};
+
+/** The class of browsers in which the decoder returns its result. */
+class ImageData {
+  readonly data: Uint8ClampedArray;
+  readonly width: number;
+  readonly height: number;
+
+  constructor(data: Uint8ClampedArray, width: number, height: number) {
+    this.data = data;
+    this.width = width;
+    this.height = height;
+  }
+}
+
+/** @throws Error if the file is damaged or animated */
+const decodeWebp = async (file: Uint8Array): Promise<ImageData> => {
+  Object.assign(globalThis, { ImageData });
+  const path = fileURLToPath(import.meta.resolve("@jsquash/webp/codec/dec/webp_dec.wasm"));
+  await init({ wasmBinary: await readFile(path) });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the library's type is a browser's.
+  return (await decode(new Uint8Array(file).buffer)) as ImageData;
+};
 
 export const MAXIMUM_LOGO_BYTES = 2 * 1024 * 1024;
 /** Decoded, a picture takes four bytes a pixel. */

@@ -5,9 +5,8 @@ import { startServer } from "../../runtime/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
-import { encodePng } from "../../modules/dashboard/pictures/encodePng.ts";
+import { encodePng, normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
-import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
 
 const test = testWithDatabase();

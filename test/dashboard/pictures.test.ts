@@ -1,7 +1,7 @@
 import test from "ava";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { createRasterizer } from "../../modules/dashboard/pictures/createRasterizer.ts";
-import { DRAWABLE, rasterize } from "../../modules/dashboard/pictures/rasterize.ts";
+import { createRasterizer } from "../../modules/dashboard/createRasterizer.ts";
+import { DRAWABLE, rasterize } from "../../modules/dashboard/rasterize.ts";
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>';
 

@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { DomainError } from "../../../runtime/errors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import type { DrawRequest, DrawResponse } from "./rasterizeThread.ts";
 
 /** Draws SVG that we have made as a PNG. */
