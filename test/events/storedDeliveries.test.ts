@@ -52,18 +52,13 @@ test("what was recorded while an endpoint was disabled and what failed is recove
   await record("meanwhile");
   await t.throwsAsync(
     async () => recoverWebhookEvents(deps, { ...endpoint, disabledAt: since }, since),
-    {
-      message: /is disabled/u,
-    },
+    { message: /is disabled/u },
   );
   await switchWebhookEndpoint(deps, endpoint, "enabled");
   receiver.respond(answer(204));
   await record("after");
 
-  t.deepEqual(await recoverWebhookEvents(deps, endpoint, since), {
-    recovered: 2,
-    hasMore: false,
-  });
+  t.deepEqual(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2, hasMore: false });
   await deliver();
   t.deepEqual(names().toSorted(), ["after", "before", "failed", "failed", "meanwhile"]);
   const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
