@@ -22,7 +22,12 @@ import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
 import { readCharitySettings } from "../modules/charities/readCharitySettings.ts";
 import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
-import { findIgnoredPrice, readStripeOptions, loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
+import {
+  findIgnoredPrice,
+  readStripeOptions,
+  loadStripe,
+  loadWebhookReader,
+} from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";

@@ -10,7 +10,7 @@ import { createOrganization } from "../modules/accounts/createOrganization.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
-} from "../modules/dashboard/getCertificateToken.ts";
+} from "../modules/dashboard/manageCertificates.ts";
 import { getDashboardSlug } from "../modules/dashboard/getDashboardSlug.ts";
 
 /** Returns lines that say where the demo data can be seen. */

@@ -14,7 +14,10 @@ import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
-import { plantingOrderIntervalMs, readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
+import {
+  plantingOrderIntervalMs,
+  readPlantingSettings,
+} from "../modules/planting/readPlantingSettings.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";

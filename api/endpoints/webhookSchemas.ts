@@ -10,14 +10,16 @@ import {
   MAXIMUM_URL_LENGTH,
 } from "../../modules/events/webhooks.rules.ts";
 import type { DeliveredType } from "../../modules/events/webhooks.rules.ts";
-import { ENDPOINT_DISABLED } from "../../modules/events/manageWebhookEndpoints.ts";
+import {
+  ENDPOINT_DISABLED,
+  getOwnWebhookEndpoint,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import type { Callback, ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { CommonQueryMethods } from "slonik";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import { getOwnWebhookEndpoint } from "../../modules/events/getWebhookEndpoint.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 

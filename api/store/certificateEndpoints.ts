@@ -1,6 +1,10 @@
 import { MAXIMUM_CERTIFIED_RECORDS } from "../../modules/dashboard/certificate.rules.ts";
 import { orderId } from "../../modules/stores/customers.rules.ts";
-import { CERTIFICATE_URL, presentCertificateUrl, certificateUrlEndpoint } from "../endpoints/certificateUrlEndpoint.ts";
+import {
+  CERTIFICATE_URL,
+  presentCertificateUrl,
+  certificateUrlEndpoint,
+} from "../endpoints/certificateUrlEndpoint.ts";
 import { getOrderCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";

@@ -5,7 +5,10 @@ import {
   IMPACT_RECORD_COLUMNS,
   impactRecordJson,
   presentImpactRecord,
-} from "../../modules/stores/presentImpactRecord.rules.ts";
+  DONATION_RECORD_COLUMNS,
+  donationRecordJson,
+  presentDonationRecord,
+} from "../../modules/stores/presentRecords.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
@@ -14,11 +17,6 @@ import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
 import { pageFields, impactFilterOf, listQuery, EXPORT_DETAILS, readStoreList } from "./lists.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
 import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
-import {
-  DONATION_RECORD_COLUMNS,
-  donationRecordJson,
-  presentDonationRecord,
-} from "../../modules/stores/presentDonationRecord.rules.ts";
 
 /** Builds the endpoint that lists the registrations of one kind. */
 export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): Endpoint => {

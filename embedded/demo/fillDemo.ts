@@ -16,7 +16,7 @@ import { createHistoryClock } from "./historyContext.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
 import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
 import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
-import { rasterize } from "../../modules/dashboard/pictures/rasterize.ts";
+import { rasterize } from "../../modules/dashboard/rasterize.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { systemClock } from "../../runtime/clock.ts";

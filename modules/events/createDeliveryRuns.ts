@@ -3,17 +3,15 @@ import { claimDeliveries } from "./attempts.sql.ts";
 import type { ClaimedDelivery } from "./attempts.sql.ts";
 import { listDueEndpoints } from "./pendingEndpoints.sql.ts";
 import { createShardRuns } from "../../db/createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../../db/createShardRuns.ts";
+import type { ShardOptions, ShardRuns, ShardSender } from "../../db/createShardRuns.ts";
 import { createScanPace } from "../../db/createScanPace.ts";
 import { createShardScans } from "../../db/createShardScans.ts";
 import type { DueEndpoint } from "./pendingEndpoints.sql.ts";
-import type { ScanShard } from "../../db/shards/createShardScans.ts";
-import type { ShardSender } from "../../db/shards/createShardRuns.ts";
-import { awaitAtMost } from "../../runtime/pause.ts";
+import type { ScanShard } from "../../db/createShardScans.ts";
+import { awaitAtMost } from "../../runtime/waiting.ts";
 import type { DeliveryContext } from "./context.ts";
 import { createAttemptRecords, makeAttempt } from "./makeAttempt.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
-import { createScanPace } from "../../db/shards/createScanPace.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /**
