@@ -4,7 +4,7 @@ import { z } from "zod";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
 import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
-import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOrStore.ts";
+import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { findNamedStore } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

@@ -5,7 +5,7 @@ import { formatEin } from "../../modules/charities/charities.rules.ts";
 import type { Donation } from "../../modules/charities/donations.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import { getOrganization } from "../../modules/accounts/getOrganization.ts";
+import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { EVENT_TYPES, presentEvent } from "../../modules/events/events.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-import { getOrganization } from "../../modules/accounts/getOrganization.ts";
+import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import type { Feed } from "../../modules/feed/readFeed.ts";
 import { namesFrom, parseEventId, parseId, parseLimit, parseMode } from "../arguments.ts";

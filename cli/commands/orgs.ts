@@ -17,7 +17,7 @@ import type { DonationTotals } from "../../modules/charities/donations.rules.ts"
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
-import { getOrganization } from "../../modules/accounts/getOrganization.ts";
+import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDonationSubscription } from "../../modules/charities/requireDonationSubscription.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";

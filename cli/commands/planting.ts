@@ -7,7 +7,7 @@ import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/plan
 import { counted } from "../../runtime/counted.rules.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
 import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
-import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOrStore.ts";
+import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import { clearCachedResponses } from "../../modules/planting/clearCachedResponses.ts";
 import type { CachedResponses } from "../../modules/planting/clearCachedResponses.ts";

@@ -6,7 +6,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import { getOrganizationOrStore } from "../../modules/accounts/getOrganizationOrStore.ts";
+import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { refundDonation } from "../../modules/charities/refundDonation.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import { refundAnyRegistration } from "../../modules/support/refundAnyRegistration.ts";

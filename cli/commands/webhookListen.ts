@@ -11,7 +11,7 @@ import {
   formatSecret,
 } from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
-import { getOrganization } from "../../modules/accounts/getOrganization.ts";
+import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { signWebhook } from "../../modules/events/signWebhook.ts";
 import { namesFrom, parseCount, parseId, parseMode, parsePath, parserOf } from "../arguments.ts";

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "./accounts.sql.ts";
 import { findAccount } from "./accounts.sql.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 /**
  * Returns the account that a key or a record refers to.
@@ -10,6 +11,33 @@ export const getAccount = async (db: CommonQueryMethods, id: string): Promise<Ac
   const account = await findAccount(db, id);
   if (!account) {
     throw new Error(`Account ${id} does not exist.`);
+  }
+  return account;
+};
+
+/** @throws DomainError record_not_found, also for the id of a store */
+export const getOrganization = async (db: CommonQueryMethods, id: string): Promise<Account> => {
+  const account = await findAccount(db, id);
+  if (account?.type !== "organization") {
+    throw new DomainError(
+      "record_not_found",
+      `organization ${id} not found; see \`impact org list\``,
+    );
+  }
+  return account;
+};
+
+/** @throws DomainError record_not_found */
+export const getOrganizationOrStore = async (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<Account> => {
+  const account = await findAccount(db, id);
+  if (!account) {
+    throw new DomainError(
+      "record_not_found",
+      `organization or store ${id} not found; see \`impact org list\` and \`impact store list\``,
+    );
   }
   return account;
 };

@@ -5,7 +5,7 @@ import { requireCustomerOfSubscription } from "./accounts.rules.ts";
 import type { NewLimits } from "./limits.rules.ts";
 import { describeProfileChanges, updateAccountProfile } from "./updateAccountProfile.ts";
 import type { ProfileChanges } from "./updateAccountProfile.ts";
-import { getOrganization } from "./getOrganization.ts";
+import { getOrganization } from "./getAccount.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorContext } from "./context.ts";
 

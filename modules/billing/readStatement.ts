@@ -7,7 +7,7 @@ import type { Period } from "./billingCycle.rules.ts";
 import { minuteOf } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { readWholeList } from "../records/readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";

@@ -1,6 +1,6 @@
 import { findDashboardAccount, findSlugOwner, insertAlias } from "../dashboard/dashboards.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { getOrganization } from "../accounts/getOrganization.ts";
+import { getOrganization } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
 import type { OperatorContext } from "../accounts/context.ts";

@@ -17,7 +17,7 @@ import {
 } from "./recordLookups.sql.ts";
 import { RECORD_FIELDS, parseLookup } from "./lookup.rules.ts";
 import type { FoundBy, Lookup } from "./lookup.rules.ts";
-import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RegistrationUsage } from "../billing/readUsage.ts";
 import { readUsage } from "../billing/readUsage.ts";

@@ -2,7 +2,7 @@ import { ownerKey } from "../../records/owner.rules.ts";
 import { endDelays } from "./attempts.sql.ts";
 import { listWaitingStreams } from "./waitingStreams.sql.ts";
 import type { WaitingStream } from "./waitingStreams.sql.ts";
-import { getOrganization } from "../../accounts/getOrganization.ts";
+import { getOrganization } from "../../accounts/getAccount.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
 
