@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { z } from "zod";
 import type { Config } from "../../runtime/config/config.ts";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
-import { hasAccounts } from "../../modules/accounts/hasAccounts.sql.ts";
+import { hasAccounts } from "../../modules/accounts/accounts.sql.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
