@@ -13,7 +13,7 @@ import {
 } from "../../modules/accounts/profile.rules.ts";
 import type { HideableSection, Profile } from "../../modules/accounts/profile.rules.ts";
 import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
 import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { changeDonationTotals } from "../../modules/charities/donationTotals.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
