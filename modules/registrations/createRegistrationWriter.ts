@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, CommonQueryMethods } from "slonik";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
@@ -21,8 +21,9 @@ import {
 import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 import type { Context } from "../../runtime/context.ts";
 import { checkLimits } from "./checkLimits.ts";
-import { rememberRequests } from "./rememberRequests.ts";
 import { newId } from "../../runtime/newId.ts";
+import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
+import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 export type Registered = {
@@ -226,6 +227,22 @@ const createReplays = (findOriginal: RegistrationWriter["findOriginal"]) => {
     },
     drain: () => Promise.all(reading),
   };
+};
+
+/**
+ * Records which requests made registrations, so that the traces continue when the usage is reported. It runs beside the
+ * requests; if it fails, only the traces end.
+ */
+const rememberRequests = (
+  { db, tracing }: { readonly db: CommonQueryMethods; readonly tracing: Tracing },
+  entries: readonly (TracedEntry & { readonly id: string })[],
+): void => {
+  const contexts = entries.flatMap(({ id, trace }) =>
+    trace === undefined ? [] : [{ recordId: id, traceParent: trace.request }],
+  );
+  if (contexts.length > 0) {
+    insertTraceContexts(db, contexts).catch(tracing.reportLoss);
+  }
 };
 
 /** Records registrations by group commit. */
