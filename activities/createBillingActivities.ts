@@ -11,7 +11,7 @@ import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import type { SubscriptionSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { checkRefund } from "../modules/registrations/checkRefund.ts";
+import { checkRefund } from "../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";

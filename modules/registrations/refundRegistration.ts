@@ -15,6 +15,7 @@ import { withoutQueue } from "./createRefundQueue.ts";
 import type { RefundQueue } from "./createRefundQueue.ts";
 import { findRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
+import { findRefundProgress } from "../billing/refundUsage.sql.ts";
 
 export type Refunded = {
   /** The registration after the refund; in a replay, as it is now. */
@@ -161,4 +162,19 @@ export const refundRegistration = async (
   // Nothing else waits for the processor.
   const window = await readWindow(owner);
   return run(owner.accountId, () => refundWithin(context, owner, request, window));
+};
+
+/** `failed`: an operator must retry or waive its usage. */
+export type RefundState = "pending" | "settled" | "failed";
+
+/** Returns how far the refunds of a registration are with the processor, all of them together. */
+export const checkRefund = async (
+  { db }: { readonly db: CommonQueryMethods },
+  registrationId: string,
+): Promise<RefundState> => {
+  const progress = await findRefundProgress(db, registrationId);
+  if (progress?.pending) {
+    return "pending";
+  }
+  return progress?.failed ? "failed" : "settled";
 };

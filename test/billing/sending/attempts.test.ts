@@ -16,7 +16,7 @@ import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcil
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { checkRefund } from "../../../modules/registrations/checkRefund.ts";
+import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -1,7 +1,7 @@
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
-import { checkRefund } from "../../../modules/registrations/checkRefund.ts";
+import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
