@@ -7,13 +7,13 @@ import {
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { registerUnlessRefused } from "../../modules/registrations/registerUnlessRefused.ts";
-import { createRefundQueue } from "../../modules/registrations/createRefundQueue.ts";
-import type { RefundQueue } from "../../modules/registrations/createRefundQueue.ts";
 import {
+  createRefundQueue,
   findOriginalRefund,
   refundRegistration,
 } from "../../modules/registrations/refundRegistration.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
+import type { RefundQueue } from "../../modules/registrations/refundRegistration.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";

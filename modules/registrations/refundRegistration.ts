@@ -11,11 +11,12 @@ import type { Registration, Totals } from "./registrations.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { withoutQueue } from "./createRefundQueue.ts";
-import type { RefundQueue } from "./createRefundQueue.ts";
-import { findRefundWindow } from "./readRefundWindow.ts";
+import { findRefundWindow, readRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 import { findRefundProgress } from "../billing/refundUsage.sql.ts";
+import { ownerKey } from "../records/owner.rules.ts";
+import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
+import type { AccountQueue } from "../../db/batching/createAccountQueue.ts";
 
 export type Refunded = {
   /** The registration after the refund; in a replay, as it is now. */
@@ -85,6 +86,43 @@ export const findOriginalRefund = async (
       ? null
       : await findOwnRegistration(context.db, owner, request.id);
   return registration ? findEarlierRefund(context, context.db, owner, registration, request) : null;
+};
+
+/** How single refunds at the same time wait for each other. */
+export type RefundQueue = {
+  /** Runs the work of a refund in the database. */
+  readonly run: AccountQueue;
+  /** As `readRefundWindow`. */
+  readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
+};
+
+/** For programs that make one refund at a time. */
+const withoutQueue = (context: BillingContext): RefundQueue => ({
+  run: (_accountId, work) => work(),
+  readWindow: (owner) => readRefundWindow(context, owner),
+});
+
+/**
+ * Creates the queue of a process's single refunds. Those of an account wait for each other without a connection, because they would
+ * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
+ */
+export const createRefundQueue = (context: BillingContext): RefundQueue => {
+  const reading = new Map<string, ReturnType<RefundQueue["readWindow"]>>();
+  const read: RefundQueue["readWindow"] = async (owner) => {
+    try {
+      return await readRefundWindow(context, owner);
+    } finally {
+      reading.delete(ownerKey(owner));
+    }
+  };
+  return {
+    run: createAccountQueue(),
+    readWindow: (owner) => {
+      const window = reading.get(ownerKey(owner)) ?? read(owner);
+      reading.set(ownerKey(owner), window);
+      return window;
+    },
+  };
 };
 
 /** @param window read before, because it may be a call to the processor */

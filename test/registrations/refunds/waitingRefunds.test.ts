@@ -7,7 +7,7 @@ import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
-import { createRefundQueue } from "../../../modules/registrations/createRefundQueue.ts";
+import { createRefundQueue } from "../../../modules/registrations/refundRegistration.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
 const test = testWithDatabase();
