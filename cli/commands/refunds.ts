@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { findDonationDetails } from "../../modules/charities/donations.sql.ts";
-import { sumRefundable } from "../../modules/registrations/refundableRegistrations.sql.ts";
+import { sumRefundable } from "../../modules/registrations/refunds.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";

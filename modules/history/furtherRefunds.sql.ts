@@ -5,7 +5,7 @@ import { kindColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { isImported, isOfMode, rowWithId } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
-import { lockRegistrations } from "../registrations/refundBatches.sql.ts";
+import { lockRegistrations } from "../registrations/refunds.sql.ts";
 
 const refundedUnitsRow = z.strictObject({
   id: z.uuid(),

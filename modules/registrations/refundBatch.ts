@@ -1,6 +1,6 @@
-import { listRefundsByKeys, lockRegistrations } from "./refundBatches.sql.ts";
+import { listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
 import { lockNamed } from "../records/ownedRecords.sql.ts";
-import type { KeyedRefund, LockedRegistration } from "./refundBatches.sql.ts";
+import type { KeyedRefund, LockedRegistration } from "./refunds.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";

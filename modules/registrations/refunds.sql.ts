@@ -1,11 +1,17 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../records/owner.rules.ts";
+import type { Owner, AccountMode, Kind } from "../records/owner.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { safeInteger, sql, timestamp, inRange } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+import { hasUsage } from "../billing/registrationFacts.sql.ts";
+import { coreColumns, coreRow } from "./registrations.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
+import { hasAttribution } from "../records/ownedRecords.sql.ts";
 
 /** One call that refunds units of a registration. */
 type NewRefund = {
@@ -105,6 +111,57 @@ export const findRefundByKey = (
       AND refund_key.by_operator = ${byOperator}
   `);
 
+const lockedRow = z.strictObject({ ...coreRow, hasUsage: z.boolean() });
+
+/** A registration that is locked, without what a client attached to it. */
+export type LockedRegistration = Readonly<z.output<typeof lockedRow>>;
+
+/** Locks registrations until the transaction ends. */
+export const lockRegistrations = (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+): Promise<readonly LockedRegistration[]> =>
+  transaction.any(sql.type(lockedRow)`
+    SELECT
+      ${coreColumns},
+      ${hasUsage} AS "hasUsage"
+    FROM registration
+    WHERE registration.id = ANY(${sql.array([...ids], "uuid")})
+    ORDER BY registration.id
+    FOR UPDATE OF registration
+  `);
+
+const keyedRow = z.strictObject({
+  idempotencyKey: z.string(),
+  registrationId: z.uuid(),
+  count: safeInteger,
+});
+
+/** The refund that an idempotency key belongs to. */
+export type KeyedRefund = Readonly<z.output<typeof keyedRow>>;
+
+/** Returns the refunds that belong to keys of clients. */
+export const listRefundsByKeys = (
+  db: CommonQueryMethods,
+  { accountId, mode, kind }: Owner,
+  idempotencyKeys: readonly string[],
+): Promise<readonly KeyedRefund[]> =>
+  db.any(sql.type(keyedRow)`
+    SELECT
+      refund_key.idempotency_key AS "idempotencyKey",
+      refund.registration_id AS "registrationId",
+      refund.count
+    FROM unnest(${sql.array([...idempotencyKeys], "text")}) AS given (key)
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM refund_key
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND key_digest = text_digest(given.key)
+        AND NOT by_operator
+      OFFSET 0
+    ) AS refund_key
+    CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = refund_key.refund_id OFFSET 0) AS refund
+  `);
+
 const waitingRefundsRow = z.strictObject({
   accountId: z.uuid(),
   registrationId: z.uuid(),
@@ -191,3 +248,59 @@ export const markRefundsDispatched = async (
     WHERE id = ANY(${sql.array([...ids], "uuid")})
   `);
 };
+
+/** Selects an account's registrations of all kinds; null matches any. `from` is inclusive, `until` exclusive. */
+export type RefundFilter = AccountMode & {
+  readonly attribution: string | null;
+  readonly from: Date | null;
+  readonly until: Date | null;
+};
+
+const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter): ListSqlToken =>
+  sql.join(
+    [
+      sql.fragment`registration.account_id = ${accountId} AND registration.mode = ${mode}`,
+      sql.fragment`registration.kind = ANY(${sql.array([...KINDS], "text")})`,
+      sql.fragment`registration.refunded_count < registration.count`,
+      ...(attribution === null ? [] : [hasAttribution("registration", attribution)]),
+      ...inRange(sql.identifier(["registration", "created_at"]), { from, until }),
+    ],
+    sql.fragment` AND `,
+  );
+
+const sizeRow = z.strictObject({ registrations: safeInteger, units: z.bigint() });
+
+/** Returns how many registrations match and have units left, and those units. */
+export const sumRefundable = (
+  db: CommonQueryMethods,
+  filter: RefundFilter,
+): Promise<Readonly<z.output<typeof sizeRow>>> =>
+  db.one(sql.type(sizeRow)`
+    SELECT
+      count(*) AS registrations,
+      coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
+    FROM registration
+    WHERE ${conditions(filter)}
+  `);
+
+const refundableRow = z.strictObject({ id: z.uuid(), position: z.string() });
+
+/** A registration with units left. */
+export type RefundableRecord = Readonly<z.output<typeof refundableRow>>;
+
+/** Lists a page of the matching registrations of a kind that have units left, oldest first. */
+export const listRefundable = (
+  db: CommonQueryMethods,
+  filter: RefundFilter,
+  kind: Kind,
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
+): Promise<readonly RefundableRecord[]> =>
+  db.any(sql.type(refundableRow)`
+    SELECT registration.id, ${positionColumn("registration")}
+    FROM registration
+    WHERE ${conditions(filter)}
+      AND registration.kind = ${kind}
+      AND ${newerThan("registration", after)}
+    ORDER BY registration.created_at, registration.id
+    LIMIT ${limit}
+  `);

@@ -1,8 +1,5 @@
-import type {
-  RefundableRecord,
-  RefundFilter,
-} from "../registrations/refundableRegistrations.sql.ts";
-import { listRefundable } from "../registrations/refundableRegistrations.sql.ts";
+import type { RefundableRecord, RefundFilter } from "../registrations/refunds.sql.ts";
+import { listRefundable } from "../registrations/refunds.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { asRejection } from "../records/batches.rules.ts";
 import { readWholeList } from "../records/readWholeList.ts";

@@ -7,7 +7,7 @@ import {
   findOwnRegistration,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import { listRefundsByKeys } from "../../modules/registrations/refundBatches.sql.ts";
+import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -26,7 +26,7 @@ import {
 } from "../../modules/records/ownedRecords.sql.ts";
 import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
-import { listRefundable } from "../../modules/registrations/refundableRegistrations.sql.ts";
+import { listRefundable } from "../../modules/registrations/refunds.sql.ts";
 import { findListPosition } from "../../modules/registrations/registrationPages.sql.ts";
 import { readShortPage } from "../../modules/registrations/shortPages.sql.ts";
 import {
