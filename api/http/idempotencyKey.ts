@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { z } from "zod";
 import { describeIssues } from "../../runtime/describeIssues.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { idempotencyKey } from "../../modules/registrations/registrationFields.rules.ts";
+import { idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { decodeHeader, parseRequest, queryObject } from "./parseRequest.ts";
 

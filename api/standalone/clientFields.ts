@@ -1,10 +1,7 @@
 import { longText, metadata } from "../../modules/records/fields.rules.ts";
-import {
-  attribution,
-  idempotencyKey,
-} from "../../modules/registrations/registrationFields.rules.ts";
 import type { z } from "zod";
 import { booleanParameter } from "../http/parseRequest.ts";
+import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
 /*
  * What clients may add to registrations and donations, and to their refunds.

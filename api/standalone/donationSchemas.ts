@@ -13,11 +13,8 @@ import {
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { donationJson, presentDonation } from "../../modules/charities/presentDonation.rules.ts";
 import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
-import {
-  attribution,
-  idempotencyKey,
-} from "../../modules/registrations/registrationFields.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
+import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import {
   isOneAttribution,

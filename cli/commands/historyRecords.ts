@@ -28,7 +28,7 @@ import {
   fractionalCount,
   fractionalCountOf,
   idempotencyKey,
-} from "../../modules/registrations/registrationFields.rules.ts";
+} from "../../modules/registrations/registrations.rules.ts";
 import {
   customerEmail,
   customerId,
