@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedRegistration } from "./importedRecords.rules.ts";
 import { sql } from "../../db/sql.ts";
-import { maximumJsonBytes } from "../registrations/maximumJsonBytes.sql.ts";
+import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
 import { idRow, listKnown, uuidOrNull } from "./importedEntries.sql.ts";

@@ -12,7 +12,7 @@ import {
 } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { maximumJsonBytes } from "./maximumJsonBytes.sql.ts";
+import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";

@@ -9,7 +9,7 @@ import { z } from "zod";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { createPlaces } from "../../../api/http/requestTurns.ts";
-import { maximumJsonBytes } from "../../../modules/registrations/maximumJsonBytes.sql.ts";
+import { maximumJsonBytes } from "../../../modules/registrations/presentRegistration.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
