@@ -2,8 +2,13 @@ import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../records/owner.rules.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { ListPage } from "./registrationPages.sql.ts";
-import { findListPosition, readPage } from "./registrationPages.sql.ts";
-import { hasShortPages, readShortPage, SHORT_PAGE_ROWS } from "./shortPages.sql.ts";
+import {
+  findListPosition,
+  readPage,
+  hasShortPages,
+  readShortPage,
+  SHORT_PAGE_ROWS,
+} from "./registrationPages.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";

@@ -2,7 +2,10 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
-import { findListPosition } from "../../modules/registrations/registrationPages.sql.ts";
+import {
+  findListPosition,
+  readShortPage,
+} from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
@@ -10,7 +13,6 @@ import {
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import { insertRefunds } from "../../modules/registrations/refunds.sql.ts";
-import { readShortPage } from "../../modules/registrations/shortPages.sql.ts";
 import { insertReversals } from "../../modules/stores/storeRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";

@@ -27,8 +27,10 @@ import {
 import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
 import { listRefundable } from "../../modules/registrations/refunds.sql.ts";
-import { findListPosition } from "../../modules/registrations/registrationPages.sql.ts";
-import { readShortPage } from "../../modules/registrations/shortPages.sql.ts";
+import {
+  findListPosition,
+  readShortPage,
+} from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,

@@ -2,8 +2,9 @@ import type { Owner } from "../../../modules/records/owner.rules.ts";
 import {
   findListPosition,
   readPage,
+  hasShortPages,
+  readShortPage,
 } from "../../../modules/registrations/registrationPages.sql.ts";
-import { hasShortPages, readShortPage } from "../../../modules/registrations/shortPages.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import type { RegistrationFilter } from "../../../modules/registrations/registrations.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
