@@ -7,7 +7,6 @@ import { createPermits } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
-import { logUnusableHits } from "../modules/charities/logUnusableHits.ts";
 import {
   openCopies,
   openDatabase,
@@ -226,7 +225,8 @@ export const openApiContext = async (
       ...context,
       searches,
       settings: readCharitySettings(config),
-      onUnusable: logUnusableHits(logger),
+      onUnusable: (unusable) =>
+        logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
     validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
     planting: createPlanting(readPlantingSettings(config)),

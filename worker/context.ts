@@ -10,7 +10,6 @@ import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe, readStripeOptions } from "../modules/billing/loadStripe.ts";
 import { createCharities } from "../modules/charities/createCharities.ts";
-import { logUnusableHits } from "../modules/charities/logUnusableHits.ts";
 import { readCharitySettings } from "../modules/charities/readCharitySettings.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
@@ -74,7 +73,8 @@ export const openWorkerContext = async (
     charities: createCharities({
       ...context,
       settings: readCharitySettings(config),
-      onUnusable: logUnusableHits(logger),
+      onUnusable: (unusable) =>
+        logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
   };
 };
