@@ -9,7 +9,7 @@ import { createChange } from "./remote/createChange.ts";
 import { createEveryOrg } from "./remote/createEveryOrg.ts";
 import { createPledge } from "./remote/createPledge.ts";
 import type { UnusableHits } from "./remote/readHits.ts";
-import type { StartTimeout } from "./remote/remoteSettings.ts";
+import type { StartTimeout } from "./remote/fetchJson.ts";
 import { withDetailsCache } from "./remote/withDetailsCache.ts";
 
 /** The charity providers of this deployment. */

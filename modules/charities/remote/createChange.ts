@@ -1,13 +1,17 @@
 import { z } from "zod";
 import type { Charity } from "../charities.rules.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
-import { countSeen } from "./countSeen.ts";
-import { fetchCharity } from "./fetchCharity.ts";
-import { fetchJson } from "./fetchJson.ts";
-import { looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
-import { readHits } from "./readHits.ts";
-import type { RemoteSettings } from "./remoteSettings.ts";
-import { searchByEin } from "./searchByEin.ts";
+import {
+  countSeen,
+  readHits,
+  searchByEin,
+  looseEin,
+  looseText,
+  looseUrl,
+  requiredText,
+} from "./readHits.ts";
+import { fetchCharity, fetchJson } from "./fetchJson.ts";
+import type { RemoteSettings } from "./fetchJson.ts";
 
 /*
  * Speaks the API of Change, v1 (docs.getchange.io); the facts are from that documentation. A search returns no total,

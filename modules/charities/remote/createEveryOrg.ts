@@ -6,11 +6,9 @@ import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
-import { fetchJson } from "./fetchJson.ts";
-import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
-import { readHits } from "./readHits.ts";
-import type { RemoteSettings } from "./remoteSettings.ts";
-import { searchByEin } from "./searchByEin.ts";
+import { fetchJson, isPathSafe } from "./fetchJson.ts";
+import { looseEin, looseText, looseUrl, requiredText, readHits, searchByEin } from "./readHits.ts";
+import type { RemoteSettings } from "./fetchJson.ts";
 
 /*
  * Speaks the partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,

@@ -2,7 +2,20 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { z } from "zod";
 import { boundBody } from "../../../runtime/outgoing.ts";
 import { CharityProviderError } from "../provider.ts";
-import type { StartTimeout } from "./remoteSettings.ts";
+import type { UnusableHits } from "./readHits.ts";
+import type { Charity } from "../charities.rules.ts";
+
+/** Starts the time limit of one attempt, from connecting to the last byte. */
+export type StartTimeout = () => AbortSignal;
+
+/** How to reach a remote provider. */
+export type RemoteSettings<Credentials> = Credentials & {
+  /** Base URL, without a trailing slash. */
+  readonly apiBase: string;
+  readonly startTimeout: StartTimeout;
+  /** Called after each search whose response has records that cannot be used. */
+  readonly onUnusable: (unusable: UnusableHits) => void;
+};
 
 const ATTEMPTS = 2;
 const RETRY_DELAY_MS = 200;
@@ -11,7 +24,7 @@ const MAXIMUM_RETRY_DELAY_MS = 1000;
 /** Far more than a page of charities needs. */
 const MAXIMUM_BYTES = 4 * 1024 * 1024;
 
-export type JsonRequest<Schema extends z.ZodType> = {
+type JsonRequest<Schema extends z.ZodType> = {
   /** The provider's name in error messages. */
   readonly provider: string;
   /** The call's name in error messages, which are logged: URLs may hold a key or what a client searches for. */
@@ -106,4 +119,31 @@ export const fetchJson = async <Schema extends z.ZodType>(
       throw result.error;
     }
   }
+};
+
+/** Whether an id can be a path segment without changing the path. */
+export const isPathSafe = (id: string): boolean => /^[\w~-][\w.~-]{0,199}$/u.test(id);
+
+/**
+ * Fetches a charity by its id at the provider.
+ * @param request.url the URL of the charity without its last segment, the id
+ * @returns null if the provider has no charity with this id, or responds with another one
+ * @throws CharityProviderError
+ */
+export const fetchCharity = async (
+  {
+    url,
+    ...request
+  }: Omit<JsonRequest<z.ZodType<Charity>>, "call" | "url"> & { readonly url: string },
+  id: string,
+  signal: AbortSignal,
+): Promise<Charity | null> => {
+  if (!isPathSafe(id)) {
+    return null;
+  }
+  const charity = await fetchJson(
+    { ...request, call: "details", url: new URL(`${url}/${id}`) },
+    signal,
+  );
+  return charity?.nonprofitId === id ? charity : null;
 };

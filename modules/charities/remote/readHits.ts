@@ -1,8 +1,46 @@
-import type { z } from "zod";
+import { z } from "zod";
 import type { CharityProviderName } from "../../accounts/accounts.rules.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import { splitReadable } from "../../../runtime/splitReadable.ts";
 import { CharityProviderError } from "../provider.ts";
+import type { CharityQuery, CharityPage, CharityProvider } from "../provider.ts";
+import type { Charity, Ein } from "../charities.rules.ts";
+import { nameWords } from "../charitySearch.rules.ts";
+import { parseEin } from "../charities.rules.ts";
+
+const MAXIMUM_LENGTH = 10_000;
+
+/** A text that is safe to store and show: well-formed and of bounded length; empty if missing. */
+export const looseText = () =>
+  z
+    .string()
+    .nullish()
+    .transform((text) =>
+      (text ?? "")
+        .replaceAll("\0", "")
+        .toWellFormed()
+        .trim()
+        .slice(0, MAXIMUM_LENGTH)
+        .toWellFormed(),
+    );
+
+/** A name or an id, which every charity must have. */
+export const requiredText = () => looseText().refine((text) => text !== "", "must not be empty");
+
+/** An EIN with or without its dash; null for anything else, such as a foreign number. */
+export const looseEin = () =>
+  z
+    .string()
+    .nullish()
+    .transform((text) => (text ? parseEin(text) : null));
+
+/** An HTTP URL; empty if missing or of another scheme. */
+export const looseUrl = () =>
+  looseText().transform((text) => {
+    const url = text === "" || /^[a-z][a-z0-9+.-]*:/iu.test(text) ? text : `https://${text}`;
+    const parsed = URL.parse(url);
+    return parsed?.protocol === "https:" || parsed?.protocol === "http:" ? url : "";
+  });
 
 /** Records of a search's response that cannot be used. */
 export type UnusableHits = LeftOut & { readonly provider: CharityProviderName };
@@ -27,4 +65,30 @@ export const readHits = async <Schema extends z.ZodType>(
     onUnusable({ provider, ...unreadable });
   }
   return readable;
+};
+
+/** Returns how many charities a search has up to the end of a page; 0 if the page is empty, so perhaps beyond the last. */
+export const countSeen = ({ page, pageSize }: CharityQuery, listedCount: number): number =>
+  listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
+
+const matchesName = (charity: Charity, name: string): boolean => {
+  const { phrase } = nameWords(charity.name);
+  return nameWords(name).words.every((word) => phrase.includes(word));
+};
+
+/** Searches by EIN, which has at most one result; a given name must match it too. */
+export const searchByEin = async (
+  findByEin: CharityProvider["findByEin"],
+  ein: Ein,
+  { name, page }: CharityQuery,
+  signal: AbortSignal,
+): Promise<CharityPage> => {
+  const charity = await findByEin(ein, signal);
+  const matches =
+    charity !== null && (name === null || matchesName(charity, name)) ? [charity] : [];
+  return {
+    items: page === 1 ? matches : [],
+    totalItems: matches.length,
+    totalIsExact: true,
+  };
 };
