@@ -6,7 +6,9 @@ import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
 import { parseEin } from "./charities.rules.ts";
 import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";
-import { searchTable } from "./searchTable.ts";
+import type { NameMatch } from "./catalogueSearch.sql.ts";
+import { countCharities, findHighestSimilarity, listCharities } from "./catalogueSearch.sql.ts";
+import { catalogueWords, nameWords } from "./charitySearch.rules.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
 const GROUPS: Readonly<Record<string, string>> = {
@@ -69,17 +71,60 @@ const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
   return nonprofitId.startsWith(ID_PREFIX) ? parseEin(nonprofitId.slice(ID_PREFIX.length)) : null;
 };
 
+const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+
+/** A misspelled name means the most similar names and those that are nearly as similar. */
+const NEARLY_AS_SIMILAR = 0.9;
+
+/** Searches for names that have words which begin with those of the search; only if there are none, for similar names. */
 const search = async (
   connection: DatabasePoolConnection,
-  query: CharityQuery,
+  { name, ein, page, pageSize }: CharityQuery,
   signal: AbortSignal,
 ): Promise<CharityPage> => {
-  const { items, ...total } = await searchTable(connection, query, () => {
+  const throwIfAborted = (): void => {
     if (signal.aborted) {
       throw new CharityProviderError("The search took too long.");
     }
+  };
+  const offset = (page - 1) * pageSize;
+  const read = async (db: CommonQueryMethods, match: NameMatch | null): Promise<CharityPage> => {
+    throwIfAborted();
+    const query = { name: match, ein };
+    const totalItems = await countCharities(db, query);
+    throwIfAborted();
+    const items =
+      offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
+    return { items: items.map(toCharity), totalItems, totalIsExact: true };
+  };
+
+  if (name === null) {
+    return read(connection, null);
+  }
+  const { phrase, words } = catalogueWords(name);
+  // The catalogue has no letters of other scripts.
+  if (phrase === "" || phrase !== nameWords(name).phrase) {
+    return NO_MATCHES;
+  }
+  const found = await read(connection, { by: "words", phrase, words });
+  if (found.totalItems > 0) {
+    return found;
+  }
+  return connection.transaction(async (transaction) => {
+    for (const resemblance of ["part", "whole"] as const) {
+      throwIfAborted();
+      const highest = await findHighestSimilarity(transaction, phrase, resemblance, ein);
+      if (highest !== null) {
+        return read(transaction, {
+          by: "similarity",
+          phrase,
+          resemblance,
+          minimum: highest * NEARLY_AS_SIMILAR,
+        });
+      }
+    }
+    return NO_MATCHES;
   });
-  return { ...total, items: items.map(toCharity) };
 };
 
 /**
