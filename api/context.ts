@@ -19,7 +19,7 @@ import { browsableUrl } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
-import { readCharitySettings } from "../modules/charities/readCharitySettings.ts";
+import { readCharitySettings, createCharities } from "../modules/charities/createCharities.ts";
 import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
 import {
   findIgnoredPrice,
@@ -33,7 +33,6 @@ import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
-import { createCharities } from "../modules/charities/createCharities.ts";
 import { createPlanting } from "../modules/planting/createPlanting.ts";
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";

@@ -1,6 +1,6 @@
 import type { Config } from "../runtime/config/config.ts";
 import type { CharityProviderName } from "../modules/accounts/accounts.rules.ts";
-import { readCharitySettings } from "../modules/charities/readCharitySettings.ts";
+import { readCharitySettings } from "../modules/charities/createCharities.ts";
 import type { CliContext } from "./context.ts";
 import { say } from "./io.ts";
 

@@ -11,6 +11,7 @@ import { createPledge } from "./remote/createPledge.ts";
 import type { UnusableHits } from "./remote/readHits.ts";
 import type { StartTimeout } from "./remote/fetchJson.ts";
 import { withDetailsCache } from "./remote/withDetailsCache.ts";
+import type { Config } from "../../runtime/config/config.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
@@ -28,6 +29,26 @@ export type CharitySettings = {
   } | null;
   readonly pledge: { readonly apiKey: string; readonly apiBase: string } | null;
 };
+
+/** Returns the settings of the charity providers that have an API key in the configuration. */
+export const readCharitySettings = (config: Config): CharitySettings => ({
+  everyorg:
+    config.EVERYORG_API_KEY === undefined
+      ? null
+      : { apiKey: config.EVERYORG_API_KEY, apiBase: config.EVERYORG_API_BASE },
+  change:
+    config.CHANGE_PUBLIC_KEY === undefined || config.CHANGE_SECRET_KEY === undefined
+      ? null
+      : {
+          publicKey: config.CHANGE_PUBLIC_KEY,
+          secretKey: config.CHANGE_SECRET_KEY,
+          apiBase: config.CHANGE_API_BASE,
+        },
+  pledge:
+    config.PLEDGE_API_KEY === undefined
+      ? null
+      : { apiKey: config.PLEDGE_API_KEY, apiBase: config.PLEDGE_API_BASE },
+});
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
