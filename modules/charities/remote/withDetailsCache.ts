@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { findCharityDetails, saveCharityDetail } from "../charityDetails.sql.ts";
+import { findCharityDetails, saveCharityDetail } from "../charities.sql.ts";
 import type { Charity, Ein } from "../charities.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";

@@ -1,5 +1,5 @@
 import { wrapPool } from "../../../db/pools/wrapPool.ts";
-import { saveCharityDetail } from "../../../modules/charities/charityDetails.sql.ts";
+import { saveCharityDetail } from "../../../modules/charities/charities.sql.ts";
 import type { CharityIds } from "../../../modules/charities/charities.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";

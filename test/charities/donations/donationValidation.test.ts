@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { createCharityValidator } from "../../../api/endpoints/createCharityValidator.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { findCharityDetails } from "../../../modules/charities/charityDetails.sql.ts";
+import { findCharityDetails } from "../../../modules/charities/charities.sql.ts";
 import { donationWorkflowId } from "../../../workflows/donation.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
