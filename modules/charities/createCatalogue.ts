@@ -3,12 +3,11 @@ import { isTimeout } from "../../db/databaseErrors.ts";
 import type { CatalogueCharity } from "./charities.sql.ts";
 import { listEligibleCharities } from "./charities.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
-import { parseEin } from "./charities.rules.ts";
+import { parseEin, catalogueWords, nameWords } from "./charities.rules.ts";
 import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";
 import type { NameMatch } from "./catalogueSearch.sql.ts";
 import { countCharities, findHighestSimilarity, listCharities } from "./catalogueSearch.sql.ts";
-import { catalogueWords, nameWords } from "./charitySearch.rules.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
 const GROUPS: Readonly<Record<string, string>> = {

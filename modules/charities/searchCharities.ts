@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Ein } from "./charities.rules.ts";
-import { nameWords, readSearchName } from "./charitySearch.rules.ts";
+import { nameWords, readSearchName } from "./charities.rules.ts";
 import { OutageError } from "../../runtime/errors.rules.ts";
 import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";

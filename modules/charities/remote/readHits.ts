@@ -5,8 +5,7 @@ import { splitReadable } from "../../../runtime/splitReadable.ts";
 import { CharityProviderError } from "../provider.ts";
 import type { CharityQuery, CharityPage, CharityProvider } from "../provider.ts";
 import type { Charity, Ein } from "../charities.rules.ts";
-import { nameWords } from "../charitySearch.rules.ts";
-import { parseEin } from "../charities.rules.ts";
+import { nameWords, parseEin } from "../charities.rules.ts";
 
 const MAXIMUM_LENGTH = 10_000;
 
