@@ -7,7 +7,7 @@ import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { confirmCharity } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
-import { donationCreated } from "./donationData.ts";
+import { donationCreated } from "./presentDonation.rules.ts";
 import { createDonation, recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../runtime/newId.ts";

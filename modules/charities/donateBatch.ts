@@ -15,7 +15,7 @@ import type { RegistrationContext } from "../registrations/context.ts";
 import { charityKey, createCharityConfirmer } from "./createCharityConfirmer.ts";
 import { providerOf } from "./providerOf.ts";
 import type { CharityContext } from "./context.ts";
-import { donationCreated } from "./donationData.ts";
+import { donationCreated } from "./presentDonation.rules.ts";
 import { createDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../runtime/newId.ts";

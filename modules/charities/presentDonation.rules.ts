@@ -5,7 +5,7 @@ import { formatEin } from "./charities.rules.ts";
 import type { Donation } from "./donations.rules.ts";
 
 /*
- * A donation as clients see it: in responses, lists and files.
+ * A donation as clients see it: in responses, lists, files and events.
  */
 
 export const donationJson = z
@@ -47,4 +47,36 @@ export const presentDonation = (donation: Donation): z.output<typeof donationJso
   attribution: donation.attribution,
   metadata: donation.metadata,
   refunded: donation.refunded,
+});
+
+type NamedDonation = Pick<
+  Donation,
+  "id" | "importedId" | "amountCents" | "ein" | "nonprofitId" | "charityName"
+>;
+
+/** Returns what every event about a donation says of it. */
+const donationData = (donation: NamedDonation) => ({
+  donation_id: shownIdOf(donation),
+  amount_cents: donation.amountCents,
+  currency: "USD" as const,
+  ein: donation.ein === null ? "" : formatEin(donation.ein),
+  nonprofit_id: donation.nonprofitId,
+  charity_name: donation.charityName,
+});
+
+/** Returns the event of a new donation. */
+export const donationCreated = (donation: Donation) => ({
+  type: "donation.created" as const,
+  data: {
+    ...donationData(donation),
+    idempotency_key: donation.idempotencyKey ?? "",
+    attribution: donation.attribution,
+    metadata: donation.metadata,
+  },
+});
+
+/** Returns the event of a refund. */
+export const donationRefunded = (donation: NamedDonation, reason: string | null) => ({
+  type: "donation.refunded" as const,
+  data: { ...donationData(donation), reason: reason ?? "" },
 });

@@ -11,7 +11,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { donationData } from "./donationData.ts";
+import { donationRefunded } from "./presentDonation.rules.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
@@ -115,10 +115,7 @@ export const refundDonation = (
       await recordDonationRefunds(transaction, owner, [{ donation, request }], now);
       // Stores have no such events.
       if (owner.accountType !== "store") {
-        await recordEvent(transaction, owner, now, {
-          type: "donation.refunded",
-          data: { ...donationData(donation), reason: request.reason ?? "" },
-        });
+        await recordEvent(transaction, owner, now, donationRefunded(donation, request.reason));
       }
       if (actor) {
         const { accountId } = owner;

@@ -8,7 +8,7 @@ import type { Outcome } from "../records/batches.rules.ts";
 import { countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import type { Context } from "../../runtime/context.ts";
-import { donationData } from "./donationData.ts";
+import { donationRefunded } from "./presentDonation.rules.ts";
 import { donationNotFound, findKeyProblem, recordDonationRefunds } from "./refundDonation.ts";
 import type { DonationRefundRequest } from "./refundDonation.ts";
 
@@ -80,10 +80,7 @@ const recordRefunds = async (
     transaction,
     owner,
     now,
-    decisions.map(({ donation, request }) => ({
-      type: "donation.refunded",
-      data: { ...donationData(donation), reason: request.reason ?? "" },
-    })),
+    decisions.map(({ donation, request }) => donationRefunded(donation, request.reason)),
   );
 };
 
