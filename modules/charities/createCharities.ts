@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { waitForPermit } from "../../db/rateLimits.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -12,6 +12,7 @@ import type { UnusableHits } from "./remote/readHits.ts";
 import type { StartTimeout } from "./remote/fetchJson.ts";
 import { withDetailsCache } from "./remote/withDetailsCache.ts";
 import type { Config } from "../../runtime/config/config.ts";
+import { getAccount } from "../accounts/getAccount.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
@@ -104,4 +105,13 @@ export const createCharities = ({
   return {
     named: (name, accountId) => (name === "everyorg" ? everyOrgOf(accountId) : shared[name]),
   };
+};
+
+/** Returns the charity provider that an operator has chosen for an account. */
+export const providerOf = async (
+  { db, charities }: { readonly db: CommonQueryMethods; readonly charities: Charities },
+  accountId: string,
+): Promise<CharityProvider> => {
+  const { charityProvider } = await getAccount(db, accountId);
+  return charities.named(charityProvider, accountId);
 };

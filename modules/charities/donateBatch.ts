@@ -13,7 +13,7 @@ import { recordEvents } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { RegistrationContext } from "../registrations/context.ts";
 import { charityKey, createCharityConfirmer } from "./createCharityConfirmer.ts";
-import { providerOf } from "./providerOf.ts";
+import { providerOf } from "./createCharities.ts";
 import type { CharityContext } from "./context.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { createDonation } from "./recordDonation.ts";

@@ -6,7 +6,7 @@ import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityPage } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";
-import { providerOf } from "./providerOf.ts";
+import { providerOf } from "./createCharities.ts";
 import type { CharityContext } from "./context.ts";
 
 /** The catalogue cannot abort a query on a signal, so its statement timeout is a little longer. */

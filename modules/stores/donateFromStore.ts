@@ -4,7 +4,7 @@ import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
 import type { DonationCustomer } from "../charities/donations.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
-import { providerOf } from "../charities/providerOf.ts";
+import { providerOf } from "../charities/createCharities.ts";
 import { createDonation, recordDonation } from "../charities/recordDonation.ts";
 import type { CharityContext } from "../charities/context.ts";
 import { reportLowBalance } from "./lockBalance.ts";
