@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { changeDonationTotals } from "./donationTotals.sql.ts";
-import { deleteDonations, listTestDonors, lockOldTestDonations } from "./oldTestDonations.sql.ts";
+import { deleteDonations, listTestDonors, lockOldTestDonations } from "./donationBatches.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 
 /** Short transactions, because the account's test donations wait for the totals. */

@@ -7,7 +7,7 @@ import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeter
 import {
   deleteDonations,
   lockOldTestDonations,
-} from "../../modules/charities/oldTestDonations.sql.ts";
+} from "../../modules/charities/donationBatches.sql.ts";
 import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
 import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
