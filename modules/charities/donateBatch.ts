@@ -16,7 +16,7 @@ import { charityKey, createCharityConfirmer } from "./createCharityConfirmer.ts"
 import { providerOf } from "./createCharities.ts";
 import type { CharityContext } from "./context.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
-import { createDonation } from "./recordDonation.ts";
+import { createDonation } from "./donate.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../runtime/newId.ts";
 

@@ -5,7 +5,7 @@ import type { DonationCustomer } from "../charities/donations.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import { providerOf } from "../charities/createCharities.ts";
-import { createDonation, recordDonation } from "../charities/recordDonation.ts";
+import { createDonation, recordDonation } from "../charities/donate.ts";
 import type { CharityContext } from "../charities/context.ts";
 import { reportLowBalance } from "./lockBalance.ts";
 import type { StoreContext } from "./context.ts";
