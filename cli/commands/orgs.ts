@@ -19,7 +19,7 @@ import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
-import { readDonationSubscription } from "../../modules/charities/requireDonationSubscription.ts";
+import { readDonationSubscription } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { KEY_COLUMNS, presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";

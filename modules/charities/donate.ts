@@ -15,7 +15,7 @@ import type { Context } from "../../runtime/context.ts";
 import { confirmCharity } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
-import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { requireDonationSubscription } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";

@@ -17,7 +17,7 @@ import { providerOf } from "./createCharities.ts";
 import type { CharityContext } from "./context.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { createDonation } from "./donate.ts";
-import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { requireDonationSubscription } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
 /** A donation of a batch. That of a replay is read when it is needed, because a batch may have a thousand of them. */

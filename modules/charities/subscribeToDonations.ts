@@ -5,9 +5,9 @@ import {
   leaseDonationSubscription,
   releaseDonationSubscription,
 } from "./donationSubscriptions.sql.ts";
-import type { ProvisioningAttempt } from "./donationSubscriptions.sql.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
-import { OutageError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { ProvisioningAttempt, DonationSubscription } from "./donationSubscriptions.sql.ts";
+import type { AccountMode, Mode } from "../records/owner.rules.ts";
+import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
 import { ProvisioningRejectedError } from "../billing/processor.ts";
 import type { BillingProcessor } from "../billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
@@ -93,4 +93,32 @@ export const subscribeToDonations = async (
     }
   }
   throw outage(new Error(`Another call held the lease for ${LEASE_MS} ms.`));
+};
+
+/**
+ * Returns an account's donation subscription. One with another processor or subscription than the account has now has
+ * ended.
+ */
+export const readDonationSubscription = async (
+  { db, billing }: Pick<BillingContext, "db" | "billing">,
+  account: Account,
+  mode: Mode,
+): Promise<DonationSubscription | null> => {
+  const subscription = await findDonationSubscription(db, { accountId: account.id, mode });
+  const processor = billing.processorFor(account, mode);
+  const isCurrent =
+    subscription?.processor === processor &&
+    (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);
+  return subscription && { ...subscription, hasEnded: subscription.hasEnded || !isCurrent };
+};
+
+/** @throws DomainError donations_not_subscribed */
+export const requireDonationSubscription = async (
+  context: Pick<BillingContext, "db" | "billing">,
+  account: Account,
+): Promise<void> => {
+  const subscription = await readDonationSubscription(context, account, "live");
+  if (!subscription?.activeSince || subscription.hasEnded) {
+    throw new DomainError("donations_not_subscribed", "donation subscription not active");
+  }
 };

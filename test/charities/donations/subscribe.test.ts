@@ -13,8 +13,10 @@ import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { getAccount } from "../../../modules/accounts/getAccount.ts";
-import { requireDonationSubscription } from "../../../modules/charities/requireDonationSubscription.ts";
-import { subscribeToDonations } from "../../../modules/charities/subscribeToDonations.ts";
+import {
+  requireDonationSubscription,
+  subscribeToDonations,
+} from "../../../modules/charities/subscribeToDonations.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { callDouble } from "../../billing/stripe/doubleScene.ts";
