@@ -1,13 +1,34 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { MODES } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
 import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
-import { modeColumn } from "../records/columns.sql.ts";
+import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
 import { sql, values } from "../../db/sql.ts";
 import { hashKey } from "../stores/idempotentResponses.sql.ts";
-import type { LookupOptions } from "./lookupOptions.sql.ts";
-import { inAccount, accountColumns, accountFields } from "./lookupOptions.sql.ts";
+
+/** What every look-up takes. */
+export type LookupOptions = {
+  readonly text: string;
+  /** Null looks in all accounts. */
+  readonly accountId: string | null;
+  readonly limit: number;
+};
+
+export const accountFields = {
+  accountId: z.uuid(),
+  accountName: z.string(),
+  accountType: accountTypeColumn,
+};
+
+export const accountColumns = sql.fragment`
+  account.id AS "accountId",
+  account.name AS "accountName",
+  account.type AS "accountType"
+`;
+
+export const inAccount = (accountId: string | null): FragmentSqlToken =>
+  accountId === null ? sql.fragment`true` : sql.fragment`account.id = ${accountId}`;
 
 const eventRow = z.strictObject({ id: z.bigint() });
 

@@ -1,14 +1,18 @@
 import type { CommonQueryMethods } from "slonik";
 import { findMeterEvent } from "../billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../billing/meterEvents.sql.ts";
-import type { FoundAccount, FoundKey, FoundStoreWrite } from "./accountLookups.sql.ts";
+import type {
+  FoundAccount,
+  FoundKey,
+  FoundStoreWrite,
+  LookupOptions,
+} from "./accountLookups.sql.ts";
 import {
   findMeterEventId,
   listAccountsByReference,
   listKeysById,
   listStoreWritesByKey,
 } from "./accountLookups.sql.ts";
-import type { LookupOptions } from "./lookupOptions.sql.ts";
 import type { FoundDonation, FoundRegistration, RecordLookups } from "./recordLookups.sql.ts";
 import {
   donationLookups,

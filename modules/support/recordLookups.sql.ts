@@ -16,8 +16,8 @@ import {
   hasNameWith,
   hasOrder,
 } from "../stores/customers.sql.ts";
-import type { LookupOptions } from "./lookupOptions.sql.ts";
-import { inAccount, accountColumns, accountFields } from "./lookupOptions.sql.ts";
+import type { LookupOptions } from "./accountLookups.sql.ts";
+import { inAccount, accountColumns, accountFields } from "./accountLookups.sql.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
