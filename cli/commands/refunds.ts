@@ -9,8 +9,10 @@ import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules
 import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { refundDonation } from "../../modules/charities/refundDonation.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
-import { refundAnyRegistration } from "../../modules/support/refundAnyRegistration.ts";
-import { refundMatching } from "../../modules/support/refundMatching.ts";
+import {
+  refundAnyRegistration,
+  refundMatching,
+} from "../../modules/support/refundAnyRegistration.ts";
 import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import {
