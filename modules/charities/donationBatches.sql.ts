@@ -4,7 +4,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
-import { ownedWithIds, ownedWithKeys } from "../records/ownedRecords.sql.ts";
+import { ownedWithIds, ownedWithKeys, deleteCertificatesOf } from "../records/ownedRecords.sql.ts";
 import { sql, timestamp, safeInteger } from "../../db/sql.ts";
 import {
   donationColumns,
@@ -12,7 +12,6 @@ import {
   donationCoreRow,
   donationRow,
 } from "./donations.sql.ts";
-import { deleteCertificatesOf } from "../records/deleteCertificatesOf.sql.ts";
 import { startingAt } from "../../db/deletedRow.ts";
 
 const idRow = z.strictObject({ id: z.uuid() });

@@ -310,3 +310,15 @@ export const listRecordIds = (
     ${isUuid(given) ? own : sql.fragment``}
   `);
 };
+
+/** Deletes the certificates of records, and leaves the records out of the certificates of orders. */
+export const deleteCertificatesOf = async (
+  transaction: DatabaseTransactionConnection,
+  recordIds: readonly string[],
+): Promise<void> => {
+  for (const table of ["certificate_item", "certificate"]) {
+    await transaction.query(sql.typeAlias("void")`
+      DELETE FROM ${sql.identifier([table])} WHERE record_id = ANY(${sql.array(recordIds, "uuid")})
+    `);
+  }
+};

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { ownerColumns } from "../records/columns.sql.ts";
 import { safeInteger, afterLookup, sql, timestamp } from "../../db/sql.ts";
-import { deleteCertificatesOf } from "../records/deleteCertificatesOf.sql.ts";
+import { deleteCertificatesOf } from "../records/ownedRecords.sql.ts";
 
 const ownerRow = z.strictObject(ownerColumns);
 
