@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import type { AccountRegistration } from "../registrations/registrations.sql.ts";
 import { findRegistration, lockRegistration } from "../registrations/registrations.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
 import { recordNotFound } from "../records/recordIds.rules.ts";
 import { decideRefund } from "../registrations/decideRefund.rules.ts";
 import type { StoreWrite } from "../stores/storeWrites.rules.ts";
@@ -36,9 +35,6 @@ type AnyRefund = {
   readonly refundedCount: number;
   readonly replayed: boolean;
 };
-
-const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
-  invalidRequest(`${kind} registration is already fully refunded`);
 
 /** Returns what a refund of an organization's registration would do, without refunding. */
 const previewRefund = async (
@@ -88,7 +84,7 @@ const refundStoreRegistration = async (
     return { registration, refundedCount: Number(earlier.responseBody), replayed: true };
   }
   if (remaining === 0) {
-    throw fullyRefunded(registration);
+    throw invalidRequest(`${kind} registration is already fully refunded`);
   }
   if (quantity > remaining) {
     throw invalidRequest(`count: only ${remaining} can still be refunded`);
