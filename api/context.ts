@@ -20,20 +20,14 @@ import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
 import { readCharitySettings, createCharities } from "../modules/charities/createCharities.ts";
-import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
-import {
-  findIgnoredPrice,
-  readStripeOptions,
-  loadStripe,
-  loadWebhookReader,
-} from "../modules/billing/loadStripe.ts";
+import { findIgnoredPrice, readStripeOptions, loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
+import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";
 import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
-import { createPlanting } from "../modules/planting/createPlanting.ts";
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";
 import { createKeyUses } from "../modules/accounts/createKeyUses.ts";

@@ -14,11 +14,9 @@ import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
-import {
-  plantingOrderIntervalMs,
-  readPlantingSettings,
-} from "../modules/planting/readPlantingSettings.ts";
+import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
+import { plantingOrderIntervalMs } from "../modules/planting/createPlanting.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";

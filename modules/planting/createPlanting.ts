@@ -3,13 +3,14 @@ import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.t
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
 import type { UnusableRecords } from "./treemapper/downloadRecords.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
-import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";
 import {
   createSimulatedPartner,
   SIMULATED_PARTNER_NAME,
 } from "./simulated/createSimulatedPartner.ts";
 import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { StartupError } from "../../runtime/startupError.ts";
 
 export type PlantingSettings = {
   readonly partner: PlantingPartner["kind"];
@@ -22,6 +23,46 @@ export type PlantingSettings = {
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
+/**
+ * Returns the interval at which planting orders are created. Each run creates an order for every account with new trees,
+ * and each order is polled for months: once a day is enough for a real partner, while a simulation should show results.
+ */
+export const plantingOrderIntervalMs = ({
+  PLANTING_PARTNER,
+  PLANTING_ORDER_INTERVAL_SECONDS,
+}: Pick<Config, "PLANTING_PARTNER" | "PLANTING_ORDER_INTERVAL_SECONDS">): number =>
+  1000 *
+  (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
+
+/**
+ * Returns the settings of the planting partners.
+ * @throws StartupError when the partner needs a key that is not set
+ */
+export const readPlantingSettings = (config: Config): PlantingSettings => {
+  if (config.PLANTING_PARTNER === "treemapper" && config.TREEMAPPER_API_KEY === undefined) {
+    throw new StartupError(
+      "PLANTING_PARTNER is treemapper, but TREEMAPPER_API_KEY is not set. Set it to the key of the planting project.",
+    );
+  }
+  return {
+    partner: config.PLANTING_PARTNER,
+    partnerName: config.PLANTING_PARTNER_NAME ?? null,
+    treeMapper:
+      config.TREEMAPPER_API_KEY === undefined
+        ? null
+        : { apiKey: config.TREEMAPPER_API_KEY, apiBase: config.TREEMAPPER_API_BASE },
+    manual: { timeline: config.MANUAL_PLANTING_TIMELINE },
+    simulated: {
+      timeline: config.SIMULATED_PLANTING_TIMELINE,
+      durations: {
+        allocationMs: config.SIMULATED_ALLOCATION_SECONDS * 1000,
+        plantingMs: config.SIMULATED_PLANTING_SECONDS * 1000,
+        verificationMs: config.SIMULATED_VERIFICATION_SECONDS * 1000,
+      },
+    },
+  };
+};
+
 export type Planting = {
   /** Returns the partner for new orders of a mode. Orders of test keys are always simulated. */
   readonly partnerFor: (mode: Mode) => PlantingPartner;
@@ -30,6 +71,22 @@ export type Planting = {
   /** Whether planted trees of the simulated partner count: only while it plants the trees of production keys. */
   readonly countsSimulated: () => boolean;
 };
+
+/** A partner without an API: an operator places the orders, and facts are reported by callback or by the operator. */
+const createManualPartner = ({
+  name,
+  timeline,
+}: {
+  readonly name: string;
+  readonly timeline: TimelineShape;
+}): PlantingPartner => ({
+  kind: "manual",
+  name,
+  timeline,
+  isVerificationPolled: false,
+  placeOrder: () => Promise.resolve(null),
+  fetchUpdates: () => Promise.resolve({ facts: [], nextPollMs: null }),
+});
 
 /**
  * Creates the adapters of the planting partners.
