@@ -5,10 +5,10 @@ import { pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
 import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
+  readPollIntervalMs,
 } from "../modules/planting/findPlantingOrdersToStart.ts";
-import { readPollIntervalMs } from "../modules/planting/pollInterval.ts";
 import type { PlantingContext } from "../modules/planting/context.ts";
-import type { PollInterval } from "../modules/planting/pollInterval.ts";
+import type { PollInterval } from "../modules/planting/findPlantingOrdersToStart.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";
 import type { ErrorCode } from "../runtime/errors.rules.ts";

@@ -1,6 +1,8 @@
 import { sql } from "../../../db/sql.ts";
-import { findPlantingOrdersToStart } from "../../../modules/planting/findPlantingOrdersToStart.ts";
-import { readPollIntervalMs } from "../../../modules/planting/pollInterval.ts";
+import {
+  findPlantingOrdersToStart,
+  readPollIntervalMs,
+} from "../../../modules/planting/findPlantingOrdersToStart.ts";
 import { openSinglePools } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
