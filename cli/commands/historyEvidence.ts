@@ -10,7 +10,7 @@ import type {
 import { plantingFact, reference as referenceText } from "../../modules/planting/fact.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { FOREST_TYPES } from "../../modules/planting/impactFactors.rules.ts";
-import { importedReference } from "../../modules/planting/importedReference.rules.ts";
+import { importedReference } from "../../modules/planting/order.rules.ts";
 import { importedId } from "../../modules/records/recordIds.rules.ts";
 
 /*

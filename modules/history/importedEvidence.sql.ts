@@ -3,9 +3,8 @@ import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
-import { IMPORTED_PARTNER } from "../planting/importedReference.rules.ts";
+import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
-import { PLANTING_STAGES } from "../planting/order.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { ownedWithKeys } from "../records/ownedRecords.sql.ts";
 

@@ -14,7 +14,7 @@ import {
   verifiedEvidence,
 } from "./evidence.rules.ts";
 import type { AllocatedEvidence, StageEvidence } from "./evidence.rules.ts";
-import { findImportedReferenceId } from "./importedReference.rules.ts";
+import { findImportedReferenceId } from "./order.rules.ts";
 import type { PlantingOrder, SiteShare } from "./order.rules.ts";
 import type { PlantingFactOf, ReportedSite } from "./fact.rules.ts";
 
