@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
-import { ORDER_NOT_FOUND } from "../../modules/planting/requireOrder.ts";
+import { ORDER_NOT_FOUND } from "../../modules/planting/order.rules.ts";
 import { reportPlanting } from "../../modules/planting/reportPlanting.ts";
 import type { WakeContext } from "../../modules/planting/context.ts";
 import { publicEndpoint, RETRY_AFTER } from "../http/endpoint.ts";

@@ -2,6 +2,7 @@ import type { PartnerKind, TimelineShape } from "../../runtime/config/plantingCh
 import type { Mode } from "../records/owner.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import type { ForestType } from "./impactFactors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 /** The stages of a planting order, in order. */
 export const PLANTING_STAGES = [
@@ -184,4 +185,14 @@ export const findImportedReferenceId = (partner: string, reference: string): num
   const digits = /\/(\d{1,16})$/u.exec(reference)?.[1];
   const id = Number(digits ?? Number.NaN);
   return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
+};
+
+export const ORDER_NOT_FOUND = "failed to find planting order";
+
+/** @throws DomainError record_not_found if there is no order */
+export const requireOrder = (order: PlantingOrder | null): PlantingOrder => {
+  if (order === null) {
+    throw new DomainError("record_not_found", ORDER_NOT_FOUND);
+  }
+  return order;
 };

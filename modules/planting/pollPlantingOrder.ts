@@ -8,7 +8,7 @@ import type { PartnerOrder, PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";
 import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
-import { requireOrder } from "./requireOrder.ts";
+import { requireOrder } from "./order.rules.ts";
 
 const readPlantingOrder = async (
   { db, planting }: PlantingContext,

@@ -8,7 +8,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { recordMilestones } from "./recordMilestones.ts";
-import { requireOrder } from "./requireOrder.ts";
+import { requireOrder } from "./order.rules.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 

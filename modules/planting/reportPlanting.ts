@@ -4,7 +4,7 @@ import type { PlantingReport } from "./fact.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { WakeContext } from "./context.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
-import { requireOrder } from "./requireOrder.ts";
+import { requireOrder } from "./order.rules.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 
 /**

@@ -14,7 +14,7 @@ import { deleteMedia, restoreSites } from "./sites.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { PlantingReport } from "./fact.rules.ts";
-import { IMPORTED_PARTNER, latestStage } from "./order.rules.ts";
+import { IMPORTED_PARTNER, latestStage, requireOrder } from "./order.rules.ts";
 import type { OrderStage, PlantingOrder } from "./order.rules.ts";
 import type { PartnerKind } from "../../runtime/config/plantingChoices.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -23,7 +23,6 @@ import type { WakeContext } from "./context.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../db/runAndRollBack.ts";
 import { recordMilestones } from "./recordMilestones.ts";
-import { requireOrder } from "./requireOrder.ts";
 import { changeTimeline, recordFacts, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type WithdrawalContext = WakeContext &
