@@ -7,10 +7,9 @@ import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.t
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { recordMilestones } from "./recordMilestones.ts";
+import { recordMilestones, changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 import { requireOrder } from "./order.rules.ts";
 import type { RecordedFact } from "./settleFacts.ts";
-import { changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order

@@ -26,6 +26,7 @@ import {
 } from "./order.rules.ts";
 import { tallyChange, withImpactFactors } from "./tally.rules.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
+import { recordEvents } from "../events/recordEvent.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
 export type RecordedFact = {
@@ -180,4 +181,39 @@ export const recordFacts = async (
     order = result.order;
   }
   return { order, recorded };
+};
+
+const hasReached = (facts: readonly StoredFact[], stage: PlantingStage): boolean =>
+  facts.some((fact) => fact.state === "accepted" && fact.stage === stage);
+
+/**
+ * Records an event for each stage that an order has reached since. Planting may be reported after its verification. An order
+ * that falls back, because a fact was withdrawn, can reach a stage again.
+ * @param before the order's facts before, at least the accepted ones
+ */
+export const recordMilestones = async (
+  transaction: DatabaseTransactionConnection,
+  before: readonly StoredFact[],
+  after: PlantingOrder,
+  now: Date,
+): Promise<void> => {
+  const accepted = await listFacts(transaction, after.id, ["accepted"]);
+  const reached = PLANTING_STAGES.filter(
+    (stage) => hasReached(accepted, stage) && !hasReached(before, stage),
+  );
+  const { shownId, shownPublicId, accountId, mode, treeCount, refundedCount } = after;
+  await recordEvents(
+    transaction,
+    { accountId, mode },
+    now,
+    reached.map((milestone) => ({
+      type: "evidence.milestone_reached",
+      data: {
+        order_id: shownId,
+        public_id: shownPublicId,
+        milestone,
+        tree_count: treeCount - refundedCount,
+      },
+    })),
+  );
 };

@@ -22,8 +22,13 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { WakeContext } from "./context.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../db/runAndRollBack.ts";
-import { recordMilestones } from "./recordMilestones.ts";
-import { changeTimeline, recordFacts, settleFacts, storeProgress } from "./settleFacts.ts";
+import {
+  recordMilestones,
+  changeTimeline,
+  recordFacts,
+  settleFacts,
+  storeProgress,
+} from "./settleFacts.ts";
 
 type WithdrawalContext = WakeContext &
   OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
