@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import { ORDER_NOT_FOUND } from "../../modules/planting/order.rules.ts";
-import { reportPlanting } from "../../modules/planting/reportPlanting.ts";
+import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
 import type { WakeContext } from "../../modules/planting/context.ts";
 import { publicEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";

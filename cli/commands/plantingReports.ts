@@ -5,7 +5,7 @@ import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.t
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
 import { wakePlantingOrder } from "../../modules/planting/wakePlantingOrder.ts";
-import { reportPlanting } from "../../modules/planting/reportPlanting.ts";
+import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,

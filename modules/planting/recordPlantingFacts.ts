@@ -1,7 +1,7 @@
 import { listFacts } from "./facts.sql.ts";
 import type { FactSource } from "./facts.sql.ts";
-import { lockPlantingOrder } from "./orders.sql.ts";
-import type { PlantingFact } from "./fact.rules.ts";
+import { lockPlantingOrder, findPlantingOrderByPublicId } from "./orders.sql.ts";
+import type { PlantingFact, PlantingReport } from "./fact.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
 import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -10,6 +10,7 @@ import type { Context } from "../../runtime/context.ts";
 import { recordMilestones, changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 import { requireOrder } from "./order.rules.ts";
 import type { RecordedFact } from "./settleFacts.ts";
+import type { WakeContext } from "./context.ts";
 
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
@@ -48,3 +49,24 @@ export const recordPlantingFacts = (
     }
     return recorded;
   });
+
+/**
+ * Records a report by a partner or an operator and wakes the order's workflow.
+ * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
+ */
+export const reportPlanting = async (
+  context: WakeContext & Partial<OperatorContext>,
+  report: PlantingReport,
+  source: FactSource,
+): Promise<readonly RecordedFact[]> => {
+  const order = requireOrder(await findPlantingOrderByPublicId(context.db, report.order));
+  const recorded = await recordPlantingFacts(
+    context,
+    order.id,
+    report.facts,
+    source,
+    report.timeline,
+  );
+  await context.wakeOrder(order.id);
+  return recorded;
+};

@@ -6,7 +6,7 @@ import {
   simulateAllocated,
   simulatePlanted,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
-import { reportPlanting } from "../../../modules/planting/reportPlanting.ts";
+import { reportPlanting } from "../../../modules/planting/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
