@@ -11,9 +11,8 @@ import type { ImportSummary, Report } from "./createReport.ts";
 import { createWriters } from "./createWriters.ts";
 import type { WriterOptions } from "./createWriters.ts";
 import { importEvidence } from "./importEvidence.ts";
-import { sortLines } from "./importLine.ts";
+import { sortLines, inBatches } from "./importLine.ts";
 import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
-import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
 
 export type ImportOptions = WriterOptions & {

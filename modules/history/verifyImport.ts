@@ -24,10 +24,9 @@ import type { ImportedRecord } from "./importedRecords.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 import { uuidOf } from "./assignIds.ts";
-import { sortLines } from "./importLine.ts";
+import { sortLines, inBatches } from "./importLine.ts";
 import type { EvidenceLine, ImportLine } from "./importLine.ts";
 import { importEvidence } from "./importEvidence.ts";
-import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
 
 export type Verification = {
