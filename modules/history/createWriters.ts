@@ -1,12 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { insertImportedDonations, listKnownDonations } from "./importedDonations.sql.ts";
-import { listTakenTimes } from "./importedEntries.sql.ts";
+import { listTakenTimes, insertImportedStoreKeys } from "./importedEntries.sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
 import {
   insertImportedRegistrations,
   listKnownRegistrations,
 } from "./importedRegistrations.sql.ts";
-import { insertImportedStoreKeys } from "./importedStoreKeys.sql.ts";
 import { lockBalances, raiseLastRecordTime } from "../stores/balances.sql.ts";
 import { listIdempotentResponses } from "../stores/idempotentResponses.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";

@@ -6,7 +6,9 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { isImported, isOfMode, rowWithId, rowWithKey } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
-import { inMicroseconds, sql, literals } from "../../db/sql.ts";
+import { inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
+import type { StoreOperation } from "../stores/stores.rules.ts";
+import { hashKey } from "../stores/idempotentResponses.sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
@@ -158,3 +160,28 @@ export const listKnown = (
 /** Returns the imported id if it can be the id of a record of this service. */
 export const uuidOrNull = (importedId: string | null): string | null =>
   importedId !== null && isUuid(importedId) ? importedId : null;
+
+/** The idempotency key of a store's write on another system, which did not export the request. */
+type ImportedStoreKey = { readonly operation: StoreOperation; readonly key: string };
+
+/** Stores the keys of a store's imported writes. Fails if a key is in use: its write would be recorded twice. */
+export const insertImportedStoreKeys = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  keys: readonly ImportedStoreKey[],
+  createdAt: Date,
+): Promise<void> => {
+  if (keys.length === 0) {
+    return;
+  }
+  const rows = keys.map(({ operation, key }) => ({
+    operation,
+    key_hash: hashKey(key),
+  }));
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO idempotent_response (account_id, mode, operation, key_hash, created_at)
+    SELECT ${accountId}::uuid, ${mode}, operation, decode(key_hash, 'hex'), ${timestamp(createdAt)}
+    FROM json_to_recordset(${JSON.stringify(rows)}) AS given (operation text, key_hash text)
+    ORDER BY operation, key_hash
+  `);
+};

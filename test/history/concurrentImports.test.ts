@@ -1,5 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertImportedStoreKeys } from "../../modules/history/importedStoreKeys.sql.ts";
+import { insertImportedStoreKeys } from "../../modules/history/importedEntries.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { lockBalances } from "../../modules/stores/balances.sql.ts";
