@@ -82,8 +82,8 @@ type SearchWords = { readonly words: readonly string[]; readonly phrase: string 
 export const readSearchName = (
   given: string | null,
 ): { readonly name: string | null; readonly ein: Ein | null } => {
-  const ein = given === null ? null : parseEin(given);
-  return { name: ein === null ? given : null, ein };
+  const parsed = given === null ? null : parseEin(given);
+  return { name: parsed === null ? given : null, ein: parsed };
 };
 
 const normalize = (name: string, separators: RegExp): SearchWords => {
