@@ -71,7 +71,7 @@ export const readPlatformRequest = (
     WHERE account_id = ${accountId} AND actor = 'platform' AND details ->> 'signature' = ${signature}
   `);
 
-export type AuditFilter = {
+type AuditFilter = {
   readonly accountId: string | null;
   /** An action, such as `key.issue`, or a group of actions, such as `key`. */
   readonly action: string | null;

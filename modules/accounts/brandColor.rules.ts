@@ -90,7 +90,7 @@ export const brandColorsOf = (color: Color): BrandColors => ({
 });
 
 /** A mode in which the color itself is not legible, and what pages use instead. */
-export type ColorAdjustment = {
+type ColorAdjustment = {
   readonly appearance: Appearance;
   readonly contrast: number;
   readonly used: Color;

@@ -5,7 +5,7 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorContext } from "./context.ts";
 
-export type RevokedKey = {
+type RevokedKey = {
   readonly key: ApiKey;
   /** Whether the account has no other valid key of the same mode. */
   readonly wasLast: boolean;

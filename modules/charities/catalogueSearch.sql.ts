@@ -6,7 +6,7 @@ import type { CatalogueCharity } from "./charities.sql.ts";
 import { catalogueCharityColumns, catalogueCharityRow } from "./charities.sql.ts";
 
 /** What a phrase must resemble: a part of a charity's names, or all of them. */
-export type Resemblance = "part" | "whole";
+type Resemblance = "part" | "whole";
 
 /** How a name must match; `phrase` is the whole search in normalized words. */
 export type NameMatch =
@@ -20,7 +20,7 @@ export type NameMatch =
       readonly minimum: number;
     };
 
-export type CatalogueQuery = { readonly name: NameMatch | null; readonly ein: Ein | null };
+type CatalogueQuery = { readonly name: NameMatch | null; readonly ein: Ein | null };
 
 /** The planner does not see the words, so that it always reads the index, even for words that many names have. */
 const beginsWords = (words: readonly string[]): FragmentSqlToken => sql.fragment`

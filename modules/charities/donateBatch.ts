@@ -21,7 +21,7 @@ import { requireDonationSubscription } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
 /** A donation of a batch. That of a replay is read when it is needed, because a batch may have a thousand of them. */
-export type DonatedItem = {
+type DonatedItem = {
   readonly idempotencyKey: string | null;
   /** Null for a replay. */
   readonly donation: Donation | null;

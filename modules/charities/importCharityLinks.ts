@@ -6,7 +6,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 
 const BATCH_LINES = 2000;
 
-export type LinksImport = {
+type LinksImport = {
   /** Charities that the file names and the catalogue has. */
   readonly updated: number;
   readonly unknown: number;

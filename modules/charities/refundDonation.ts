@@ -13,7 +13,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { donationRefunded } from "./presentDonation.rules.ts";
 
-export type RefundedDonation = {
+type RefundedDonation = {
   readonly donation: Donation;
   /** Donations that are not refunded. */
   readonly totalDonations: number;

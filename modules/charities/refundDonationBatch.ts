@@ -13,7 +13,7 @@ import { donationNotFound, findKeyProblem, recordDonationRefunds } from "./refun
 import type { DonationRefundRequest } from "./refundDonation.ts";
 
 /** A refund of a batch. The donation itself is read when it is needed, because a batch may have a thousand of them. */
-export type RefundedDonationItem = {
+type RefundedDonationItem = {
   readonly donationId: string;
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;

@@ -16,7 +16,7 @@ const refundedUnitsRow = z.strictObject({
 });
 
 /** Units of an imported registration that another system refunded after the import. */
-export type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
+type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
 
 /** The condition that a record is one of the given records of the query that belong to an account and mode. */
 const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
@@ -77,7 +77,7 @@ const refundedDonationRow = z.strictObject({
 });
 
 /** An imported donation that another system refunded after the import. */
-export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
+type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
 
 /** Marks imported donations as refunded, and returns those that were not. */
 export const markImportedDonationsRefunded = (

@@ -15,12 +15,12 @@ import { sortLines, inBatches } from "./importLine.ts";
 import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
 import { withImportRun } from "./withImportRun.ts";
 
-export type ImportOptions = WriterOptions & {
+type ImportOptions = WriterOptions & {
   /** Reports what an import would do, and changes nothing. */
   readonly isDryRun: boolean;
 };
 
-export type ImportObserver = {
+type ImportObserver = {
   /** Called for each line that is not imported. */
   readonly onRejected: (rejection: Rejection) => void | Promise<void>;
   /** Called after each batch. */

@@ -12,7 +12,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-export type ImportedKey = {
+type ImportedKey = {
   readonly id: string;
   /** The part of the key that may be shown. */
   readonly hint: string;

@@ -53,7 +53,7 @@ const identityRow = z.strictObject({
 });
 
 /** An id or a key of a line, the content of its record without refunds, what is refunded, and the line. */
-export type LineIdentity = Readonly<z.output<typeof identityRow>>;
+type LineIdentity = Readonly<z.output<typeof identityRow>>;
 
 const knownIdentityRow = z.strictObject({ identity: z.string() });
 

@@ -5,7 +5,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-export type ImportedSlug = {
+type ImportedSlug = {
   /** The slug of the dashboard that the old one redirects to. */
   readonly dashboardSlug: string;
   /** False if it redirected there already. */

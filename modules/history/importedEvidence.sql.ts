@@ -88,7 +88,7 @@ export const lockImportedTrees = async (
   return listImportedTrees(transaction, owner, treeIds);
 };
 
-export type NewImportedOrder = AccountMode &
+type NewImportedOrder = AccountMode &
   Pick<ImportedEvidence, "source" | "partnerName" | "shape"> &
   Pick<ImportedTreeOrder, "orderId" | "publicId" | "buyerName"> & {
     readonly key: string;

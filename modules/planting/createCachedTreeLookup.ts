@@ -11,7 +11,7 @@ import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
 
-export type CachedTreeLookup = {
+type CachedTreeLookup = {
   /** Returns the cached evidence of a tree; null if there is none, or if the id is not the registration's own. */
   readonly find: (selection: TreeSelection) => Promise<TreeEvidenceResponse | null>;
   /** The same, if this process has the text in memory; otherwise returns null without asking the database. */

@@ -8,7 +8,7 @@ export const FOREST_TYPES = ["mangrove", "terrestrial"] as const;
 export type ForestType = (typeof FOREST_TYPES)[number];
 
 /** Mass and density belong together: a tree stores this much only at this density. */
-export type ImpactFactor = {
+type ImpactFactor = {
   /** Never reused: planted trees keep their factor. */
   readonly id: string;
   readonly forestType: ForestType;

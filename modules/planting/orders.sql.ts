@@ -135,7 +135,7 @@ export const listAccountsWithUnorderedTrees = (
     ORDER BY owner.account_id, owner.mode
   `);
 
-export type NewPlantingOrder = Pick<
+type NewPlantingOrder = Pick<
   PlantingOrder,
   | "publicId"
   | "accountId"
@@ -337,7 +337,7 @@ export const addRefundedToPlantingOrders = async (
   `);
 };
 
-export type PlantingOrderFilter = {
+type PlantingOrderFilter = {
   readonly accountId?: string;
   readonly stage?: PlantingOrder["stage"];
   /** Only orders with contradictions. */

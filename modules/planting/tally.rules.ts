@@ -60,7 +60,7 @@ const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
 };
 
 /** An order before and after a change. */
-export type OrderChange = { readonly before: TalliedOrder; readonly after: TalliedOrder };
+type OrderChange = { readonly before: TalliedOrder; readonly after: TalliedOrder };
 
 /** Returns the difference to an account's tally when orders change, in the order in which tallies are locked. */
 export const tallyChanges = (orders: readonly OrderChange[]): readonly TallyEntry[] => {

@@ -204,7 +204,7 @@ export const isTimelineComplete = (shape: TimelineShape, stage: OrderStage): boo
   stage === "planted_and_verified" || (shape === "allocations" && stage === "planted");
 
 /** An order as far as it decides whether its evidence may still change. Null without an order. */
-export type OrderProgress = {
+type OrderProgress = {
   readonly timeline: TimelineShape | null;
   readonly stage: OrderStage | null;
   /** Whether its partner is no longer polled. An imported order never is, whatever it has reached. */

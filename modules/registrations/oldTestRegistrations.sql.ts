@@ -49,7 +49,7 @@ const lockedRow = z.strictObject({
   /** Units that are not refunded. */
   remaining: safeInteger,
 });
-export type OldRegistration = Readonly<z.output<typeof lockedRow>>;
+type OldRegistration = Readonly<z.output<typeof lockedRow>>;
 
 const allRow = z.strictObject({ all: z.int() });
 

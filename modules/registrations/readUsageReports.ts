@@ -31,7 +31,7 @@ const YIELDING_ROWS = 100;
 const GROWTH = 4;
 
 /** How far the billing of a registration has come. */
-export type UsageReport = Pick<
+type UsageReport = Pick<
   RegistrationUsage,
   "id" | "importedId" | "count" | "refundedCount" | "createdAt"
 > & {

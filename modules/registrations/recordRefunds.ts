@@ -15,7 +15,7 @@ import { newId } from "../../runtime/newId.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 
 /** A refund that is decided. */
-export type DecidedRefund = {
+type DecidedRefund = {
   readonly registration: Pick<Registration, "id" | "importedId" | "count" | "createdAt">;
   /** Units of this refund. */
   readonly refundedCount: number;

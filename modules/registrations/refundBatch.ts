@@ -14,7 +14,7 @@ import type { RefundRequest } from "./refundRegistration.ts";
 import type { RegistrationContext } from "./context.ts";
 
 /** A refund of a batch. The registration itself is read when it is needed, because a batch may have a thousand of them. */
-export type RefundedItem = {
+type RefundedItem = {
   readonly registrationId: string;
   readonly refundedCount: number;
   /** Units of the registration that were refunded until then. */

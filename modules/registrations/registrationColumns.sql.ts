@@ -65,7 +65,7 @@ export const registrationObject = (table: string): FragmentSqlToken =>
 const READERS = ENTRIES.map(([field, { read }]) => ({ field, read }));
 
 /** The texts of a row that COPY has written, without the separators; null is NULL. */
-export type CopiedValues = readonly (string | null)[];
+type CopiedValues = readonly (string | null)[];
 
 const CREATED_AT = ENTRIES.findIndex(([field]) => field === "createdAt");
 

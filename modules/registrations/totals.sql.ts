@@ -142,7 +142,7 @@ const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<K
 const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
 
 /** The units of each kind of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
-export type PeriodTotals = Readonly<z.output<typeof periodRow>>;
+type PeriodTotals = Readonly<z.output<typeof periodRow>>;
 
 /** Lists the all-time totals and those of the latest months that have any, newest first. */
 export const listPeriodTotals = (
