@@ -20,7 +20,12 @@ import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
 import { readCharitySettings, createCharities } from "../modules/charities/createCharities.ts";
-import { findIgnoredPrice, readStripeOptions, loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
+import {
+  findIgnoredPrice,
+  readStripeOptions,
+  loadStripe,
+  loadWebhookReader,
+} from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";

@@ -2,7 +2,7 @@ import type { DemoData } from "./demo/demoData.ts";
 import type { FilledDemo } from "./demo/fillDemo.ts";
 import { DEMO_STORE } from "./demo/planDemo.ts";
 import type { StartContext } from "./managedProcess.ts";
-import { hasAccounts } from "../modules/accounts/hasAccounts.sql.ts";
+import { hasAccounts } from "../modules/accounts/accounts.sql.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { systemClock } from "../runtime/clock.ts";

@@ -14,9 +14,12 @@ import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
-import { readPlantingSettings } from "../modules/planting/readPlantingSettings.ts";
+import {
+  readPlantingSettings,
+  plantingOrderIntervalMs,
+  createPlanting,
+} from "../modules/planting/createPlanting.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
-import { plantingOrderIntervalMs } from "../modules/planting/createPlanting.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
@@ -35,7 +38,6 @@ import { createBillingActivities } from "../activities/createBillingActivities.t
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
-import { createPlanting } from "../modules/planting/createPlanting.ts";
 
 /** Creates the activities of the background queue that are not run by shards. */
 const createBackgroundActivities = (config: Config, context: WorkerContext & BillingObservers) => ({

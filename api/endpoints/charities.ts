@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Charity } from "../../modules/charities/charities.rules.ts";
-import { ein, formatEin } from "../../modules/charities/charities.rules.ts";
+import { ein, formatEin, nameWords } from "../../modules/charities/charities.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -11,7 +11,6 @@ import { LIMIT_MUST_BE, integerUpTo } from "../http/listPages.ts";
 import { queryError } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
 import { hash } from "node:crypto";
-import { nameWords } from "../../modules/charities/charitySearch.rules.ts";
 
 const MUST_BE = "must be USD";
 

@@ -1,10 +1,19 @@
 import { z } from "zod";
 import { count, date, metadata, recordId } from "../../modules/records/fields.rules.ts";
 import type { Metadata } from "../../modules/records/fields.rules.ts";
-import { registrationJson, presentRegistration, REGISTRATION_EXAMPLE } from "../../modules/registrations/presentRegistration.rules.ts";
-import { findFractionalCountProblem, fractionalCount, fractionalCountOf } from "../../modules/registrations/registrationFields.rules.ts";
+import {
+  registrationJson,
+  presentRegistration,
+  REGISTRATION_EXAMPLE,
+} from "../../modules/registrations/presentRegistration.rules.ts";
+import {
+  findFractionalCountProblem,
+  fractionalCount,
+  fractionalCountOf,
+  attribution,
+  idempotencyKey,
+} from "../../modules/registrations/registrations.rules.ts";
 import { pageLength, pageStart, rangeOfDays } from "../http/listPages.ts";
-import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import {
   isOneAttribution,

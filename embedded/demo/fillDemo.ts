@@ -14,7 +14,7 @@ import { createStoreHistory } from "./createStoreHistory.ts";
 import type { DemoData } from "./demoData.ts";
 import { createHistoryClock } from "./historyContext.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateAccountProfile.ts";
+import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
 import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { rasterize } from "../../modules/dashboard/rasterize.ts";
 import type { Config } from "../../runtime/config/config.ts";

@@ -5,7 +5,7 @@ import { withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor } from "./audit.rules.ts";
 
 /** An action without an account concerns the whole deployment. */
-type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
+export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
 
 /**
  * Records an action in the audit log. Call it in the transaction of the change, so that neither is stored without the

@@ -12,7 +12,7 @@ import {
   donationCoreRow,
   donationRow,
 } from "./donations.sql.ts";
-import { startingAt } from "../../db/deletedRow.ts";
+import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
 const idRow = z.strictObject({ id: z.uuid() });
 

@@ -1,7 +1,7 @@
 import type { ImportedBalanceEntry } from "./importedBalance.rules.ts";
 import type { ImportedEvidence } from "./importedEvidence.rules.ts";
 import type { ImportedRecord } from "./importedRecords.rules.ts";
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 
 /** A line of an import, numbered from 1: its record, or why it cannot be imported. */
 export type ImportLine = {

@@ -10,7 +10,7 @@ import {
 } from "./simulated/createSimulatedPartner.ts";
 import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
 import type { Config } from "../../runtime/config/config.ts";
-import { StartupError } from "../../runtime/startupError.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 
 export type PlantingSettings = {
   readonly partner: PlantingPartner["kind"];

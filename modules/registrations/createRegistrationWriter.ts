@@ -23,7 +23,7 @@ import type { Context } from "../../runtime/context.ts";
 import { checkLimits } from "./checkLimits.ts";
 import { newId } from "../../runtime/newId.ts";
 import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
-import type { Tracing } from "../../runtime/tracing/tracing.rules.ts";
+import type { Tracing } from "../../runtime/tracing.rules.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 export type Registered = {

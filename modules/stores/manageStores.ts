@@ -10,7 +10,7 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import { insertAccount, updateAccount } from "../accounts/accounts.sql.ts";
 import { normalizeDomain } from "./stores.rules.ts";
-import { getOrganization } from "../accounts/getOrganization.ts";
+import { getOrganization } from "../accounts/getAccount.ts";
 import { issueFirstKeys } from "../accounts/issueKey.ts";
 import type { FirstKeys } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
