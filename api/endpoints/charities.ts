@@ -12,13 +12,13 @@ import { queryError } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
 import { hash } from "node:crypto";
 
-const MUST_BE = "must be USD";
+const MUST_BE_USD = "must be USD";
 
 /** The currency of a donation, which is always the same: a donation in another one must not be recorded as dollars. */
 export const currencyField = () =>
   z
-    .string({ error: MUST_BE })
-    .regex(/^usd$/iu, MUST_BE)
+    .string({ error: MUST_BE_USD })
+    .regex(/^usd$/iu, MUST_BE_USD)
     // All that it can say is known, and a repeated request may leave it out.
     .transform((): undefined => undefined)
     .optional()
@@ -56,8 +56,8 @@ export const total = (description: string) =>
     .min(0)
     .meta({ description, examples: [1] });
 
-const LETTERS = 2;
-const HUES = 360;
+const MONOGRAM_LETTERS = 2;
+const MONOGRAM_HUES = 360;
 /** A letter in upper case may be two, such as that of `ß`. */
 const MONOGRAM = /^([\p{L}\p{N}]{1,4})-(\d{1,3})$/u;
 
@@ -66,11 +66,11 @@ const monogramOf = (name: string): string => {
   const { words, phrase } = nameWords(name);
   const significant = words.filter((word) => word !== "the");
   const initials = (significant.length > 0 ? significant : words)
-    .slice(0, LETTERS)
+    .slice(0, MONOGRAM_LETTERS)
     .map((word) => Array.from(word)[0]?.toUpperCase())
     .join("");
   // A name without letters is a charity's.
-  return `${initials || "C"}-${Number.parseInt(hash("sha256", phrase).slice(0, 8), 16) % HUES}`;
+  return `${initials || "C"}-${Number.parseInt(hash("sha256", phrase).slice(0, 8), 16) % MONOGRAM_HUES}`;
 };
 
 /** The path of the icon of a charity that has none. */

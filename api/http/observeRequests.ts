@@ -7,12 +7,12 @@ import type { ApiState } from "./requestContext.ts";
 import { randomUUID } from "node:crypto";
 import type { Tracing } from "../../runtime/tracing.rules.ts";
 
-const WELL_FORMED = /^[\u0021-\u007E]{1,128}$/u;
+const REQUEST_ID = /^[\u0021-\u007E]{1,128}$/u;
 
 /** Returns the client's own id of the request if it is well-formed, otherwise a new one. */
 export const requestIdOf = (headers: IncomingHttpHeaders): string => {
   const given = headers["x-request-id"];
-  return typeof given === "string" && WELL_FORMED.test(given) ? given : randomUUID();
+  return typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
 };
 
 /** Sets the request's id and returns it in `X-Request-Id`. */
@@ -24,8 +24,8 @@ export const identifyRequest = (): Middleware<ApiState> => (ctx, next) => {
 };
 
 /** Longer than any IP address; what a client invents is not logged at length. */
-const MAXIMUM_LENGTH = 45;
-const MAXIMUM_HEADER = 2000;
+const MAXIMUM_ADDRESS_LENGTH = 45;
+const MAXIMUM_FORWARDED_LENGTH = 2000;
 
 /**
  * Returns the address of a request's client. Each trusted proxy appends the address that it saw to `X-Forwarded-For`; what
@@ -40,9 +40,9 @@ export const clientAddress = (
   if (trustedProxies === 0 || typeof header !== "string") {
     return socket.remoteAddress;
   }
-  const forwarded = header.slice(-MAXIMUM_HEADER).split(",");
+  const forwarded = header.slice(-MAXIMUM_FORWARDED_LENGTH).split(",");
   const address = (forwarded.at(-trustedProxies) ?? "").trim();
-  return address === "" ? socket.remoteAddress : address.slice(0, MAXIMUM_LENGTH);
+  return address === "" ? socket.remoteAddress : address.slice(0, MAXIMUM_ADDRESS_LENGTH);
 };
 
 export type RequestObserver = (

@@ -21,7 +21,7 @@ export const requireValidTarget: Middleware<ApiState> = (ctx, next) => {
 };
 
 /** Several times what browsers send. */
-const MAXIMUM_LENGTH = 1000;
+const MAXIMUM_ACCEPT_LENGTH = 1000;
 
 /**
  * Treats an `Accept` header that is too long as absent. Koa's parser, which Koa also uses for redirects, takes a time that
@@ -29,7 +29,7 @@ const MAXIMUM_LENGTH = 1000;
  */
 export const ignoreLongAccept: Middleware<ApiState> = (ctx, next) => {
   const { headers } = ctx.req;
-  if (headers.accept !== undefined && headers.accept.length > MAXIMUM_LENGTH) {
+  if (headers.accept !== undefined && headers.accept.length > MAXIMUM_ACCEPT_LENGTH) {
     delete headers.accept;
   }
   return next();

@@ -21,7 +21,7 @@ export const takeTurns: Middleware<ApiState> = (ctx, next) => {
   return turn === null ? next() : runAfter(turn, next);
 };
 
-const WINDOW_MS = 1000;
+const RATE_WINDOW_MS = 1000;
 
 /** Limits how many requests of one key an endpoint accepts in any second; a rejected request has no effect. */
 export const limitRate =
@@ -35,7 +35,7 @@ export const limitRate =
     readonly requestsPerSecond: number;
   }): Middleware<ApiState> =>
   async (ctx, next) => {
-    const limit = { requests: requestsPerSecond, windowMs: WINDOW_MS };
+    const limit = { requests: requestsPerSecond, windowMs: RATE_WINDOW_MS };
     if (!(await takePermit(`${callerOf(ctx).keyId} ${endpoint}`, limit))) {
       throw new DomainError("rate_limited", "rate limit exceeded");
     }
@@ -68,11 +68,11 @@ export const createPlaces = (maximum: number): Places => {
 };
 
 /** Each may take some ten megabytes until its response has been read. */
-const MAXIMUM_BATCHES = 16;
+const CONCURRENT_BATCHES = 16;
 
 /** Lets batches wait while this process records too many. */
 export const limitBatches = (): Middleware<ApiState> => {
-  const places = createPlaces(MAXIMUM_BATCHES);
+  const places = createPlaces(CONCURRENT_BATCHES);
   return (ctx, next) => {
     ctx.state.arePlacesNeeded = places.areNeeded;
     return withoutPlace(ctx.req, () => places.run(callerOf(ctx).accountId, next));
