@@ -1,19 +1,29 @@
-import type { Result } from "./result.ts";
 import { describeSpread, median } from "./statistics.ts";
 
-/** Of the ratio to the baseline. */
-type Goal = { readonly atLeast: number } | { readonly atMost: number };
+/** One row of the printed table. */
+export type Result = {
+  readonly what: string;
+  readonly measured: string;
+  readonly baseline: string;
+  readonly ratio: string;
+  readonly goal: string;
+  readonly reached: "yes" | "NO" | "";
+};
 
-const describeGoal = (goal: Goal): string =>
-  "atLeast" in goal ? `at least ${goal.atLeast.toFixed(2)}` : `at most ${goal.atMost.toFixed(2)}`;
+/** For the ratio to the baseline, or for the measured value itself. */
+type Goal = { readonly atLeast: number } | { readonly atMost: number } | { readonly below: number };
 
-const reaches = (ratio: number, goal: Goal): boolean =>
-  "atLeast" in goal ? ratio >= goal.atLeast : ratio <= goal.atMost;
+const judge = (goal: Goal, value: number, ratio: number): Pick<Result, "goal" | "reached"> => {
+  const [text, isReached] =
+    "atLeast" in goal
+      ? [`ratio at least ${goal.atLeast.toFixed(2)}`, ratio >= goal.atLeast]
+      : "atMost" in goal
+        ? [`ratio at most ${goal.atMost.toFixed(2)}`, ratio <= goal.atMost]
+        : [`below ${goal.below}`, value < goal.below];
+  return { goal: text, reached: isReached ? "yes" : "NO" };
+};
 
-/**
- * Compares a value of each round with the baseline of the same round, so that a slow minute of the machine affects both.
- * @param baseline null if it could not be measured
- */
+/** Compares a value of each round with the baseline of the same round, so that a slow minute affects both. */
 export const compareRounds = <Round>(
   what: string,
   rounds: readonly Round[],
@@ -24,20 +34,31 @@ export const compareRounds = <Round>(
     goal = null,
   }: {
     readonly value: (round: Round) => number;
-    readonly baseline: (round: Round) => number | null;
+    readonly baseline: (round: Round) => number;
     readonly digits?: number;
     readonly goal?: Goal | null;
   },
 ): Result => {
-  const baselines = rounds.flatMap((round) => baseline(round) ?? []);
-  const isMeasured = baselines.length === rounds.length;
-  const ratio = median(rounds.map((round) => value(round) / (baseline(round) ?? Number.NaN)));
+  const ratio = median(rounds.map((round) => value(round) / baseline(round)));
   return {
     what,
     measured: describeSpread(rounds.map(value), digits),
-    baseline: isMeasured ? describeSpread(baselines, digits) : "not measured",
-    ratio: isMeasured ? ratio.toFixed(2) : "",
-    goal: goal === null ? "" : describeGoal(goal),
-    isReached: goal === null || !isMeasured ? null : reaches(ratio, goal),
+    baseline: describeSpread(rounds.map(baseline), digits),
+    ratio: ratio.toFixed(2),
+    ...(goal === null ? { goal: "", reached: "" } : judge(goal, median(rounds.map(value)), ratio)),
   };
+};
+
+const COLUMNS = ["what", "measured", "baseline", "ratio", "goal", "reached"] as const;
+
+/** Formats results as a Markdown table with aligned columns. */
+export const formatTable = (results: readonly Result[]): string => {
+  const rows = [COLUMNS, ...results.map((result) => COLUMNS.map((name) => result[name]))];
+  const lines = rows.map((row) => {
+    const cells = row.map((cell, column) =>
+      cell.padEnd(Math.max(...rows.map((each) => each[column]?.length ?? 0))),
+    );
+    return `| ${cells.join(" | ")} |`;
+  });
+  return lines.toSpliced(1, 0, lines[0]?.replaceAll(/[^|]/gu, "-") ?? "").join("\n");
 };

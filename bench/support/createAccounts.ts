@@ -39,3 +39,6 @@ export const createAccounts = async (
     await db.end();
   }
 };
+
+export const accountIds = (count: number): readonly string[] =>
+  Array.from({ length: count }, () => crypto.randomUUID());

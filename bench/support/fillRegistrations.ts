@@ -1,78 +1,81 @@
-import { Client } from "pg";
+import { query } from "./query.ts";
 
-/** So few that even a new server has ended them. */
-const TRANSACTIONS = 500;
+/** The time over which registrations are filled in. It ends before the last seconds, whose usage is not yet sealed. */
+const SPAN_SECONDS = 30 * 24 * 3600;
+
+/** Registrations of the same second, whose usage is one meter event. */
+const PER_EVENT = 5;
+
+const FILL = `
+  WITH event AS (
+    SELECT
+      floor(extract(epoch FROM now()) - 3600 - number * $4::double precision / $2::bigint)::bigint AS second
+    FROM generate_series($2::bigint, 1, -1) AS number
+  ),
+  sealed AS (
+    INSERT INTO meter_event (
+      account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, first_attempt_at,
+      sealed_at, settled_at
+    )
+    SELECT
+      $1::uuid, 'live', 'tree', second, 1, $3::bigint, 'u1:' || $1::uuid || ':live:tree:' || second || ':1', 'ledger',
+      'delivered', 1, time, time, time
+    FROM event
+    CROSS JOIN LATERAL to_timestamp(second + 3) AS time
+    RETURNING id, identifier, second, quantity, settled_at
+  ),
+  billed AS (
+    INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+    SELECT identifier, $1::uuid, 'live', 'tree', second, quantity, settled_at
+    FROM sealed
+  ),
+  registered AS (
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch
+    )
+    SELECT
+      uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at,
+      'fill-' || second || '-' || number, CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END,
+      jsonb_build_object('order', second * $3::bigint + number),
+      -- As if each had been recorded by itself.
+      nextval('usage_batch')
+    FROM event
+    CROSS JOIN generate_series(1, $3::bigint) AS number
+    CROSS JOIN LATERAL to_timestamp(second) AS created_at
+    RETURNING created_at, usage_batch
+  ),
+  total AS (
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT $1::uuid, 'live', 'tree', 'all', count(*)
+    FROM registered
+    UNION ALL
+    SELECT $1::uuid, 'live', 'tree', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM') AS month, count(*)
+    FROM registered
+    GROUP BY month
+  )
+  INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
+  SELECT $1::uuid, 'live', 'tree', usage_batch, 1, second, sealed.id
+  FROM registered
+  JOIN sealed ON second = extract(epoch FROM created_at)::bigint`;
 
 /**
- * Inserts an account's registrations, up to a few seconds ago, with the usage facts and totals that the service would
- * have written. Skips foreign keys and updates each total once, which is faster than the service.
- * @param reported whether the usage counts as sent, in one meter event
+ * Inserts an account's registrations with the usage, totals and meter events that the service would have written.
+ * @param count is rounded up to a multiple of five
  */
 export const fillRegistrations = async (
   databaseUrl: string,
-  {
-    accountId,
-    count,
-    spanSeconds,
-    reported,
-  }: {
-    readonly accountId: string;
-    readonly count: number;
-    readonly spanSeconds: number;
-    readonly reported: boolean;
-  },
+  accountId: string,
+  count: number,
 ): Promise<void> => {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  try {
-    await client.query("SET session_replication_role = replica");
-    await client.query("SET synchronous_commit = off");
-    if (reported) {
-      await client.query(
-        `INSERT INTO meter_event
-           (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-         VALUES ($1, 'live', 'tree', 0, 1, $2, $1::uuid::text, 'ledger', 'delivered', now(), now())`,
-        [accountId, count],
-      );
-    }
-    await client.query(
-      `WITH span AS (
-         SELECT date_trunc('second', clock_timestamp()) - make_interval(secs => $3::double precision + 5) AS start
-       ),
-       inserted AS (
-         INSERT INTO registration (
-           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch,
-           transaction_id
-         )
-         SELECT
-           uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at, 'fill-' || number,
-           CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number),
-           -- As if each had been recorded by itself.
-           nextval('usage_batch'),
-           (3 + number * $4::bigint / $2::bigint)::text::xid8
-         FROM span
-         CROSS JOIN generate_series(0, $2::bigint - 1) AS number
-         CROSS JOIN LATERAL (
-           SELECT start + make_interval(secs => $3::double precision * number / $2::bigint) AS created_at
-         ) AS time
-         RETURNING created_at, usage_batch
-       )
-       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
-       SELECT
-         $1::uuid, 'live', 'tree', usage_batch, 1, floor(extract(epoch FROM created_at))::bigint,
-         (SELECT id FROM meter_event WHERE account_id = $1::uuid AND second = 0)
-       FROM inserted`,
-      [accountId, count, spanSeconds, TRANSACTIONS],
-    );
-    await client.query(
-      `INSERT INTO impact_total (account_id, mode, kind, period, total)
-       VALUES ($1, 'live', 'tree', 'all', $2), ($1, 'live', 'tree', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'), $2)`,
-      [accountId, count],
-    );
-    // With this many rows, autovacuum would have run.
-    await client.query("VACUUM (ANALYZE) registration, usage_fact, impact_total");
-    await client.query("CHECKPOINT");
-  } finally {
-    await client.end();
-  }
+  const url = new URL(databaseUrl);
+  // Foreign keys are not checked, and commits do not wait for the disk.
+  url.searchParams.set(
+    "options",
+    "-c session_replication_role=replica -c synchronous_commit=off -c work_mem=128MB",
+  );
+  const events = Math.ceil(count / PER_EVENT);
+  await query(url.href, FILL, [accountId, events, PER_EVENT, SPAN_SECONDS]);
+  // With this many rows, autovacuum would have run.
+  await query(databaseUrl, "VACUUM (ANALYZE)");
+  await query(databaseUrl, "CHECKPOINT");
 };

@@ -1,19 +1,14 @@
 import { fork } from "node:child_process";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import type { Program } from "./startServices.ts";
+import { watchCpu } from "./watchMachine.ts";
 
 export type LoadOptions = {
-  /** `GET` reads; absent registers, or posts the body. */
-  readonly method?: "GET";
+  /** Requests that `composeRequest` has composed for this URL; they are sent in rotation. */
+  readonly requests: readonly string[];
   readonly url: string;
-  /** Used in rotation. */
-  readonly keys: readonly string[];
-  /** The path and query that each key reads, instead of the URL's. */
-  readonly paths?: readonly string[];
-  /** The body that each key posts, and the status that it gets. If absent, registrations are posted. */
-  readonly posted?: { readonly bodies: readonly string[]; readonly status: number };
-  /** The domain of each key's store. If absent, the requests are for the standalone interface. */
-  readonly shopNames?: readonly string[];
   readonly connections: number;
   /** If absent, each connection sends its next request as soon as it has a response. */
   readonly requestsPerSecond?: number;
@@ -21,33 +16,83 @@ export type LoadOptions = {
   readonly durationMs: number;
 };
 
-const loadReport = z.strictObject({
+/** A process is slow for the first seconds, until its code is compiled. */
+const WARM_UP_MS = 4000;
+
+/** Each request has another number in its place, of as many characters. */
+export const NUMBER = "{{number}}";
+
+const measured = z.strictObject({
   requestsPerSecond: z.number(),
   p50Ms: z.number(),
   p99Ms: z.number(),
-  failures: z.int(),
-  sampleFailure: z.string().nullable(),
-  /** CPU use of the generator, as a share of one core. Near 1, the generator is the bottleneck. */
-  cpuShare: z.number(),
 });
 
-export type LoadReport = z.output<typeof loadReport>;
+export type LoadReport = z.output<typeof measured> & {
+  /** CPU time of a request in microseconds. */
+  readonly serverUs: number;
+  readonly postgresUs: number;
+};
 
-const GENERATOR = fileURLToPath(new URL("../loadGenerator.ts", import.meta.url));
+const GENERATOR = fileURLToPath(new URL("../programs/loadGenerator.ts", import.meta.url));
+
+/** Returns the text of a GET, or of a POST if it has a body. */
+export const composeRequest = (
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: string | null = null,
+): string => {
+  const { host, pathname, search } = new URL(url);
+  const lines = Object.entries({
+    Host: host,
+    ...headers,
+    ...(body === null
+      ? {}
+      : { "Content-Type": "application/json", "Content-Length": String(Buffer.byteLength(body)) }),
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  const method = body === null ? "GET" : "POST";
+  return `${method} ${pathname}${search} HTTP/1.1\r\n${lines.join("")}\r\n${body ?? ""}`;
+};
+
+/** Returns a registration of a tree for each key, with a new idempotency key each time. */
+export const composeRegistrations = (url: string, keys: readonly string[]): readonly string[] => {
+  const runId = crypto.randomUUID();
+  const body = `{"count":1,"attribution":"bench","metadata":{"order":"${NUMBER}"},"idempotency_key":"${runId}-${NUMBER}"}`;
+  return keys.map((key) => composeRequest(`${url}/plant/trees`, { Authorization: key }, body));
+};
 
 /**
- * Sends registrations, or other requests, from a separate process.
- * @throws Error when a request failed, because error responses say nothing about speed
+ * Sends requests to a program from a separate process.
+ * @throws Error when a request failed
  */
-export const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
+export const runLoad = async (
+  program: Pick<Program, "pid">,
+  options: Omit<LoadOptions, "warmUpMs">,
+): Promise<LoadReport> => {
   const child = fork(GENERATOR, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  const report = await new Promise<LoadReport>((resolve, reject) => {
-    child.once("message", (message) => resolve(loadReport.parse(message)));
+  const ended = new Promise<z.output<typeof measured>>((resolve, reject) => {
+    child.once("message", (message) => resolve(measured.parse(message)));
     child.once("exit", (code) => reject(new Error(`The load generator exited with code ${code}.`)));
-    child.send(options);
+    child.send({ ...options, warmUpMs: WARM_UP_MS } satisfies LoadOptions);
   });
-  if (report.failures > 0) {
-    throw new Error(`${report.failures} requests failed, one with: ${report.sampleFailure}`);
-  }
-  return report;
+  await Promise.race([delay(WARM_UP_MS), ended]);
+  const readServerMs = await watchCpu([program.pid]);
+  const readPostgresMs = await watchCpu("postgres");
+  const report = await ended;
+  const requests = (report.requestsPerSecond * options.durationMs) / 1000;
+  return {
+    ...report,
+    serverUs: ((await readServerMs()) * 1000) / requests,
+    postgresUs: ((await readPostgresMs()) * 1000) / requests,
+  };
 };
+
+export const describeLoad = ({
+  requestsPerSecond,
+  p50Ms,
+  p99Ms,
+  serverUs,
+  postgresUs,
+}: LoadReport): string =>
+  `${requestsPerSecond.toFixed(0)}/s, p50 ${p50Ms.toFixed(1)}, p99 ${p99Ms.toFixed(1)} ms, ` +
+  `${serverUs.toFixed(0)} + ${postgresUs.toFixed(0)} µs of CPU (server + PostgreSQL)`;

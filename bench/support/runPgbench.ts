@@ -2,9 +2,6 @@ import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { findCommand } from "./findCommand.ts";
-
-const run = promisify(execFile);
 
 /**
  * What a service without group commit would run for each request: the same rows and totals, in one statement and so one
@@ -19,7 +16,7 @@ WITH inserted AS (
     uuidv7(), ('00000000-0000-4000-8000-' || lpad(:account::text, 12, '0'))::uuid, 'live', 'tree', 1, 0, now(),
     gen_random_uuid()::text || '-0000000000', 'bench', '{"order": "0000000000"}', nextval('usage_batch')
   )
-  ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+  ON CONFLICT (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL DO NOTHING
   RETURNING account_id, mode, kind, count, created_at, usage_batch
 ),
 fact AS (
@@ -39,38 +36,22 @@ RETURNING total;
 export const pgbenchAccountId = (number: number): string =>
   `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
 
-/** Returns the registrations per second that pgbench writes row by row, null if it is not installed. */
-export const runPgbench = async ({
-  databaseUrl,
-  folder,
-  accounts,
-  clients,
-  durationMs,
-}: {
-  readonly databaseUrl: string;
-  readonly folder: string;
-  readonly accounts: number;
-  readonly clients: number;
-  readonly durationMs: number;
-}): Promise<number | null> => {
-  const pgbench = await findCommand("pgbench");
-  if (pgbench === null) {
-    return null;
-  }
-  const file = join(folder, `pgbench-${accounts}.sql`);
-  await writeFile(file, statement(accounts));
-  const { stdout } = await run(pgbench, [
+/** Returns the registrations per second that pgbench writes row by row. */
+export const runPgbench = async (
+  databaseUrl: string,
+  folder: string,
+  load: { readonly accounts: number; readonly clients: number; readonly durationMs: number },
+): Promise<number> => {
+  const file = join(folder, "pgbench.sql");
+  await writeFile(file, statement(load.accounts));
+  const { stdout } = await promisify(execFile)("pgbench", [
     "--no-vacuum",
     "--protocol=prepared",
-    `--client=${clients}`,
+    `--client=${load.clients}`,
     "--jobs=2",
-    `--time=${Math.max(1, Math.round(durationMs / 1000))}`,
+    `--time=${Math.max(1, Math.round(load.durationMs / 1000))}`,
     `--file=${file}`,
     databaseUrl,
   ]);
-  const rate = /^tps = (?<rate>[\d.]+)/mu.exec(stdout)?.groups?.["rate"];
-  if (rate === undefined) {
-    throw new Error(`pgbench reported no rate:\n${stdout}`);
-  }
-  return Number(rate);
+  return Number(/^tps = (?<rate>[\d.]+)/mu.exec(stdout)?.groups?.["rate"]);
 };

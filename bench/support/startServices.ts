@@ -3,7 +3,6 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Client, DatabaseError } from "pg";
 import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { migrate } from "../../db/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
@@ -13,6 +12,7 @@ import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
+import { query } from "./query.ts";
 
 /** A running API, worker or echo server. */
 export type Program = {
@@ -30,8 +30,6 @@ export type Services = {
   readonly databaseUrl: string;
   /** Creates and migrates a database, and returns its URL. */
   readonly createDatabase: (name: string) => Promise<string>;
-  /** The same, unless a run with the same data folder has created it. */
-  readonly openDatabase: (name: string) => Promise<string>;
   readonly dropDatabase: (name: string) => Promise<void>;
   /** Starts a program by its module. It writes its log as in production; the output is discarded. */
   readonly startProgram: (
@@ -42,9 +40,9 @@ export type Services = {
   readonly stop: () => Promise<void>;
 };
 
-const DUPLICATE_DATABASE = "42P04";
-
 const SETTINGS = {
+  // Nothing listens there: only workers need it.
+  TEMPORAL_ADDRESS: "127.0.0.1:1",
   PORT: "0",
   STORE_PORT: "0",
   METRICS_PORT: "off",
@@ -54,29 +52,20 @@ const SETTINGS = {
   DRAIN_SECONDS: "0",
 };
 
-/** Under npm, one Ctrl-C arrives twice: from the terminal, and forwarded by npm. */
-const REPEATED_SIGNAL_MS = 1000;
-
-/** Runs `stop` and exits after a signal or an error that nothing handles. Another signal, a second later, runs `kill`. */
-const stopAtEnd = (stop: () => Promise<void>, kill: () => Promise<void>): void => {
-  let stoppedAtMs: number | null = null;
+/** Runs `stop` once and exits, after a signal or an error that nothing handles. */
+const stopAtEnd = (stop: () => Promise<void>): void => {
+  let isStopping = false;
   const exit = (code: number): void => {
-    stoppedAtMs = performance.now();
+    isStopping = true;
     void stop().finally(() => process.exit(code));
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(signal, () => {
-      if (stoppedAtMs === null) {
-        console.error("Stopping …");
-        exit(130);
-      } else if (performance.now() - stoppedAtMs > REPEATED_SIGNAL_MS) {
-        void kill();
-      }
-    });
+    // Under npm, one Ctrl-C arrives twice: from the terminal, and forwarded by npm.
+    process.on(signal, () => isStopping || exit(130));
   }
   process.on("uncaughtException", (error) => {
     // Requests of a benchmark that is being stopped fail.
-    if (stoppedAtMs === null) {
+    if (!isStopping) {
       console.error(error);
       exit(1);
     }
@@ -111,20 +100,17 @@ const startProgram = async (
   };
 };
 
-/**
- * Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that.
- * @param dataFolder where databases are kept for the next run; null: in a temporary folder
- */
-export const startServices = async (dataFolder: string | null = null): Promise<Services> => {
+/** Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that. */
+export const startServices = async (): Promise<Services> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-bench-"));
-  const { context, stopAll, killAll } = createSupervisor(folder, console.error);
+  const { context, stopAll } = createSupervisor(folder, console.error);
   let stopped: Promise<void> | null = null;
   const stopOnce = async (): Promise<void> => {
     await stopAll();
     await rm(folder, { recursive: true, force: true });
   };
   const stop = (): Promise<void> => (stopped ??= stopOnce());
-  stopAtEnd(stop, killAll);
+  stopAtEnd(stop);
   // The database server may run as another user, which must be able to enter the folder.
   await chmod(folder, 0o755);
   let temporal: Promise<string> | null = null;
@@ -142,42 +128,25 @@ export const startServices = async (dataFolder: string | null = null): Promise<S
   };
   try {
     const postgres = await startPostgres({
-      folder: join(dataFolder ?? folder, "postgres"),
+      folder: join(folder, "postgres"),
       port: 0,
       disposable: false,
       context,
     });
-    const admin = async (statement: string): Promise<void> => {
-      const client = new Client({ connectionString: postgres.url });
-      await client.connect();
-      try {
-        await client.query(statement);
-      } finally {
-        await client.end();
-      }
-    };
-    const migrateDatabase = async (name: string): Promise<string> => {
+    const createDatabase = async (name: string): Promise<string> => {
+      await query(postgres.url, `CREATE DATABASE ${name}`);
       const url = new URL(postgres.url);
       url.pathname = name;
       await migrate(url.href);
       return url.href;
     };
-    const createDatabase = async (name: string): Promise<string> => {
-      await admin(`CREATE DATABASE ${name}`);
-      return migrateDatabase(name);
-    };
     return {
       folder,
       databaseUrl: postgres.url,
       createDatabase,
-      openDatabase: (name) =>
-        createDatabase(name).catch((error: unknown) => {
-          if (error instanceof DatabaseError && error.code === DUPLICATE_DATABASE) {
-            return migrateDatabase(name);
-          }
-          throw error;
-        }),
-      dropDatabase: (name) => admin(`DROP DATABASE ${name} WITH (FORCE)`),
+      dropDatabase: async (name) => {
+        await query(postgres.url, `DROP DATABASE ${name} WITH (FORCE)`);
+      },
       startProgram: (module, settings) => startProgram(module, settings, context),
       startTemporal: () => (temporal ??= startTemporal()),
       stop,

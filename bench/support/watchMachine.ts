@@ -81,32 +81,18 @@ export const watchMachine = async (): Promise<() => Promise<number | null>> => {
 };
 
 /**
- * Starts to measure the CPU time of groups of this process's descendants.
- * @param groups the names of the groups, with their processes' ids or the beginning of their processes' name
- * @returns a function that returns each group's CPU time since then, in milliseconds
+ * Starts to measure the CPU time of some of this process's descendants.
+ * @param of their ids, or the beginning of their name
+ * @returns a function that returns their CPU time since then, in milliseconds
  */
-export const watchGroups = async <Group extends string>(
-  groups: Readonly<Record<Group, readonly number[] | string>>,
-): Promise<() => Promise<Readonly<Record<Group, number>>>> => {
-  const read = async (): Promise<Readonly<Record<string, number>>> => {
+export const watchCpu = async (of: readonly number[] | string): Promise<() => Promise<number>> => {
+  const read = async (): Promise<number> => {
     const processes = await readOwnProcesses();
-    return Object.fromEntries(
-      Object.entries<readonly number[] | string>(groups).map(([group, of]) => [
-        group,
-        sumTicks(
-          processes.filter(({ pid, name }) =>
-            typeof of === "string" ? name.startsWith(of) : of.includes(pid),
-          ),
-        ) * TICK_MS,
-      ]),
+    const watched = processes.filter(({ pid, name }) =>
+      typeof of === "string" ? name.startsWith(of) : of.includes(pid),
     );
+    return sumTicks(watched) * TICK_MS;
   };
   const before = await read();
-  return async () => {
-    const after = await read();
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its keys are those of the groups.
-    return Object.fromEntries(
-      Object.keys(groups).map((group) => [group, (after[group] ?? 0) - (before[group] ?? 0)]),
-    ) as Record<Group, number>;
-  };
+  return async () => (await read()) - before;
 };

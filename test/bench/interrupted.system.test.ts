@@ -32,7 +32,7 @@ test("a benchmark that is interrupted ends all that it has started", async (t) =
   const parent = await mkdtemp(join(tmpdir(), "impact-interrupted-"));
   // The database server may run as another user.
   await chmod(parent, 0o755);
-  const bench = spawn(process.execPath, [BENCH, "donations", "--donations", "1000000"], {
+  const bench = spawn(process.execPath, [BENCH, "report", "--accounts", "10"], {
     env: { ...process.env, TMPDIR: parent },
     stdio: "ignore",
   });
@@ -47,11 +47,11 @@ test("a benchmark that is interrupted ends all that it has started", async (t) =
   let processes: StartedProcesses = [];
   await eventually(async () => {
     processes = await readProcesses(parent);
-    return processes.some(({ name }) => name === "api/main.ts");
+    return processes.some(({ name }) => name === "worker/main.ts");
   });
   t.deepEqual(
     processes.map(({ name }) => name),
-    ["PostgreSQL", "Temporal server", "worker/main.ts", "api/main.ts"],
+    ["PostgreSQL", "Temporal server", "worker/main.ts"],
   );
 
   // Ctrl-C arrives twice: from the terminal, and forwarded by npm.

@@ -64,7 +64,7 @@ export const startHaproxy = async (
   const haproxy = spawn(HAPROXY_PROGRAM, ["-db", "-f", inFolder("haproxy.cfg")], {
     stdio: ["ignore", "pipe", "pipe"],
   });
-  // A benchmark that is interrupted ends without stopping it.
+  // A run that is interrupted ends without stopping it.
   process.once("exit", () => haproxy.kill());
   let log = "";
   for (const output of [haproxy.stdout, haproxy.stderr]) {

@@ -107,7 +107,6 @@ const PAGES_WITH_COMMANDS = [
   "docs/*.md",
   "deploy/helm/impact/README.md",
   "deploy/prometheus/*.yml",
-  "bench/*.sh",
 ];
 
 /** Returns every `impact` command line of a page, from code spans, shell blocks, scripts and the annotations of alerts. */

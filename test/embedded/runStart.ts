@@ -16,7 +16,7 @@ import { stopLeftovers } from "../../embedded/createSupervisor.ts";
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 
 /** Settings of a start beside others. */
-export const ANY_PORTS = {
+const ANY_PORTS = {
   PORT: "0",
   STORE_PORT: "0",
   METRICS_PORT: "0",

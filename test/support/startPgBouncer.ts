@@ -49,7 +49,7 @@ const canConnect = async (connectionString: string): Promise<boolean> => {
  * configuration.
  * @returns the URL of the database through it
  */
-export const runPgBouncer = async (
+const runPgBouncer = async (
   databaseUrl: string,
   settings: PgBouncerSettings = {},
 ): Promise<{ readonly url: string; readonly stop: () => Promise<void> }> => {

@@ -1,0 +1,93 @@
+import type { Benchmark } from "./support/benchmark.ts";
+import { compareRounds } from "./support/compareRounds.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import type { LoadReport } from "./support/runLoad.ts";
+import { composeRegistrations, describeLoad, runLoad } from "./support/runLoad.ts";
+import { pgbenchAccountId, runPgbench } from "./support/runPgbench.ts";
+
+type Round = {
+  readonly api: LoadReport;
+  readonly bare: LoadReport;
+  readonly echo: LoadReport;
+  /** Rows a second that pgbench writes. */
+  readonly rowByRow: number;
+};
+
+const summarize = (where: string, rounds: readonly Round[], hasGoal: boolean) => {
+  const value = ({ api }: Round): number => api.requestsPerSecond;
+  return [
+    compareRounds(`${where}: requests/s, and of a bare Koa app`, rounds, {
+      value,
+      baseline: ({ bare }) => bare.requestsPerSecond,
+      goal: hasGoal ? { atLeast: 0.7 } : null,
+    }),
+    compareRounds(`${where}: requests/s, and of the echo handler`, rounds, {
+      value,
+      baseline: ({ echo }) => echo.requestsPerSecond,
+      goal: { atLeast: 0.9 },
+    }),
+    compareRounds(`${where}: p99 in ms, and of the echo handler`, rounds, {
+      value: ({ api }) => api.p99Ms,
+      baseline: ({ echo }) => echo.p99Ms,
+      digits: 1,
+      goal: { atMost: 2 },
+    }),
+    compareRounds(`${where}: requests/s, and rows/s of pgbench`, rounds, {
+      value,
+      baseline: ({ rowByRow }) => rowByRow,
+      goal: hasGoal ? { atLeast: 6 } : null,
+    }),
+  ];
+};
+
+/**
+ * Compares POST /plant/trees of one account and of many with a bare Koa app, with the API without writes, and with
+ * PostgreSQL when each request is a transaction.
+ */
+export const register: Benchmark = async ({ services, sizes, log }) => {
+  const { connections, rounds, roundMs } = sizes;
+  const databaseUrl = await services.createDatabase("register");
+  const ids = Array.from({ length: sizes.accounts }, (_, index) => pgbenchAccountId(index + 1));
+  const keys = await createAccounts(databaseUrl, ids);
+  const settings = { DATABASE_URL: databaseUrl };
+  const programs = {
+    api: await services.startProgram("api/main.ts", settings),
+    bare: await services.startProgram("bench/programs/bareServer.ts", {}),
+    echo: await services.startProgram("bench/programs/echoServer.ts", settings),
+  };
+  const results = [];
+  for (const accounts of [1, sizes.accounts]) {
+    const where = accounts === 1 ? "POST, one account" : `POST, ${accounts} accounts`;
+    const load = (program: (typeof programs)["api"]): Promise<LoadReport> =>
+      runLoad(program, {
+        url: program.url,
+        requests: composeRegistrations(program.url, keys.slice(0, accounts)),
+        connections,
+        durationMs: roundMs,
+      });
+    const measured = await repeatUndisturbed(
+      rounds,
+      async (): Promise<Round> => ({
+        bare: await load(programs.bare),
+        echo: await load(programs.echo),
+        api: await load(programs.api),
+        rowByRow: await runPgbench(databaseUrl, services.folder, {
+          accounts,
+          clients: connections,
+          durationMs: roundMs,
+        }),
+      }),
+      ({ api, bare, echo, rowByRow }) =>
+        `${where}: ${describeLoad(api)}; bare Koa ${describeLoad(bare)}; ` +
+        `echo ${describeLoad(echo)}; pgbench ${rowByRow.toFixed(0)}/s`,
+      log,
+    );
+    results.push(...summarize(where, measured, accounts === 1));
+  }
+  for (const program of Object.values(programs)) {
+    await program.stop();
+  }
+  await services.dropDatabase("register");
+  return results;
+};
