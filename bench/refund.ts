@@ -1,7 +1,7 @@
 import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { changeBalance } from "../modules/stores/changeBalance.ts";
-import { createStore } from "../modules/stores/createStore.ts";
+import { createStore } from "../modules/stores/manageStores.ts";
 import { systemClock } from "../runtime/clock.ts";
 import type { Benchmark } from "./support/benchmark.ts";
 import { compareRounds } from "./support/compareRounds.ts";
