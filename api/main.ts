@@ -12,7 +12,7 @@ import type { ApiContext } from "./context.ts";
 import type { App } from "./http/createApp.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
-import { presentStoreError } from "./store/errors.ts";
+import { presentStoreError } from "./store/storeErrors.ts";
 
 /** The process exits after this time, even if not everything has stopped. */
 const SHUTDOWN_TIMEOUT_MS = 10_000;

@@ -16,7 +16,7 @@ export const interactiveQueue = (deployment: string): string =>
 export const webhookQueue = (deployment: string): string => inDeployment(deployment, "webhooks");
 
 /*
- * The ids of workflows that programs also print. They are not beside their workflows, which load Temporal's SDK.
+ * The ids of workflows. They are not beside their workflows, which load Temporal's SDK.
  */
 
 export const plantingOrderWorkflowId = (deployment: string, orderId: number): string =>
@@ -45,6 +45,26 @@ export const usageSenderWorkflowId = (
 /** Returns the id of a shard's only sender. */
 export const usageShardWorkflowId = (deployment: string, shard: number): string =>
   inDeployment(deployment, `usage-shard/${shard}`);
+
+export const donationWorkflowId = (deployment: string, donationId: string): string =>
+  inDeployment(deployment, `donation-${donationId}`);
+
+export const plantingOrderCreationId = (deployment: string): string =>
+  inDeployment(deployment, "planting-order-creation");
+
+export const processorEventsId = (deployment: string): string =>
+  inDeployment(deployment, "processor-events");
+
+export const reconciliationId = (deployment: string): string =>
+  inDeployment(deployment, "reconciliation");
+
+export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
+
+export const webhookShardWorkflowId = (deployment: string, shard: number): string =>
+  inDeployment(deployment, `webhook-shard/${shard}`);
+
+export const subscriptionSweepId = (deployment: string): string =>
+  inDeployment(deployment, "subscription-sweep");
 
 /** The signal that wakes an order's workflow after facts were recorded by a callback or an operator. */
 export const FACTS_RECORDED = "factsRecorded";

@@ -4,6 +4,8 @@ import {
   backgroundQueue,
   refundWorkflowId,
   usageSenderWorkflowId,
+  processorEventsId,
+  subscriptionSweepId,
 } from "../runtime/temporalNames.rules.ts";
 import { forEachConcurrently, createWaker } from "./createWaker.ts";
 import { callTemporal } from "./repeatedCalls.ts";
@@ -19,10 +21,10 @@ import type { WaitingStream } from "../modules/billing/sending/waitingStreams.sq
 import { listTroubledStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
 import { createScanPace } from "../db/createScanPace.ts";
 import { listDueProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
-import { processorEvents, processorEventsId } from "../workflows/processorEvents.ts";
+import { processorEvents } from "../workflows/processorEvents.ts";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
-import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
+import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
 import { failPendingDeliveries } from "../modules/events/deliveries.sql.ts";
 import { makeFutureDeliveriesDue } from "../modules/events/recovery.sql.ts";
 

@@ -3,14 +3,17 @@ import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/clien
 import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
 import { pause } from "../runtime/waiting.ts";
+import { plantingOrderCreation } from "../workflows/plantingOrderCreation.ts";
 import {
-  plantingOrderCreation,
   plantingOrderCreationId,
-} from "../workflows/plantingOrderCreation.ts";
-import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts";
-import { retention, retentionId } from "../workflows/retention.ts";
-import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../runtime/temporalNames.rules.ts";
+  backgroundQueue,
+  reconciliationId,
+  retentionId,
+  subscriptionSweepId,
+} from "../runtime/temporalNames.rules.ts";
+import { reconciliation } from "../workflows/reconciliation.ts";
+import { retention } from "../workflows/retention.ts";
+import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
 import { callTemporal, createOutageLog } from "./repeatedCalls.ts";
 
 const RETRY_INTERVAL_MS = 5000;

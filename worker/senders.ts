@@ -6,10 +6,11 @@ import {
   usageSenderWorkflowId,
   webhookQueue,
   usageShardWorkflowId,
+  webhookShardWorkflowId,
 } from "../runtime/temporalNames.rules.ts";
 import { usageSender, wakeSignal } from "../workflows/usageSender.ts";
 import type { ShardKind } from "../db/shards.rules.ts";
-import { usageShard, webhookShard, webhookShardWorkflowId } from "../workflows/shards.ts";
+import { usageShard, webhookShard } from "../workflows/shards.ts";
 
 /** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (

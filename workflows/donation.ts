@@ -8,10 +8,6 @@ import {
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
 import type { TraceParent } from "../runtime/tracing.rules.ts";
 import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
-
-export const donationWorkflowId = (deployment: string, donationId: string): string =>
-  inDeployment(deployment, `donation-${donationId}`);
 
 // A client waits, and the call is short: run within the workflow's only task, it needs no task of its own.
 const { validateCharity } = proxyLocalActivities<DonationActivities>({

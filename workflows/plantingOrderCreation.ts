@@ -7,11 +7,8 @@ import {
 } from "@temporalio/workflow";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
-import { inDeployment, plantingOrderWorkflowId } from "../runtime/temporalNames.rules.ts";
+import { plantingOrderWorkflowId } from "../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "./plantingOrder.ts";
-
-export const plantingOrderCreationId = (deployment: string): string =>
-  inDeployment(deployment, "planting-order-creation");
 
 const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
   proxyActivities<PlantingActivities>({

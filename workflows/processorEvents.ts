@@ -1,9 +1,5 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
-
-export const processorEventsId = (deployment: string): string =>
-  inDeployment(deployment, "processor-events");
 
 const { processProcessorEvents } = proxyActivities<BillingActivities>({
   // The activity limits itself to a minute plus one event.

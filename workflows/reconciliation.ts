@@ -7,10 +7,6 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
-
-export const reconciliationId = (deployment: string): string =>
-  inDeployment(deployment, "reconciliation");
 
 const { reconcileUsage } = proxyActivities<BillingActivities>({
   // It takes minutes, and many times as long while it yields to clients.

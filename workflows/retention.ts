@@ -1,8 +1,5 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
-
-export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
 
 const { deleteOldData } = proxyActivities<RetentionActivities>({
   // More than the time limits of all its steps together.

@@ -1,6 +1,5 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { ShardActivities, WebhookActivities } from "../activities/createShardActivities.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
 import type { ActivityOptions } from "@temporalio/workflow";
 
 /** The options of an activity that does the work of a shard for a minute. */
@@ -24,9 +23,6 @@ export const usageShard = async (shard: number): Promise<void> => {
   }
   await continueAsNew<typeof usageShard>(shard);
 };
-
-export const webhookShardWorkflowId = (deployment: string, shard: number): string =>
-  inDeployment(deployment, `webhook-shard/${shard}`);
 
 const { deliverShard } = proxyActivities<WebhookActivities>(SHARD_ACTIVITY);
 

@@ -1,9 +1,5 @@
 import { proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { inDeployment } from "../runtime/temporalNames.rules.ts";
-
-export const subscriptionSweepId = (deployment: string): string =>
-  inDeployment(deployment, "subscription-sweep");
 
 const { sweepSubscriptions } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "6 hours",

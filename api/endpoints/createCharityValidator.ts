@@ -2,8 +2,8 @@ import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../runtime/tracing.rules.ts";
 import { withTemporalDeadline } from "../../runtime/temporalClient.ts";
-import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
-import { interactiveQueue } from "../../runtime/temporalNames.rules.ts";
+import { donation, validationUpdate } from "../../workflows/donation.ts";
+import { donationWorkflowId, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
 
 /** Longer than the provider's own timeouts, so that their errors reach the client. */

@@ -2,7 +2,7 @@ import Router from "@koa/router";
 import Koa from "koa";
 import type { Middleware } from "koa";
 import compose from "koa-compose";
-import type { PresentError } from "../../runtime/apiErrors.ts";
+import type { PresentError } from "../../runtime/errorStatus.ts";
 import type { Listener } from "../../runtime/server/limitConcurrency.ts";
 import type { AnswersFromMemory } from "../../runtime/server/startServer.ts";
 import {

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { KeyScope } from "../../modules/accounts/apiKeys.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
+import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";

@@ -2,8 +2,8 @@ import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import { DomainError, OutageError, UnavailableError } from "../../runtime/errors.rules.ts";
 import type { ApiState } from "./requestContext.ts";
-import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
-import type { ApiErrorCode, PresentError } from "../../runtime/apiErrors.ts";
+import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
+import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
 import { HttpError } from "./httpError.ts";
 import type { ServerResponse } from "node:http";
 

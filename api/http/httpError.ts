@@ -1,4 +1,4 @@
-import type { HttpErrorCode } from "../../runtime/apiErrors.ts";
+import type { HttpErrorCode } from "../../runtime/errorStatus.ts";
 
 /** An error of HTTP itself; `message` is for the client. */
 export class HttpError extends Error {

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
-import type { PresentError } from "../../runtime/apiErrors.ts";
+import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
+import type { PresentError } from "../../runtime/errorStatus.ts";
 import { BODY_KIB } from "../http/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";

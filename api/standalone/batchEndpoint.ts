@@ -5,8 +5,8 @@ import type { Outcome } from "../../modules/records/batches.rules.ts";
 import { MAXIMUM_ITEMS, outcomeOf, rejectionsOf } from "../../modules/records/batches.rules.ts";
 import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
-import { ERROR_STATUS } from "../../runtime/apiErrors.ts";
-import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
+import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
+import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -20,7 +20,7 @@ import {
 } from "../http/parseRequest.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { errorBody, presentError, QUEUE_ERROR } from "./errorResponses.ts";
+import { errorBody, presentError, QUEUE_ERROR } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
   atomic: booleanParameter().default("true").meta({

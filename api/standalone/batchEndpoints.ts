@@ -10,7 +10,7 @@ import type { RegistrationContext } from "../../modules/registrations/context.ts
 import type { Endpoint } from "../http/endpoint.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
 import { isBlankId } from "./clientFields.ts";
-import { KEY_ERROR, PROCESSOR_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import {
   EXAMPLES,
   newRegistrationOf,
@@ -21,7 +21,7 @@ import {
   presentRefunded,
   refundRequestOf,
 } from "./registrationSchemas.ts";
-import { KIND_NAMES } from "./kinds.ts";
+import { KIND_NAMES } from "./standaloneKinds.ts";
 
 const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];

@@ -4,7 +4,7 @@ import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/chariti
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG, subscribeResponse } from "./donationSchemas.ts";
 

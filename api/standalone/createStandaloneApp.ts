@@ -9,7 +9,7 @@ import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboardPages.ts";
-import { errorBody, presentError, KEY_ERROR } from "./errorResponses.ts";
+import { errorBody, presentError, KEY_ERROR } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";

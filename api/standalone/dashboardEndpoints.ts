@@ -4,7 +4,7 @@ import { CERTIFICATE_URL, certificateUrlEndpoint } from "../endpoints/certificat
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const MISSING_KEY = "missing Authorization header";
 

@@ -8,7 +8,7 @@ import { refundDonationBatch } from "../../modules/charities/refundDonationBatch
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 import { isBlankId } from "./clientFields.ts";
 import {
   CHARITY_REQUIRED,

@@ -19,7 +19,7 @@ import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 import {
   CHARITY_REQUIRED,
   DONATION_ID_REQUIRED,

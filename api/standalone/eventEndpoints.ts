@@ -15,7 +15,7 @@ import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 

@@ -23,7 +23,7 @@ import { JSON_TYPE, listHeaders } from "../http/readyResponses.ts";
 import type { ReadyResponse } from "../http/readyResponses.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 import type { PresentedEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
 import type { PresentedTreeEvidence } from "../endpoints/treeEvidenceSchema.ts";
 

@@ -22,8 +22,8 @@ import { queryError, DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import type { HttpContext } from "../context.ts";
 import { isBlankId } from "./clientFields.ts";
-import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./errorResponses.ts";
-import { KIND_NAMES } from "./kinds.ts";
+import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./standaloneErrors.ts";
+import { KIND_NAMES } from "./standaloneKinds.ts";
 import {
   listFilter,
   EXAMPLES,

@@ -24,8 +24,8 @@ import {
   metadataField,
   attributionOf,
 } from "./clientFields.ts";
-import { KIND_NAMES } from "./kinds.ts";
-import type { KindNames } from "./kinds.ts";
+import { KIND_NAMES } from "./standaloneKinds.ts";
+import type { KindNames } from "./standaloneKinds.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";

@@ -15,7 +15,7 @@ import { onePage } from "../http/listExports.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const METADATA = "metadata.";
 

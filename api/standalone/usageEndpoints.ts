@@ -18,7 +18,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./errorResponses.ts";
+import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const EXAMPLE: z.output<typeof usageJson> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",

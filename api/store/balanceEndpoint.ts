@@ -15,9 +15,9 @@ import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { KEY_MODES, keyMode } from "./fields.ts";
-import { limitParameter, pageFields, toPage } from "./lists.ts";
+import { limitParameter, pageFields, toPage } from "./storeLists.ts";
 
 const CURSOR_MUST_BE = "must be a next_cursor";
 

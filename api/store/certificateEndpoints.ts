@@ -10,7 +10,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 
 const BRAND = "It has the brand of the organization that owns the store.";
 

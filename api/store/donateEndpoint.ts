@@ -10,7 +10,7 @@ import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import {
   KEY_MODES,
   keyMode,

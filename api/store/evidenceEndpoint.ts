@@ -24,7 +24,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR, queryError } from "../http/errorResponses.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./errors.ts";
+import { KEY_ERROR } from "./storeErrors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 

@@ -14,7 +14,7 @@ import {
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
+import { KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import {
   KEY_MODES,
   keyMode,

@@ -5,7 +5,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import { DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
-import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./errors.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./storeKinds.ts";

@@ -9,7 +9,7 @@ import { READ_ERROR, queryError } from "../http/errorResponses.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR } from "./errors.ts";
+import { KEY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters } from "./fields.ts";
 
 const unitFields = {

@@ -5,6 +5,7 @@ import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
+import { disabledMessage } from "../../modules/stores/stores.rules.ts";
 import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
 import type { RetryGuard, WriteAttempt } from "../../modules/registrations/createRetryGuard.ts";
@@ -13,15 +14,6 @@ import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
-
-const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
-  treePlanting: "tree planting is",
-  plasticRemoval: "plastic removal is",
-  donations: "donations are",
-};
-
-const disabledMessage = (feature: Feature): string =>
-  `${FEATURE_NAMES[feature]} disabled for this store`;
 
 const disabledError = (feature: Feature): ErrorResponse => ({
   code: "feature_disabled",

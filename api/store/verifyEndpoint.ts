@@ -4,7 +4,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR } from "./errors.ts";
+import { KEY_ERROR } from "./storeErrors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 
 const response = z

@@ -7,11 +7,14 @@ import type {
 import { Option } from "commander";
 import type { Command } from "commander";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
-import { inDeployment, usageSenderPrefix } from "../../runtime/temporalNames.rules.ts";
-import { plantingOrderCreationId } from "../../workflows/plantingOrderCreation.ts";
-import { reconciliationId } from "../../workflows/reconciliation.ts";
-import { retentionId } from "../../workflows/retention.ts";
-import { subscriptionSweepId } from "../../workflows/subscriptionSweep.ts";
+import {
+  inDeployment,
+  usageSenderPrefix,
+  plantingOrderCreationId,
+  reconciliationId,
+  retentionId,
+  subscriptionSweepId,
+} from "../../runtime/temporalNames.rules.ts";
 import { parseId, parseLimit, parseReason } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";

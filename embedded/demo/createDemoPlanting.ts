@@ -1,4 +1,4 @@
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { createPlanting } from "../../modules/planting/createPlanting.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
 

@@ -8,7 +8,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createLookups } from "../../db/batching/createLookups.ts";
 import type { KeyUses } from "./createKeyUses.ts";
-import { createRefreshedCache } from "../../db/batching/createRefreshedCache.ts";
+import { createRefreshedCache } from "./createRefreshedCache.ts";
 
 /** How long an unknown key is cached: a client that repeats a wrong key costs one lookup, and an imported key may work later. */
 export const UNKNOWN_MS = 1000;

@@ -1,6 +1,6 @@
 import { findFutureProblem } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { decideFact, PLANTING_STAGES } from "../planting/order.rules.ts";
 
 /** The evidence of one tree registration that another system has shown. */

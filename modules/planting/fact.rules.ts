@@ -2,7 +2,7 @@ import { z } from "zod";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { text } from "../records/fields.rules.ts";
 import { FOREST_TYPES } from "./impactFactors.rules.ts";
-import { TIMELINE_SHAPES } from "../../runtime/config/plantingChoices.rules.ts";
+import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 
 /*
  * The facts that a partner, its callback or an operator reports about an order. Unknown fields of a fact are rejected,

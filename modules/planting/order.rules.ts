@@ -1,4 +1,4 @@
-import type { PartnerKind, TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import type { ForestType } from "./impactFactors.rules.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
-import { TIMELINE_SHAPES } from "../../runtime/config/plantingChoices.rules.ts";
+import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { FOREST_TYPES } from "./impactFactors.rules.ts";

@@ -1,7 +1,7 @@
 import type { RecordedTrees } from "./creditOrder.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import type { PlantingOrder, PlantingStage } from "./order.rules.ts";
-import type { PartnerKind, TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 
 /** An order as its partner sees it. */
 export type PartnerOrder = Pick<

@@ -3,7 +3,7 @@ import type { FactSource } from "./facts.sql.ts";
 import { lockPlantingOrder, findPlantingOrderByPublicId } from "./orders.sql.ts";
 import type { PlantingFact, PlantingReport } from "./fact.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";

@@ -16,7 +16,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { findFutureProblem, plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import type { PlantingOrder, PlantingStage } from "./order.rules.ts";
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import {
   decideFact,
   findTimelineProblem,

@@ -5,7 +5,7 @@ import type {
   VerifiedEvidence,
 } from "./evidence.rules.ts";
 import type { OrderStage, PlantingStage } from "./order.rules.ts";
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { latestStage, PLANTING_STAGES } from "./order.rules.ts";
 
 /** A milestone that was reached, with its proof. */

@@ -16,7 +16,7 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { PlantingReport } from "./fact.rules.ts";
 import { IMPORTED_PARTNER, latestStage, requireOrder } from "./order.rules.ts";
 import type { OrderStage, PlantingOrder } from "./order.rules.ts";
-import type { PartnerKind } from "../../runtime/config/plantingChoices.rules.ts";
+import type { PartnerKind } from "../../runtime/config/partnerKinds.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { WakeContext } from "./context.ts";

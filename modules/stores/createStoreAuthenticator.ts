@@ -7,7 +7,7 @@ import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
 import type { KeyUses } from "../accounts/createKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
 import { createLookups } from "../../db/batching/createLookups.ts";
-import { createRefreshedCache } from "../../db/batching/createRefreshedCache.ts";
+import { createRefreshedCache } from "../accounts/createRefreshedCache.ts";
 
 /** The header that names the store, and its value. */
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };

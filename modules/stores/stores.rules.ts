@@ -10,6 +10,16 @@ export type Prices = Readonly<Record<Kind, number>>;
 /** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
+const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
+  treePlanting: "tree planting is",
+  plasticRemoval: "plastic removal is",
+  donations: "donations are",
+};
+
+/** Returns why a write is refused whose feature the operator has disabled. */
+export const disabledMessage = (feature: Feature): string =>
+  `${FEATURE_NAMES[feature]} disabled for this store`;
+
 /** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
 export const STORE_OPERATIONS = [
   "plant",

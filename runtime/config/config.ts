@@ -5,7 +5,7 @@ import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "./databaseUrl.rules.ts";
 import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
-import { PARTNER_KINDS, TIMELINE_SHAPES } from "./plantingChoices.rules.ts";
+import { PARTNER_KINDS, TIMELINE_SHAPES } from "./partnerKinds.rules.ts";
 
 const port = (fallback: number) =>
   z

@@ -1,8 +1,8 @@
 import { createServer, STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { ERROR_STATUS } from "../apiErrors.ts";
-import type { HttpErrorCode, PresentError } from "../apiErrors.ts";
+import { ERROR_STATUS } from "../errorStatus.ts";
+import type { HttpErrorCode, PresentError } from "../errorStatus.ts";
 import { limitConcurrency } from "./limitConcurrency.ts";
 import type { Answer, Listener } from "./limitConcurrency.ts";
 import { StartupError } from "../errors.rules.ts";

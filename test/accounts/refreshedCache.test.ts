@@ -1,6 +1,6 @@
 import test from "ava";
 import { createLookups } from "../../db/batching/createLookups.ts";
-import { createRefreshedCache } from "../../db/batching/createRefreshedCache.ts";
+import { createRefreshedCache } from "../../modules/accounts/createRefreshedCache.ts";
 
 /** A cache of values whose lookups the test answers, on a clock of its own. */
 const createScene = () => {

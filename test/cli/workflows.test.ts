@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { reconciliation, reconciliationId } from "../../workflows/reconciliation.ts";
+import { reconciliation } from "../../workflows/reconciliation.ts";
+import { reconciliationId } from "../../runtime/temporalNames.rules.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";

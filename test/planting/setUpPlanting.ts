@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
 import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
-import type { TimelineShape } from "../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { pollPlantingOrder, placePlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";

@@ -12,9 +12,13 @@ import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { plantingOrder } from "../../workflows/plantingOrder.ts";
-import { FACTS_RECORDED, backgroundQueue } from "../../runtime/temporalNames.rules.ts";
+import {
+  FACTS_RECORDED,
+  backgroundQueue,
+  donationWorkflowId,
+} from "../../runtime/temporalNames.rules.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
-import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
+import { donation, validationUpdate } from "../../workflows/donation.ts";
 import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";

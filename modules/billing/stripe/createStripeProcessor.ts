@@ -16,7 +16,7 @@ import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./subscriptions.ts";
 import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
-import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
+import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./outcomeOfResponse.ts";
 import { readRejectionReport } from "./readRejectionReport.ts";
 import type { StripeConnection } from "../createBilling.ts";
 

@@ -1,5 +1,5 @@
 import type { PlantingStage } from "../order.rules.ts";
-import type { TimelineShape } from "../../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../fact.rules.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";

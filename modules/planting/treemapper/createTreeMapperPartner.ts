@@ -2,7 +2,7 @@ import { createConnectionQueue } from "../../../db/pools/createConnectionQueue.t
 import { treesIn } from "../creditOrder.rules.ts";
 import type { PlantingFactOf } from "../fact.rules.ts";
 import type { PlantingPartner } from "../partner.ts";
-import { creditFrom } from "./creditFrom.ts";
+import { creditFromDownload } from "./creditFromDownload.ts";
 import { downloadRecords, isImage } from "./downloadRecords.ts";
 import type { Located, UnusableRecords } from "./downloadRecords.ts";
 import { centerOf, readProject } from "./readTreeMapper.ts";
@@ -112,7 +112,7 @@ export const createTreeMapperPartner = ({
       const download = await shareDownload(now, signal, claims);
       // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
       const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
-      const claimed = await creditFrom(
+      const claimed = await creditFromDownload(
         download,
         { treeCount, since: placedAt ?? createdAt, now },
         claims,

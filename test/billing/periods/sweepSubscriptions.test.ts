@@ -16,8 +16,7 @@ import {
   refreshSubscription,
   sweepSubscriptions,
 } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
-import { backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
+import { subscriptionSweepId, backgroundQueue } from "../../../runtime/temporalNames.rules.ts";
 import { readNewSubscriptions } from "../../../worker/prepareProcessor.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

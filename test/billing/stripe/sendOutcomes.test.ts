@@ -3,7 +3,7 @@ import { Stripe } from "stripe";
 import type { AttemptOutcome } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { outcomeOfError } from "../../../modules/billing/stripe/attemptOutcome.ts";
+import { outcomeOfError } from "../../../modules/billing/stripe/outcomeOfResponse.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown } from "./stripeSetup.ts";

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { createCharityValidator } from "../../../api/endpoints/createCharityValidator.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { findCharityDetails } from "../../../modules/charities/charities.sql.ts";
-import { donationWorkflowId } from "../../../workflows/donation.ts";
+import { donationWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
 import { readStoreState } from "../../stores/storeState.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
 import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
-import type { TimelineShape } from "../../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../../runtime/config/partnerKinds.rules.ts";
 import { buildTreeEvidence, isTimelineComplete } from "../../../modules/planting/timeline.rules.ts";
 import type { MilestoneEvent, TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
 import { allFacts, allocation, factsOf, order, reach, REACHED } from "./evidenceFacts.ts";

@@ -5,7 +5,7 @@ import type {
   PlantingStage,
   ReachedStage,
 } from "../../../modules/planting/order.rules.ts";
-import type { TimelineShape } from "../../../runtime/config/plantingChoices.rules.ts";
+import type { TimelineShape } from "../../../runtime/config/partnerKinds.rules.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);

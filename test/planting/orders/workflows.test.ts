@@ -21,16 +21,14 @@ import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFac
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
+import { plantingOrderCreation } from "../../../workflows/plantingOrderCreation.ts";
 import {
-  plantingOrderCreation,
   plantingOrderCreationId,
-} from "../../../workflows/plantingOrderCreation.ts";
-import { plantingOrder } from "../../../workflows/plantingOrder.ts";
-import {
   backgroundQueue,
   FACTS_RECORDED,
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
+import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

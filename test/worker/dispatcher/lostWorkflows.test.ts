@@ -5,9 +5,13 @@ import { sql } from "../../../db/sql.ts";
 import { disableEndpoint } from "../../../modules/events/endpoints.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
-import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
-import { webhookShard, webhookShardWorkflowId } from "../../../workflows/shards.ts";
-import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
+import { processorEvents } from "../../../workflows/processorEvents.ts";
+import {
+  processorEventsId,
+  usageShardWorkflowId,
+  webhookShardWorkflowId,
+} from "../../../runtime/temporalNames.rules.ts";
+import { webhookShard } from "../../../workflows/shards.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { setUpWebhooks } from "../../events/webhookScene.ts";

@@ -1,7 +1,7 @@
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { z } from "zod";
-import type { ApiErrorCode } from "../../runtime/apiErrors.ts";
+import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 
 /** The body of every error response of the standalone interface. */
 export const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });

@@ -13,8 +13,14 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./errors.ts";
-import { pageFields, impactFilterOf, listQuery, EXPORT_DETAILS, readStoreList } from "./lists.ts";
+import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
+import {
+  pageFields,
+  impactFilterOf,
+  listQuery,
+  EXPORT_DETAILS,
+  readStoreList,
+} from "./storeLists.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
 import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 

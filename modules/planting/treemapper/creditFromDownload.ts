@@ -53,7 +53,7 @@ const chooseRecords = (
  * @param since records that began earlier are left out
  * @returns all trees that the order is credited with
  */
-export const creditFrom = async (
+export const creditFromDownload = async (
   download: Download,
   order: { readonly treeCount: number; readonly since: Date; readonly now: Date },
   claims: Claims,

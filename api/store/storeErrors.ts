@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ApiErrorCode, PresentError } from "../../runtime/apiErrors.ts";
+import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { LIMIT_MUST_BE } from "../http/listPages.ts";
