@@ -128,7 +128,8 @@ const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registra
  *
  * The limit of rows comes before the filter of metadata, which no index serves (ADR 7): a page takes milliseconds
  * however few registrations match. Adding up the bytes of a whole page is cheap; only if they are too many, a running sum
- * finds the rows that fit. The last row is also copied if it does not match, because the next page follows it.
+ * finds the rows that fit. The last row is also copied if it does not match, because the next page follows it. The
+ * names of columns that a page adds begin with `scan_`, so that no column of a registration has them.
  * @returns null if nothing follows
  */
 export const readPage = async (
@@ -163,13 +164,13 @@ export const readPage = async (
           ) END AS rows
           FROM (SELECT registration.json_bytes ${clauses} ${newestFirst} LIMIT ${limits.rows}) AS whole
         )
-        SELECT ${registrationColumns("scanned")}, scanned.matches, scanned.place < (SELECT rows FROM page_limit)
+        SELECT ${registrationColumns("scanned")}, scanned.scan_matches, scanned.scan_place < (SELECT rows FROM page_limit)
         FROM (
           SELECT
             registration.*,
-            ${metadataCondition(filter)} AS matches,
-            row_number() OVER in_order AS place,
-            lead(true) OVER in_order IS NULL AS is_end
+            ${metadataCondition(filter)} AS scan_matches,
+            row_number() OVER in_order AS scan_place,
+            lead(true) OVER in_order IS NULL AS scan_is_end
           FROM (
             SELECT registration.*
             ${clauses}
@@ -178,7 +179,7 @@ export const readPage = async (
           ) AS registration
           WINDOW in_order AS (${newestFirst})
         ) AS scanned
-        WHERE scanned.matches OR scanned.is_end
+        WHERE scanned.scan_matches OR scanned.scan_is_end
       `,
       { isBulk },
     ),
@@ -298,20 +299,20 @@ export const readShortPage = async (
       SELECT
         min(page.created_at)::text AS "createdAt",
         (array_agg(page.id))[count(*)] AS id,
-        count(*) = max(page.rows_read) AND count(*) < ${limits.rows} AS "isLast",
+        count(*) = max(page.scan_rows) AND count(*) < ${limits.rows} AS "isLast",
         json_agg(page.registration) AS registrations
       FROM (
-        SELECT scanned.id, scanned.created_at, scanned.rows_read, ${registrationObject("scanned")} AS registration
+        SELECT scanned.id, scanned.created_at, scanned.scan_rows, ${registrationObject("scanned")} AS registration
         FROM (
           SELECT
             registration.*,
-            count(*) OVER () AS rows_read,
-            sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+            count(*) OVER () AS scan_rows,
+            sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS scan_bytes
           -- In the order of the clauses. With an ORDER BY, all that they have would be read and sorted.
           FROM (SELECT registration.* ${clauses} LIMIT ${limits.rows}) AS registration
         ) AS scanned
         -- The first one, however long it is, has only its own bytes.
-        WHERE scanned.bytes <= ${limits.bytes} OR scanned.bytes = scanned.json_bytes
+        WHERE scanned.scan_bytes <= ${limits.bytes} OR scanned.scan_bytes = scanned.json_bytes
       ) AS page
       HAVING count(*) > 0
     ) AS page ON TRUE
