@@ -5,9 +5,8 @@ import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { StoreApi } from "../startStoreApi.ts";
+import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
-import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 

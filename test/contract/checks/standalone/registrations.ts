@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { KIND_NAMES } from "../../../api/contract.ts";
 import { Difference } from "../../client.ts";
-import type { Service, StandaloneKey } from "../../client.ts";
-import type { Answer } from "../../client.ts";
+import type { Service, StandaloneKey, Answer } from "../../client.ts";
 import { expectBody, expectEqual } from "../../expectations.ts";
 import { listedRegistration, registration } from "../shapes.ts";
 
