@@ -55,27 +55,24 @@ test.serial("a store's registration is returned to its balance, and no other", a
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
 });
 
-test.serial(
-  "a dry run says what the command with its key would do for an organization",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    const [id, other] = [await scene.register(9), await scene.register(9)];
-    const refund = (registration: string, ...args: readonly string[]) =>
-      scene.impact("refund", "registration", registration, ...REASON, "--json", ...args);
-    const key = ["--idempotency-key", "ticket-8"];
-    t.is((await refund(id, ...key, "--count", "4")).exitCode, 0);
+test.serial("a dry run says what the keyed command would do for an organization", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  const [id, other] = [await scene.register(9), await scene.register(9)];
+  const refund = (registration: string, ...args: readonly string[]) =>
+    scene.impact("refund", "registration", registration, ...REASON, "--json", ...args);
+  const key = ["--idempotency-key", "ticket-8"];
+  t.is((await refund(id, ...key, "--count", "4")).exitCode, 0);
 
-    const planned = await refund(id, ...key, "--count", "9", "--dry-run");
-    t.like(readJson(planned), { refunded_count: 4, replayed: true, dry_run: true });
-    t.regex(planned.stderr, /^Already refunded with this key: 4 trees of/u);
-    const refused = await refund(other, ...key, "--dry-run");
-    t.is(refused.exitCode, 1);
-    t.is(refused.stderr, (await refund(other, ...key)).stderr);
-    const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
-    t.like(readJson(rest), { refunded_count: 5, replayed: false });
-  },
-);
+  const planned = await refund(id, ...key, "--count", "9", "--dry-run");
+  t.like(readJson(planned), { refunded_count: 4, replayed: true, dry_run: true });
+  t.regex(planned.stderr, /^Already refunded with this key: 4 trees of/u);
+  const refused = await refund(other, ...key, "--dry-run");
+  t.is(refused.exitCode, 1);
+  t.is(refused.stderr, (await refund(other, ...key)).stderr);
+  const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
+  t.like(readJson(rest), { refunded_count: 5, replayed: false });
+});
 
 test.serial("a dry run says what the command with its key would do for a store", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
@@ -213,26 +210,23 @@ test.serial("a donation is refunded once", async (t) => {
   t.regex((await impact(...args)).stderr, /Already refunded/u);
 });
 
-test.serial(
-  "refunding a store's donation records no event, like the store's own refunds",
-  async (t) => {
-    const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-    const gift = { charity_id: "53-0196605", amount: 2 };
-    const { headers } = await post("/app/api/charity/donate", store.live, gift);
-    const id = headers.get("Record-Id") ?? "";
-    const impact = impactOf(t);
+test.serial("refunding a store's donation records no event, like its own refunds", async (t) => {
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const gift = { charity_id: "53-0196605", amount: 2 };
+  const { headers } = await post("/app/api/charity/donate", store.live, gift);
+  const id = headers.get("Record-Id") ?? "";
+  const impact = impactOf(t);
 
-    const refunded = await impact("refund", "donation", id, ...REASON);
+  const refunded = await impact("refund", "donation", id, ...REASON);
 
-    t.is(refunded.exitCode, 0, refunded.stderr);
-    const { body } = await get("/app/api/charity/donations", store.live);
-    t.like(rowsIn(body, "donations"), [{ id, refunded: true }]);
-    const types = await t.context.db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
+  t.is(refunded.exitCode, 0, refunded.stderr);
+  const { body } = await get("/app/api/charity/donations", store.live);
+  t.like(rowsIn(body, "donations"), [{ id, refunded: true }]);
+  const types = await t.context.db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
     SELECT type FROM event WHERE account_id = ${store.id}
   `);
-    t.deepEqual(types, []);
-  },
-);
+  t.deepEqual(types, []);
+});
 
 test.serial("registrations are refunded by a filter, and what cannot be is named", async (t) => {
   const scene = await setUpUsage(t);
@@ -298,22 +292,19 @@ test.serial("what was refunded is printed if the refunds stop because of an erro
   t.like(readJson(run), { refunded_registrations: 1, refunded_units: 3, failures: [] });
 });
 
-test.serial(
-  "usage show names the command of a refund only while a refund is possible",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    const registration = await scene.register(5, "test");
-    const showAt = (milliseconds: number) =>
-      runImpact(["usage", "show", registration], {
-        env: { DATABASE_URL: t.context.databaseUrl },
-        clock: { now: () => new Date(milliseconds) },
-      });
-    const hint = /To refund it, run: impact refund registration/u;
-    t.regex((await showAt(Date.now())).stderr, hint);
-    const later = await showAt(Date.now() + 40 * DAY_MS);
-    t.is(later.exitCode, 0, later.stderr);
-    t.notRegex(later.stderr, hint);
-  },
-);
+test.serial("usage show names the command of a refund only while one is possible", async (t) => {
+  const scene = await setUpUsage(t);
+  const registration = await scene.register(5, "test");
+  const showAt = (milliseconds: number) =>
+    runImpact(["usage", "show", registration], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+      clock: { now: () => new Date(milliseconds) },
+    });
+  const hint = /To refund it, run: impact refund registration/u;
+  t.regex((await showAt(Date.now())).stderr, hint);
+  const later = await showAt(Date.now() + 40 * DAY_MS);
+  t.is(later.exitCode, 0, later.stderr);
+  t.notRegex(later.stderr, hint);
+});
 
 const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";

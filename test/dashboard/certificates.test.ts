@@ -224,78 +224,67 @@ test.serial("a store's record has a certificate without its customer", async (t)
   t.is(unknown.status, 404);
 });
 
-test.serial(
-  "kind selects one of a store's records that were imported with the same id",
-  async (t) => {
-    const { db } = t.context;
-    const { serve } = await setUp(t);
-    const { url } = await serve();
-    const store = await createTestStore(db, { domain: "moved.example" });
-    await db.query(sql.typeAlias("void")`
+test.serial("kind selects one of a store's records that were imported with one id", async (t) => {
+  const { db } = t.context;
+  const { serve } = await setUp(t);
+  const { url } = await serve();
+  const store = await createTestStore(db, { domain: "moved.example" });
+  await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id, unit_price_cents)
     SELECT gen_random_uuid(), ${store.id}, 'test', kind, 1, now(), 'old-1', 0
     FROM unnest(ARRAY['tree', 'bottle']) AS kind
   `);
-    await db.query(sql.typeAlias("void")`
+  await db.query(sql.typeAlias("void")`
     INSERT INTO donation
       (id, account_id, mode, created_at, imported_id, amount_cents, nonprofit_id, charity_provider, charity_name)
     VALUES (gen_random_uuid(), ${store.id}, 'test', now(), 'old-1', 100, 'charity', 'catalogue', 'Charity')
   `);
-    const api = await startStoreApi(t, { db });
+  const api = await startStoreApi(t, { db });
 
-    for (const [kind, type] of [
-      ["", "trees"],
-      ["&kind=tree", "trees"],
-      ["&kind=bottle", "bottles"],
-      ["&kind=donation", "donation"],
-    ] as const) {
-      const { status, body } = await api.get(
-        `/app/api/certificate_url?id=old-1${kind}`,
-        store.test,
-      );
-      t.is(status, 200, kind);
-      const page = certificateUrl
-        .parse(body)
-        .certificate_url.replace("https://impact.example", url);
-      t.like(await (await fetch(`${page}.json`)).json(), { type });
-    }
-    const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
-    t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
-  },
-);
+  for (const [kind, type] of [
+    ["", "trees"],
+    ["&kind=tree", "trees"],
+    ["&kind=bottle", "bottles"],
+    ["&kind=donation", "donation"],
+  ] as const) {
+    const { status, body } = await api.get(`/app/api/certificate_url?id=old-1${kind}`, store.test);
+    t.is(status, 200, kind);
+    const page = certificateUrl.parse(body).certificate_url.replace("https://impact.example", url);
+    t.like(await (await fetch(`${page}.json`)).json(), { type });
+  }
+  const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
+  t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
+});
 
-test.serial(
-  "a donation has a certificate with its charity, and says if it was refunded",
-  async (t) => {
-    const { serve, organization, clock } = await setUp(t);
-    const { call, urlOf, read } = await serve();
-    const key = organization.apiKeyTest;
-    await call("POST", "/charities/subscribe", { key });
-    const { body } = await call("POST", "/charities/donate", {
-      key,
-      body: { amount_cents: 2550, ein: "51-0401308", attribution: "spring" },
-    });
-    const { donation_id: id } = z.object({ donation_id: z.string() }).parse(body);
-    t.like(await read(id, "test"), {
-      type: "donation",
-      state: "registered",
-      test: true,
-      amount_cents: 2550,
-      charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
-    });
-    const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
-    t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
-    t.notRegex(html, /spring/u);
-    await refundDonation(
-      { db: t.context.db, clock },
-      { accountId: organization.id, mode: "test" },
-      { id, reason: null, idempotencyKey: null, metadata: {} },
-    );
-    const after = await serve();
-    t.like(await after.read(id, "test"), { state: "refunded" });
-    t.regex(await (await fetch(await after.urlOf(id, "test"))).text(), /no longer counts/u);
-  },
-);
+test.serial("a donation's certificate has its charity, and says if it was refunded", async (t) => {
+  const { serve, organization, clock } = await setUp(t);
+  const { call, urlOf, read } = await serve();
+  const key = organization.apiKeyTest;
+  await call("POST", "/charities/subscribe", { key });
+  const { body } = await call("POST", "/charities/donate", {
+    key,
+    body: { amount_cents: 2550, ein: "51-0401308", attribution: "spring" },
+  });
+  const { donation_id: id } = z.object({ donation_id: z.string() }).parse(body);
+  t.like(await read(id, "test"), {
+    type: "donation",
+    state: "registered",
+    test: true,
+    amount_cents: 2550,
+    charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
+  });
+  const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
+  t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
+  t.notRegex(html, /spring/u);
+  await refundDonation(
+    { db: t.context.db, clock },
+    { accountId: organization.id, mode: "test" },
+    { id, reason: null, idempotencyKey: null, metadata: {} },
+  );
+  const after = await serve();
+  t.like(await after.read(id, "test"), { state: "refunded" });
+  t.regex(await (await fetch(await after.urlOf(id, "test"))).text(), /no longer counts/u);
+});
 
 test.serial(
   "an order has one certificate of all its records, also after records are added",

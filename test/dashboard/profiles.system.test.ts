@@ -94,60 +94,57 @@ test.serial("picture bombs, damaged files and other formats are rejected", async
   }
 });
 
-test.serial(
-  "an operator sets the profile, and the page, the card and the JSON show it",
-  async (t) => {
-    const scene = await openDashboard(t, { name: "North Sea Outfitters Ltd." });
-    await fillYear(t, scene);
-    const { id } = scene.setup.organization;
-    const folder = await makeTestFolder(t);
-    const file = join(folder, "logo.webp");
-    await writeFile(file, await drawLogo("webp", 200));
-    const impact = impactOf(t);
-    const brand = ["--display-name", "North Sea", "--logo", file, "--color", "#FD0"];
-    const texts = [
-      "--home-url",
-      "https://northsea.example/about",
-      "--story",
-      "First.\n\nSecond & last.",
-    ];
-    const options = [...brand, ...texts, "--hide", "donations, carbon"];
-    const updated = await impact("org", "update", id, ...options);
-    t.is(updated.exitCode, 0, updated.stderr);
-    t.regex(updated.stderr, /#ffdd00 has a contrast of 1\.\d to the page in light mode/u);
+test.serial("an operator sets the profile, and the page, card and JSON show it", async (t) => {
+  const scene = await openDashboard(t, { name: "North Sea Outfitters Ltd." });
+  await fillYear(t, scene);
+  const { id } = scene.setup.organization;
+  const folder = await makeTestFolder(t);
+  const file = join(folder, "logo.webp");
+  await writeFile(file, await drawLogo("webp", 200));
+  const impact = impactOf(t);
+  const brand = ["--display-name", "North Sea", "--logo", file, "--color", "#FD0"];
+  const texts = [
+    "--home-url",
+    "https://northsea.example/about",
+    "--story",
+    "First.\n\nSecond & last.",
+  ];
+  const options = [...brand, ...texts, "--hide", "donations, carbon"];
+  const updated = await impact("org", "update", id, ...options);
+  t.is(updated.exitCode, 0, updated.stderr);
+  t.regex(updated.stderr, /#ffdd00 has a contrast of 1\.\d to the page in light mode/u);
 
-    const html = await (await fetch(scene.page)).text();
-    t.true(html.includes("<h1><bdi>North Sea</bdi></h1>"));
-    t.true(html.includes('href="https://northsea.example/about"'));
-    t.regex(html, /<p dir="auto">First\.<\/p>\s*<p dir="auto">Second &amp; last\.<\/p>/u);
-    t.notRegex(html, /[Dd]onated|[Pp]rojected/u);
-    t.true(
-      (await (await fetch(`${scene.page}/card`)).text()).includes("<h1><bdi>North Sea</bdi></h1>"),
-    );
-    const json = z
-      .looseObject({ name: z.string(), logo_url: z.url(), donations: z.null() })
-      .parse(await (await fetch(`${scene.page}.json`)).json());
-    t.is(json.name, "North Sea");
+  const html = await (await fetch(scene.page)).text();
+  t.true(html.includes("<h1><bdi>North Sea</bdi></h1>"));
+  t.true(html.includes('href="https://northsea.example/about"'));
+  t.regex(html, /<p dir="auto">First\.<\/p>\s*<p dir="auto">Second &amp; last\.<\/p>/u);
+  t.notRegex(html, /[Dd]onated|[Pp]rojected/u);
+  t.true(
+    (await (await fetch(`${scene.page}/card`)).text()).includes("<h1><bdi>North Sea</bdi></h1>"),
+  );
+  const json = z
+    .looseObject({ name: z.string(), logo_url: z.url(), donations: z.null() })
+    .parse(await (await fetch(`${scene.page}.json`)).json());
+  t.is(json.name, "North Sea");
 
-    const logo = await fetch(json.logo_url);
-    t.is(logo.status, 200);
-    t.is(logo.headers.get("Content-Type"), "image/png");
-    t.is(logo.headers.get("Cache-Control"), "public, max-age=31536000, immutable");
-    t.is(logo.headers.get("X-Content-Type-Options"), "nosniff");
-    t.regex(logo.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'.*sandbox/u);
+  const logo = await fetch(json.logo_url);
+  t.is(logo.status, 200);
+  t.is(logo.headers.get("Content-Type"), "image/png");
+  t.is(logo.headers.get("Cache-Control"), "public, max-age=31536000, immutable");
+  t.is(logo.headers.get("X-Content-Type-Options"), "nosniff");
+  t.regex(logo.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'.*sandbox/u);
 
-    const shown = await impact("org", "show", id, "--json");
-    t.like(JSON.parse(shown.stdout), {
-      profile: {
-        display_name: "North Sea",
-        color: "#ffdd00",
-        hidden_sections: ["donations", "carbon"],
-      },
-    });
-    const audit = await impact("audit", "list", "--account", id, "--json");
-    t.regex(audit.stdout, /"home_url": "https:\/\/northsea\.example\/about"/u);
-  },
-);
+  const shown = await impact("org", "show", id, "--json");
+  t.like(JSON.parse(shown.stdout), {
+    profile: {
+      display_name: "North Sea",
+      color: "#ffdd00",
+      hidden_sections: ["donations", "carbon"],
+    },
+  });
+  const audit = await impact("audit", "list", "--account", id, "--json");
+  t.regex(audit.stdout, /"home_url": "https:\/\/northsea\.example\/about"/u);
+});
 
 test.serial("`none` restores the default, and an unused logo is deleted", async (t) => {
   const scene = await openDashboard(t);

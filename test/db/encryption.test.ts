@@ -90,26 +90,23 @@ test.serial("every connection verifies the certificate and the host name", async
   t.is((await readEncryption(verifiesCa)).tls?.verified, "certificate");
 });
 
-test.serial(
-  "a certificate of another CA is rejected unless nothing is to be verified",
-  async (t) => {
-    const { ca, appUrl, configure } = t.context;
-    const other = createTestCa(t.context.folder);
-    await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
+test.serial("a certificate of another CA is rejected unless nothing is verified", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  const other = createTestCa(t.context.folder);
+  await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
 
-    for (const sslmode of ["verify-full", "verify-ca", "require"]) {
-      const url = urlWith(appUrl, "localhost", { sslmode, sslrootcert: other.certificate });
-      await t.throwsAsync(openPool(url), { message: /certificate.*; set sslrootcert to/u });
-    }
-    // Without sslrootcert, the CAs that Node knows are trusted.
-    await t.throwsAsync(openPool(urlWith(appUrl, "localhost", { sslmode: "verify-full" })), {
-      message: /certificate.*; set sslrootcert to/u,
-    });
-    const unverified = urlWith(appUrl, "localhost", { sslmode: "require" });
-    t.deepEqual(await readEncrypted(unverified), [true, true, true]);
-    t.is((await readEncryption(unverified)).tls?.verified, "nothing");
-  },
-);
+  for (const sslmode of ["verify-full", "verify-ca", "require"]) {
+    const url = urlWith(appUrl, "localhost", { sslmode, sslrootcert: other.certificate });
+    await t.throwsAsync(openPool(url), { message: /certificate.*; set sslrootcert to/u });
+  }
+  // Without sslrootcert, the CAs that Node knows are trusted.
+  await t.throwsAsync(openPool(urlWith(appUrl, "localhost", { sslmode: "verify-full" })), {
+    message: /certificate.*; set sslrootcert to/u,
+  });
+  const unverified = urlWith(appUrl, "localhost", { sslmode: "require" });
+  t.deepEqual(await readEncrypted(unverified), [true, true, true]);
+  t.is((await readEncryption(unverified)).tls?.verified, "nothing");
+});
 
 test.serial("an expired certificate is rejected", async (t) => {
   const { ca, appUrl, configure } = t.context;

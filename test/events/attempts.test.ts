@@ -36,44 +36,41 @@ const insertDeliveries = async (
   `);
 };
 
-test.serial(
-  "of a delivery that is retried without end, the last 100 attempts are kept",
-  async (t) => {
-    const { endpoint, clock } = await setUpWebhooks(t);
-    const { filler, db: single } = await openSinglePools(t);
-    await stopAutovacuum(filler, TABLES);
-    await insertDeliveries(filler, endpoint.id, { count: 100, attempts: 1 });
-    await filler.query(sql.typeAlias("void")`ANALYZE webhook_delivery, webhook_attempt`);
-    await insertDeliveries(filler, endpoint.id, { count: 300, attempts: 100 });
-    const claimed = await claimDeliveries(
-      filler,
-      [{ endpointId: endpoint.id, places: 200 }],
-      clock.now(),
-    );
-    const delivery = claimed.find(({ attempts }) => attempts === 100) ?? t.fail();
-    const countPages = await createPageCounter(filler, single, TABLES);
+test.serial("of a delivery retried without end, the last 100 attempts are kept", async (t) => {
+  const { endpoint, clock } = await setUpWebhooks(t);
+  const { filler, db: single } = await openSinglePools(t);
+  await stopAutovacuum(filler, TABLES);
+  await insertDeliveries(filler, endpoint.id, { count: 100, attempts: 1 });
+  await filler.query(sql.typeAlias("void")`ANALYZE webhook_delivery, webhook_attempt`);
+  await insertDeliveries(filler, endpoint.id, { count: 300, attempts: 100 });
+  const claimed = await claimDeliveries(
+    filler,
+    [{ endpointId: endpoint.id, places: 200 }],
+    clock.now(),
+  );
+  const delivery = claimed.find(({ attempts }) => attempts === 100) ?? t.fail();
+  const countPages = await createPageCounter(filler, single, TABLES);
 
-    const now = clock.now();
-    const pages = await countPages((db) =>
-      recordAttempts(db, [
-        {
-          delivery,
-          startedAt: now,
-          endedAt: now,
-          durationMs: 1,
-          result: { status: 204, error: null, response: "", retryAfterMs: null },
-          decision: { state: "delivered", dueAt: null },
-        },
-      ]),
-    );
-    const kept = await filler.anyFirst(sql.type(numberRow)`
+  const now = clock.now();
+  const pages = await countPages((db) =>
+    recordAttempts(db, [
+      {
+        delivery,
+        startedAt: now,
+        endedAt: now,
+        durationMs: 1,
+        result: { status: 204, error: null, response: "", retryAfterMs: null },
+        decision: { state: "delivered", dueAt: null },
+      },
+    ]),
+  );
+  const kept = await filler.anyFirst(sql.type(numberRow)`
     SELECT number FROM webhook_attempt WHERE event_id = ${delivery.id} ORDER BY number
   `);
-    t.deepEqual(
-      kept,
-      Array.from({ length: 100 }, (_, index) => index + 2),
-    );
-    // Of about 4,400 pages; the hundred attempts have 15.
-    t.true(pages < 100, `${pages} pages`);
-  },
-);
+  t.deepEqual(
+    kept,
+    Array.from({ length: 100 }, (_, index) => index + 2),
+  );
+  // Of about 4,400 pages; the hundred attempts have 15.
+  t.true(pages < 100, `${pages} pages`);
+});

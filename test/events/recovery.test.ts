@@ -135,24 +135,21 @@ test.serial(
   },
 );
 
-test.serial(
-  "events that were copied from another server and renumbered are recovered",
-  async (t) => {
-    const { deps, accountId, endpoint, clock, pass, filler, miss } = await setUp(t);
-    const since = clock.now();
-    await miss(2);
-    pass(DAY_MS);
-    // As docs/backup.md says.
-    await filler.query(sql.typeAlias("void")`
+test.serial("events that were copied from another server, renumbered, are recovered", async (t) => {
+  const { deps, accountId, endpoint, clock, pass, filler, miss } = await setUp(t);
+  const since = clock.now();
+  await miss(2);
+  pass(DAY_MS);
+  // As docs/backup.md says.
+  await filler.query(sql.typeAlias("void")`
     UPDATE event SET transaction_id = '0' WHERE account_id = ${accountId}
   `);
-    await filler.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO event_day (day, recorded_at, transaction_id) VALUES ('2000-01-01', '2000-01-01', pg_current_xact_id())
   `);
-    t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
-    await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-01'`);
-  },
-);
+  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
+  await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-01'`);
+});
 
 test.serial(
   "events that were copied from another server and not renumbered are recovered",

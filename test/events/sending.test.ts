@@ -159,41 +159,38 @@ test.serial("a shard that stops finishes its calls, and leaves the rest to anoth
   ]);
 });
 
-test.serial(
-  "interrupted requests give up their leases, and are made again immediately",
-  async (t) => {
-    const { db } = t.context;
-    const receiver = await startReceiver(t);
-    receiver.respond(holdOpen);
-    const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
-    const released = [{ state: "pending", attempts: 0, isLeased: false }];
-    const [stop, abort] = [new AbortController(), new AbortController()];
-    const shards = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError });
-    const interrupted = shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
-    await eventually(() => receiver.received.length === 1);
-    abort.abort();
-    await interrupted;
-    t.deepEqual(await readStates(db, id), released);
+test.serial("interrupted requests give up their leases, and are repeated at once", async (t) => {
+  const { db } = t.context;
+  const receiver = await startReceiver(t);
+  receiver.respond(holdOpen);
+  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
+  const released = [{ state: "pending", attempts: 0, isLeased: false }];
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const shards = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError });
+  const interrupted = shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
+  await eventually(() => receiver.received.length === 1);
+  abort.abort();
+  await interrupted;
+  t.deepEqual(await readStates(db, id), released);
 
-    // A run that ends while the request is in progress leaves it to the next one, or to the end of the worker.
-    const short = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
-    const signal = new AbortController().signal;
-    await eventually(async () => {
-      await short.run(SHARD, { stop: stop.signal, signal });
-      return receiver.received.length === 2;
-    });
-    t.like(await readStates(db, id), [{ isLeased: true }]);
-    await short.end();
-    t.deepEqual(await readStates(db, id), released);
+  // A run that ends while the request is in progress leaves it to the next one, or to the end of the worker.
+  const short = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
+  const signal = new AbortController().signal;
+  await eventually(async () => {
+    await short.run(SHARD, { stop: stop.signal, signal });
+    return receiver.received.length === 2;
+  });
+  t.like(await readStates(db, id), [{ isLeased: true }]);
+  await short.end();
+  t.deepEqual(await readStates(db, id), released);
 
-    receiver.respond((response) => response.writeHead(204).end());
-    const last = shards.run(SHARD, { stop: stop.signal, signal });
-    await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
-    stop.abort();
-    await last;
-    t.is(receiver.received.length, 3);
-  },
-);
+  receiver.respond((response) => response.writeHead(204).end());
+  const last = shards.run(SHARD, { stop: stop.signal, signal });
+  await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
+  stop.abort();
+  await last;
+  t.is(receiver.received.length, 3);
+});
 
 test.serial("a delivery of a type that this release does not know is made", async (t) => {
   const { db } = t.context;

@@ -73,66 +73,60 @@ const startImport = async (
   return { child, exited };
 };
 
-test.serial(
-  "an import that a signal ends says what it had done and how to complete it",
-  async (t) => {
-    const { db } = t.context;
-    const path = await writeHistory(t, 30_000);
-    for (const options of [[], ["--json"]]) {
-      const { id } = await createTestOrganization(db);
-      const { child, exited } = await startImport(t, { id, path, options });
-      const output = text(child.stderr);
-      child.kill("SIGINT");
-      t.deepEqual(await exited, [null, "SIGINT"]);
-      const stderr = await output;
-      t.regex(
-        stderr,
-        /The import was interrupted after at least [\d,]+ lines?\. Run it again to complete it/u,
-      );
-      if (options.length > 0) {
-        t.like(JSON.parse(stderr), { exit_code: 130 });
-      }
-    }
-  },
-);
-
-test.serial(
-  "an import that is killed while it writes is completed by running it again",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
+test.serial("an import that a signal ends says what it did and how to complete it", async (t) => {
+  const { db } = t.context;
+  const path = await writeHistory(t, 30_000);
+  for (const options of [[], ["--json"]]) {
     const { id } = await createTestOrganization(db);
-    const count = 30_000;
-    const path = await writeHistory(t, count);
-    const { child, exited } = await startImport(t, { id, path });
-    t.true((await countConnections(db)) > 0);
-    child.kill("SIGKILL");
-    t.deepEqual(await exited, [null, "SIGKILL"]);
-    // The server still completes the statement that the process has sent.
-    await eventually(async () => (await countConnections(db)) === 0);
-    const killed = await readAccountSums(db, id);
-    t.true(killed.registrations < count);
-    t.is(killed.total, killed.registered);
+    const { child, exited } = await startImport(t, { id, path, options });
+    const output = text(child.stderr);
+    child.kill("SIGINT");
+    t.deepEqual(await exited, [null, "SIGINT"]);
+    const stderr = await output;
+    t.regex(
+      stderr,
+      /The import was interrupted after at least [\d,]+ lines?\. Run it again to complete it/u,
+    );
+    if (options.length > 0) {
+      t.like(JSON.parse(stderr), { exit_code: 130 });
+    }
+  }
+});
 
-    const run = await runImpact(["import", "history", path, "--org", id, "--json"], {
-      env: { DATABASE_URL: databaseUrl },
-    });
-    t.is(run.exitCode, 0, run.stderr);
-    const after = await readAccountSums(db, id);
-    t.is(after.registrations, count);
-    t.is(after.total, BigInt(count));
-    t.like(readJson(run), {
-      lines: count,
-      bad: 0,
-      kinds: {
-        tree: {
-          new: count - killed.registrations,
-          already_there: killed.registrations,
-          conflict: 0,
-        },
+test.serial("an import that is killed while writing is completed by another run", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const count = 30_000;
+  const path = await writeHistory(t, count);
+  const { child, exited } = await startImport(t, { id, path });
+  t.true((await countConnections(db)) > 0);
+  child.kill("SIGKILL");
+  t.deepEqual(await exited, [null, "SIGKILL"]);
+  // The server still completes the statement that the process has sent.
+  await eventually(async () => (await countConnections(db)) === 0);
+  const killed = await readAccountSums(db, id);
+  t.true(killed.registrations < count);
+  t.is(killed.total, killed.registered);
+
+  const run = await runImpact(["import", "history", path, "--org", id, "--json"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+  t.is(run.exitCode, 0, run.stderr);
+  const after = await readAccountSums(db, id);
+  t.is(after.registrations, count);
+  t.is(after.total, BigInt(count));
+  t.like(readJson(run), {
+    lines: count,
+    bad: 0,
+    kinds: {
+      tree: {
+        new: count - killed.registrations,
+        already_there: killed.registrations,
+        conflict: 0,
       },
-    });
-  },
-);
+    },
+  });
+});
 
 test.serial("a big file is imported in a small heap", async (t) => {
   const { db, databaseUrl } = t.context;

@@ -68,33 +68,30 @@ const countOpenTransactions = (db: DatabasePool): Promise<bigint> =>
 const listRuns = (db: DatabasePool): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`SELECT id FROM import_run`);
 
-test.serial(
-  "an import and a verification that wait for lines have no open transaction",
-  async (t) => {
-    const { db } = t.context;
-    const { id: accountId } = await createTestOrganization(db);
-    const seen: bigint[] = [];
-    const source = (): AsyncGenerator<ImportLine, void, void> =>
-      interrupted(
-        [lineOf(1)],
-        async () => {
-          seen.push(await countOpenTransactions(db));
-        },
-        [lineOf(2)],
-      );
-
-    await importFrom(db, accountId, source());
-    await verifyImport(
-      { db, clock: systemClock },
-      { accountId, mode: "live" },
-      source(),
-      () => undefined,
+test.serial("an import and a verification that wait for lines open no transaction", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const seen: bigint[] = [];
+  const source = (): AsyncGenerator<ImportLine, void, void> =>
+    interrupted(
+      [lineOf(1)],
+      async () => {
+        seen.push(await countOpenTransactions(db));
+      },
+      [lineOf(2)],
     );
 
-    t.deepEqual(seen, [0n, 0n]);
-    t.deepEqual(await listRuns(db), [], "they forget what they have read");
-  },
-);
+  await importFrom(db, accountId, source());
+  await verifyImport(
+    { db, clock: systemClock },
+    { accountId, mode: "live" },
+    source(),
+    () => undefined,
+  );
+
+  t.deepEqual(seen, [0n, 0n]);
+  t.deepEqual(await listRuns(db), [], "they forget what they have read");
+});
 
 test.serial(
   "an import ends if the database forgets what it has read, and is completed by running it again",

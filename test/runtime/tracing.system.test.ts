@@ -114,27 +114,24 @@ for (const [refund, path, bodyOf] of [
   });
 }
 
-test.serial(
-  "requests for evidence in memory have spans, because the app serves them",
-  async (t) => {
-    const { db } = t.context;
-    const { spans, get, post } = await deploy(t);
-    const planted = await post("/plant/trees", { count: 3 });
-    const { tree_details: details } = z
-      .object({ tree_details: z.array(z.object({ id: z.string() })) })
-      .parse(await planted.json());
-    const { signal } = new AbortController();
-    await createPlantingOrders({ db, clock: systemClock, planting: createTestPlanting() }, signal);
+test.serial("requests for evidence in memory have spans, as the app serves them", async (t) => {
+  const { db } = t.context;
+  const { spans, get, post } = await deploy(t);
+  const planted = await post("/plant/trees", { count: 3 });
+  const { tree_details: details } = z
+    .object({ tree_details: z.array(z.object({ id: z.string() })) })
+    .parse(await planted.json());
+  const { signal } = new AbortController();
+  await createPlantingOrders({ db, clock: systemClock, planting: createTestPlanting() }, signal);
 
-    for (const _ of [1, 2, 3, 4]) {
-      t.is((await get(`/evidence/tree/${details[0]?.id}`)).status, 200);
-    }
+  for (const _ of [1, 2, 3, 4]) {
+    t.is((await get(`/evidence/tree/${details[0]?.id}`)).status, 200);
+  }
 
-    const requests = () => spans.filter(({ name }) => name === "GET /evidence/tree/:id");
-    await eventually(() => requests().length === 4);
-    t.is(requests().length, 4);
-  },
-);
+  const requests = () => spans.filter(({ name }) => name === "GET /evidence/tree/:id");
+  await eventually(() => requests().length === 4);
+  t.is(requests().length, 4);
+});
 
 test.serial("a batch of several requests has links to them, and they to it", async (t) => {
   const { spans, post } = await deploy(t);
@@ -284,23 +281,20 @@ const readRequestLine = async (
   return undefined;
 };
 
-test.serial(
-  "lines of the log have the ids of the trace and the span, if tracing is on",
-  async (t) => {
-    const { url, spans } = await startCollector(t);
+test.serial("log lines have the ids of the trace and the span, if tracing is on", async (t) => {
+  const { url, spans } = await startCollector(t);
 
-    const on = await readRequestLine(t, {
-      OTEL_EXPORTER_OTLP_ENDPOINT: url,
-      OTEL_BSP_SCHEDULE_DELAY: "50",
-    });
-    const off = await readRequestLine(t, {});
+  const on = await readRequestLine(t, {
+    OTEL_EXPORTER_OTLP_ENDPOINT: url,
+    OTEL_BSP_SCHEDULE_DELAY: "50",
+  });
+  const off = await readRequestLine(t, {});
 
-    await eventually(() => named(spans, "GET /dashboard_url") !== undefined);
-    t.is(on?.trace_id, TRACE_ID);
-    t.is(named(spans, "GET /dashboard_url")?.spanId, on?.span_id ?? "");
-    t.is(off?.trace_id, undefined);
-  },
-);
+  await eventually(() => named(spans, "GET /dashboard_url") !== undefined);
+  t.is(on?.trace_id, TRACE_ID);
+  t.is(named(spans, "GET /dashboard_url")?.spanId, on?.span_id ?? "");
+  t.is(off?.trace_id, undefined);
+});
 
 test.serial("requests do not wait for a collector that does not respond", async (t) => {
   const exports: Duplex[] = [];

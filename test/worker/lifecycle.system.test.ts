@@ -68,32 +68,29 @@ const startProxy = async (
   return { address: `127.0.0.1:${port}`, firstConnection };
 };
 
-test.serial(
-  "a worker that is stopped while it connects to Temporal stops gracefully",
-  async (t) => {
-    const { namespace } = await openNamespace(t);
-    const stopping = Promise.withResolvers<void>();
-    const [host, port] = TEMPORAL_ADDRESS.split(":");
-    // Every connection waits until the worker has received a signal to stop.
-    const { address, firstConnection } = await startProxy(t, (client) => {
-      void stopping.promise.then(() => {
-        const server = connect({ host, port: Number(port) });
-        server.on("error", () => client.destroy());
-        client.on("close", () => server.destroy());
-        return client.pipe(server).pipe(client);
-      });
+test.serial("a worker that is stopped while connecting to Temporal stops gracefully", async (t) => {
+  const { namespace } = await openNamespace(t);
+  const stopping = Promise.withResolvers<void>();
+  const [host, port] = TEMPORAL_ADDRESS.split(":");
+  // Every connection waits until the worker has received a signal to stop.
+  const { address, firstConnection } = await startProxy(t, (client) => {
+    void stopping.promise.then(() => {
+      const server = connect({ host, port: Number(port) });
+      server.on("error", () => client.destroy());
+      client.on("close", () => server.destroy());
+      return client.pipe(server).pipe(client);
     });
-    const worker = await startWorker(t, {
-      TEMPORAL_NAMESPACE: namespace,
-      TEMPORAL_ADDRESS: address,
-    });
-    await firstConnection;
+  });
+  const worker = await startWorker(t, {
+    TEMPORAL_NAMESPACE: namespace,
+    TEMPORAL_ADDRESS: address,
+  });
+  await firstConnection;
 
-    const stopped = stopsGracefully(t, worker);
-    stopping.resolve();
-    await stopped;
-  },
-);
+  const stopped = stopsGracefully(t, worker);
+  stopping.resolve();
+  await stopped;
+});
 
 test.serial("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
   const { address, firstConnection } = await startProxy(t, (client) => client.destroy());
@@ -103,19 +100,16 @@ test.serial("a worker that is stopped while Temporal is down stops gracefully", 
   await stopsGracefully(t, worker);
 });
 
-test.serial(
-  "a worker that is stopped while it polls its task queues stops gracefully",
-  async (t) => {
-    const { namespace, client } = await openNamespace(t);
-    const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
-    const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
-    for (const taskQueue of [backgroundQueue(deployment), interactiveQueue(deployment)]) {
-      await eventually(() => isPolled(client, taskQueue));
-    }
+test.serial("a worker that is stopped while polling its queues stops gracefully", async (t) => {
+  const { namespace, client } = await openNamespace(t);
+  const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
+  const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
+  for (const taskQueue of [backgroundQueue(deployment), interactiveQueue(deployment)]) {
+    await eventually(() => isPolled(client, taskQueue));
+  }
 
-    await stopsGracefully(t, worker);
-  },
-);
+  await stopsGracefully(t, worker);
+});
 
 /** Less than the 30 s after which orchestrators kill a process. */
 const STOPS_WITHIN_MS = 25_000;

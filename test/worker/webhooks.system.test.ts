@@ -11,19 +11,16 @@ const test = testWithDatabase();
 const SECRET = "whsec_of_the_tests";
 
 // Serial, because a worker reads every subscription of the file's database.
-test.serial(
-  "a worker reads a subscription that was set before the first worker started",
-  async (t) => {
-    const { db } = t.context;
-    const { startWorker, subscriber } = await deployAtStripe(t);
-    const { id } = subscriber;
+test.serial("a worker reads a subscription that was set before any worker started", async (t) => {
+  const { db } = t.context;
+  const { startWorker, subscriber } = await deployAtStripe(t);
+  const { id } = subscriber;
 
-    await startWorker();
+  await startWorker();
 
-    await eventually(async () => (await listWatchedSubscriptions(db, id)).length > 0);
-    t.like((await listWatchedSubscriptions(db, id))[0], { status: "active" });
-  },
-);
+  await eventually(async () => (await listWatchedSubscriptions(db, id)).length > 0);
+  t.like((await listWatchedSubscriptions(db, id))[0], { status: "active" });
+});
 
 test.serial(
   "a report that the API stores is processed by a worker, also if it was stored while no worker ran",

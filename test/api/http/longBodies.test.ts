@@ -88,34 +88,28 @@ test.serial(
   },
 );
 
-test.serial(
-  "bodies as long as a valid item that arrive together are parsed in one turn",
-  async (t) => {
-    const turns = await turnsOf([10, 100, 20_000].map((bytes) => ({ body: bodyOf(bytes) })));
-    t.is(new Set(turns).size, 1, String(turns));
-  },
-);
+test.serial("bodies as long as a valid item that arrive together share one turn", async (t) => {
+  const turns = await turnsOf([10, 100, 20_000].map((bytes) => ({ body: bodyOf(bytes) })));
+  t.is(new Set(turns).size, 1, String(turns));
+});
 
-test.serial(
-  "as much time as a long body takes is left to others before the next one",
-  async (t) => {
-    const workMs = 60;
-    const times: number[] = [];
-    const work = (): void => {
-      times.push(performance.now());
-      const endMs = performance.now() + workMs;
-      while (performance.now() < endMs) {
-        // Works.
-      }
-      times.push(performance.now());
-    };
-    await Promise.all([start({ body: LONG }, work).done, start({ body: LONG }, work).done]);
+test.serial("as much time as a long body took is left to others before the next", async (t) => {
+  const workMs = 60;
+  const times: number[] = [];
+  const work = (): void => {
+    times.push(performance.now());
+    const endMs = performance.now() + workMs;
+    while (performance.now() < endMs) {
+      // Works.
+    }
+    times.push(performance.now());
+  };
+  await Promise.all([start({ body: LONG }, work).done, start({ body: LONG }, work).done]);
 
-    const [, endMs = 0, nextMs = 0] = times;
-    // Timers are precise to a millisecond.
-    t.true(nextMs - endMs >= workMs - 1, `${nextMs - endMs} ms`);
-  },
-);
+  const [, endMs = 0, nextMs = 0] = times;
+  // Timers are precise to a millisecond.
+  t.true(nextMs - endMs >= workMs - 1, `${nextMs - endMs} ms`);
+});
 
 test.serial("accounts and clients without a key take turns with their long bodies", async (t) => {
   const endTurn = await holdTurn();

@@ -193,27 +193,24 @@ test.serial(
   },
 );
 
-test.serial(
-  "after a restore, subscriptions are read again once, while usage is held",
-  async (t) => {
-    const { restored, readStatus, hold, name, startSweepWorker } = await setUpLostEnd(t);
-    const temporal = await startSweepWorker();
-    const first = await startDispatcher(t, { db: restored.db, temporal });
+test.serial("after a restore, subscriptions are read again once while usage is held", async (t) => {
+  const { restored, readStatus, hold, name, startSweepWorker } = await setUpLostEnd(t);
+  const temporal = await startSweepWorker();
+  const first = await startDispatcher(t, { db: restored.db, temporal });
 
-    await eventually(async () => (await readStatus()) === "canceled");
-    t.deepEqual((await readDeployment(restored.db)).hold, hold);
-    const sweep = temporal.workflow.getHandle(
-      `${subscriptionSweepId(name)}-${hold?.at.toISOString()}`,
-    );
-    const { runId } = await sweep.describe();
-    await sweep.result();
-    await first.stop();
-    await startDispatcher(t, { db: restored.db, temporal });
-    const stoppedAtMs = performance.now();
-    await eventually(async () => {
-      const { lastPassAgeSeconds } = await readDispatcherStatus(restored.db);
-      return lastPassAgeSeconds * 1000 < performance.now() - stoppedAtMs;
-    });
-    t.is((await sweep.describe()).runId, runId);
-  },
-);
+  await eventually(async () => (await readStatus()) === "canceled");
+  t.deepEqual((await readDeployment(restored.db)).hold, hold);
+  const sweep = temporal.workflow.getHandle(
+    `${subscriptionSweepId(name)}-${hold?.at.toISOString()}`,
+  );
+  const { runId } = await sweep.describe();
+  await sweep.result();
+  await first.stop();
+  await startDispatcher(t, { db: restored.db, temporal });
+  const stoppedAtMs = performance.now();
+  await eventually(async () => {
+    const { lastPassAgeSeconds } = await readDispatcherStatus(restored.db);
+    return lastPassAgeSeconds * 1000 < performance.now() - stoppedAtMs;
+  });
+  t.is((await sweep.describe()).runId, runId);
+});

@@ -271,28 +271,25 @@ test.serial(
   },
 );
 
-test.serial(
-  "usage that is held cannot be held for another reason or by another operator",
-  async (t) => {
-    const run = (...args: readonly string[]) => impactWith(t, null, ...args);
-    const hold = (reason: string, as: string) =>
-      run("usage", "hold", "--reason", reason, "--as", as, "--json");
-    await run("usage", "release");
-    const first = await hold("maintenance", "ada");
-    t.is(first.exitCode, 0, first.stderr);
-    for (const other of [await hold("restore", "bob"), await hold("restore", "ada")]) {
-      t.is(other.exitCode, 1);
-      t.is(other.stdout, "");
-      t.regex(other.stderr, /usage is held by ada: maintenance\. It began at \d{4}-/u);
-    }
-    const again = await hold("maintenance", "ada");
-    t.is(again.exitCode, 0, again.stderr);
-    t.deepEqual(readJson(again), readJson(first));
-    const entries = readJson(await run("audit", "list", "--action", "usage.hold", "--json"));
-    t.is(z.array(z.object({ reason: z.literal("maintenance") })).parse(entries).length, 1);
-    t.regex((await run("usage", "release", "--as", "ada")).stdout, /Released the hold of ada/u);
-  },
-);
+test.serial("held usage cannot be held for another reason or by another operator", async (t) => {
+  const run = (...args: readonly string[]) => impactWith(t, null, ...args);
+  const hold = (reason: string, as: string) =>
+    run("usage", "hold", "--reason", reason, "--as", as, "--json");
+  await run("usage", "release");
+  const first = await hold("maintenance", "ada");
+  t.is(first.exitCode, 0, first.stderr);
+  for (const other of [await hold("restore", "bob"), await hold("restore", "ada")]) {
+    t.is(other.exitCode, 1);
+    t.is(other.stdout, "");
+    t.regex(other.stderr, /usage is held by ada: maintenance\. It began at \d{4}-/u);
+  }
+  const again = await hold("maintenance", "ada");
+  t.is(again.exitCode, 0, again.stderr);
+  t.deepEqual(readJson(again), readJson(first));
+  const entries = readJson(await run("audit", "list", "--action", "usage.hold", "--json"));
+  t.is(z.array(z.object({ reason: z.literal("maintenance") })).parse(entries).length, 1);
+  t.regex((await run("usage", "release", "--as", "ada")).stdout, /Released the hold of ada/u);
+});
 
 test.serial("a failed event is retried, and discarded, and then counts no more", async (t) => {
   const { deps } = await setUpBilling(t);
@@ -334,33 +331,30 @@ test.serial("a failed event is retried, and discarded, and then counts no more",
   t.is((await run("retry-event", "evt_none")).exitCode, 3);
 });
 
-test.serial(
-  "an event whose last attempt a stopping worker interrupts has not failed",
-  async (t) => {
-    const { deps, pass } = await setUpBilling(t);
-    const now = deps.clock.now();
-    const type = "v1.billing.meter.error_report_triggered";
-    await insertProcessorEvent(deps.db, { id: "evt_8", type, objectId: null, createdAt: now }, now);
-    pass(8 * 24 * 60 * 60);
-    const stop = new AbortController();
-    const stripe = deps.billing.findProcessor("stripe", "live");
-    const billing: Billing = {
-      ...deps.billing,
-      findProcessor: () =>
-        stripe && {
-          ...stripe,
-          readRejectionReport: (id, signal) => {
-            stop.abort();
-            return stripe.readRejectionReport(id, signal);
-          },
+test.serial("an event whose last attempt a stopping worker interrupts is not failed", async (t) => {
+  const { deps, pass } = await setUpBilling(t);
+  const now = deps.clock.now();
+  const type = "v1.billing.meter.error_report_triggered";
+  await insertProcessorEvent(deps.db, { id: "evt_8", type, objectId: null, createdAt: now }, now);
+  pass(8 * 24 * 60 * 60);
+  const stop = new AbortController();
+  const stripe = deps.billing.findProcessor("stripe", "live");
+  const billing: Billing = {
+    ...deps.billing,
+    findProcessor: () =>
+      stripe && {
+        ...stripe,
+        readRejectionReport: (id, signal) => {
+          stop.abort();
+          return stripe.readRejectionReport(id, signal);
         },
-    };
-    const observers = { observeRejection: () => undefined, observeFailedEvent: () => undefined };
+      },
+  };
+  const observers = { observeRejection: () => undefined, observeFailedEvent: () => undefined };
 
-    await t.throwsAsync(processProcessorEvents({ ...deps, billing, ...observers }, stop.signal), {
-      name: "AbortError",
-    });
+  await t.throwsAsync(processProcessorEvents({ ...deps, billing, ...observers }, stop.signal), {
+    name: "AbortError",
+  });
 
-    t.is(await countFailedProcessorEvents(deps.db), 0);
-  },
-);
+  t.is(await countFailedProcessorEvents(deps.db), 0);
+});

@@ -129,21 +129,18 @@ const leaveUnknown = async (scene: UsageSetup): Promise<string> => {
   return failed;
 };
 
-test.serial(
-  "Stripe's sums decide whether usage with an unknown outcome is sent again",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    const failed = await leaveUnknown(scene);
-    const early = await scene.impact("usage", "retry", failed);
-    t.is(early.exitCode, 1);
-    t.regex(early.stdout, /may lag for another 15 minutes/u);
-    const run = await scene.impactLater("usage", "retry", failed, "--json");
-    t.is(run.exitCode, 0);
-    t.deepEqual(readJson(run), [{ id: failed, result: "waiting", reason: null }]);
-    await scene.drain();
-    t.is(scene.billed(), 6);
-  },
-);
+test.serial("Stripe's sums decide whether usage of unknown outcome is sent again", async (t) => {
+  const scene = await setUpUsage(t);
+  const failed = await leaveUnknown(scene);
+  const early = await scene.impact("usage", "retry", failed);
+  t.is(early.exitCode, 1);
+  t.regex(early.stdout, /may lag for another 15 minutes/u);
+  const run = await scene.impactLater("usage", "retry", failed, "--json");
+  t.is(run.exitCode, 0);
+  t.deepEqual(readJson(run), [{ id: failed, result: "waiting", reason: null }]);
+  await scene.drain();
+  t.is(scene.billed(), 6);
+});
 
 test.serial("without Stripe's key, an unknown outcome needs --assume", async (t) => {
   const scene = await setUpUsage(t);
@@ -299,59 +296,53 @@ for (const state of ["expired", "blocked", "waived", "held"] as const) {
   });
 }
 
-test.serial(
-  "usage reopen sends usage again that Stripe has lost, with --dry-run first",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    scene.double.control.addFault({ kind: "reject_later" });
-    await scene.register(6);
-    await scene.drain();
-    const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
-    const id = String(z.array(listedEvent).parse(readJson(listed))[0]?.meter_event_id);
-    const args = ["usage", "reopen", id, "--reason", "lost", "--as", "ada"];
-    t.is((await scene.impact(...args)).exitCode, 1);
-    const checked = await scene.impactLater(...args, "--dry-run", "--json");
-    t.is(checked.exitCode, 0, checked.stderr);
-    t.deepEqual(readJson(checked), { meter_event_id: Number(id), result: "lost", quantity: 6 });
-    const reopened = await scene.impactLater(...args);
-    t.is(reopened.exitCode, 0, reopened.stderr);
-    t.regex(reopened.stderr, /will send its 6 units again/u);
-    await scene.drain();
-    t.is(scene.billed(), 6);
-    t.is((await scene.impactLater(...args)).exitCode, 1);
-  },
-);
+test.serial("usage reopen sends usage again that Stripe lost, with --dry-run first", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  scene.double.control.addFault({ kind: "reject_later" });
+  await scene.register(6);
+  await scene.drain();
+  const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
+  const id = String(z.array(listedEvent).parse(readJson(listed))[0]?.meter_event_id);
+  const args = ["usage", "reopen", id, "--reason", "lost", "--as", "ada"];
+  t.is((await scene.impact(...args)).exitCode, 1);
+  const checked = await scene.impactLater(...args, "--dry-run", "--json");
+  t.is(checked.exitCode, 0, checked.stderr);
+  t.deepEqual(readJson(checked), { meter_event_id: Number(id), result: "lost", quantity: 6 });
+  const reopened = await scene.impactLater(...args);
+  t.is(reopened.exitCode, 0, reopened.stderr);
+  t.regex(reopened.stderr, /will send its 6 units again/u);
+  await scene.drain();
+  t.is(scene.billed(), 6);
+  t.is((await scene.impactLater(...args)).exitCode, 1);
+});
 
-test.serial(
-  "waived usage that a lost history had retried and sent is not billed twice",
-  async (t) => {
-    const { original, register, drain, impact, fork, control, pass, billedByMinute } =
-      await setUpRestore(t);
-    await register(original, 6);
-    pass(5);
-    control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
-    await drain(original);
-    const [failed] = z
-      .array(listedEvent)
-      .parse(readJson(await impact(original, "usage", "list", "--state", "failed", "--json")));
-    const id = String(failed?.meter_event_id);
-    t.is((await impact(original, "usage", "waive", id, ...REASON)).exitCode, 0);
-    const { continued, restored } = await fork(original);
-    t.is((await impact(continued, "usage", "retry", id)).exitCode, 0);
-    await drain(continued);
-    t.deepEqual(billedByMinute(), { 0: 6 });
-    // Stripe has forgotten the idempotency keys and identifiers.
-    pass(3 * 24 * 60 * 60);
+test.serial("waived usage that a lost history retried and sent is not billed twice", async (t) => {
+  const { original, register, drain, impact, fork, control, pass, billedByMinute } =
+    await setUpRestore(t);
+  await register(original, 6);
+  pass(5);
+  control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+  await drain(original);
+  const [failed] = z
+    .array(listedEvent)
+    .parse(readJson(await impact(original, "usage", "list", "--state", "failed", "--json")));
+  const id = String(failed?.meter_event_id);
+  t.is((await impact(original, "usage", "waive", id, ...REASON)).exitCode, 0);
+  const { continued, restored } = await fork(original);
+  t.is((await impact(continued, "usage", "retry", id)).exitCode, 0);
+  await drain(continued);
+  t.deepEqual(billedByMinute(), { 0: 6 });
+  // Stripe has forgotten the idempotency keys and identifiers.
+  pass(3 * 24 * 60 * 60);
 
-    await guardUsage(restored.deps);
-    pass(16 * 60);
-    const settled = await impact(restored, "usage", "compare-and-release");
-    t.is(settled.exitCode, 0, settled.stderr);
-    const retried = await impact(restored, "usage", "retry", id, "--json");
-    t.deepEqual(results.parse(readJson(retried)), [{ id, result: "delivered", reason: null }]);
-    await drain(restored);
+  await guardUsage(restored.deps);
+  pass(16 * 60);
+  const settled = await impact(restored, "usage", "compare-and-release");
+  t.is(settled.exitCode, 0, settled.stderr);
+  const retried = await impact(restored, "usage", "retry", id, "--json");
+  t.deepEqual(results.parse(readJson(retried)), [{ id, result: "delivered", reason: null }]);
+  await drain(restored);
 
-    t.deepEqual(billedByMinute(), { 0: 6 });
-  },
-);
+  t.deepEqual(billedByMinute(), { 0: 6 });
+});

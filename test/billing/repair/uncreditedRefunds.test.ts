@@ -247,31 +247,28 @@ test.serial(
   },
 );
 
-test.serial(
-  "a refund of waived usage in test mode is not uncredited, and can be waived",
-  async (t) => {
-    const { impact, register, refund, drain, failedEvents, id } = await setUpUsage(t);
-    const registrationId = await register(10, "test");
-    await drain("test");
-    // As the comparison after a restore does with usage of which it is unclear whether the ledger has it.
-    await t.context.db.query(sql.typeAlias("void")`
+test.serial("a refund of waived test usage is not uncredited, and can be waived", async (t) => {
+  const { impact, register, refund, drain, failedEvents, id } = await setUpUsage(t);
+  const registrationId = await register(10, "test");
+  await drain("test");
+  // As the comparison after a restore does with usage of which it is unclear whether the ledger has it.
+  await t.context.db.query(sql.typeAlias("void")`
     UPDATE meter_event SET state = 'blocked', outcome_unknown = true WHERE account_id = ${id}
   `);
-    const [usageId = ""] = await failedEvents();
-    t.is((await impact("usage", "waive", usageId, ...REASON)).exitCode, 0);
-    await refund(registrationId, 3, "test");
-    await drain("test");
-    const list = async (state: string) => {
-      const listed = await impact("usage", "list", "--state", state, "--org", id, "--json");
-      return z.array(listedEvent).parse(readJson(listed));
-    };
-    const [held] = await list("held");
-    t.is(held?.quantity, -3);
-    t.deepEqual(await list("uncredited"), []);
+  const [usageId = ""] = await failedEvents();
+  t.is((await impact("usage", "waive", usageId, ...REASON)).exitCode, 0);
+  await refund(registrationId, 3, "test");
+  await drain("test");
+  const list = async (state: string) => {
+    const listed = await impact("usage", "list", "--state", state, "--org", id, "--json");
+    return z.array(listedEvent).parse(readJson(listed));
+  };
+  const [held] = await list("held");
+  t.is(held?.quantity, -3);
+  t.deepEqual(await list("uncredited"), []);
 
-    const waived = await impact("usage", "waive", String(held?.meter_event_id), ...REASON);
+  const waived = await impact("usage", "waive", String(held?.meter_event_id), ...REASON);
 
-    t.is(waived.exitCode, 0, waived.stdout);
-    t.deepEqual(await list("held"), []);
-  },
-);
+  t.is(waived.exitCode, 0, waived.stdout);
+  t.deepEqual(await list("held"), []);
+});

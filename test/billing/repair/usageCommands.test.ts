@@ -193,51 +193,48 @@ test.serial("usage list filters pending, delivered and failed usage", async (t) 
   t.regex(human.stderr, /Showing the first 1\. /u);
 });
 
-test.serial(
-  "usage show prints the facts, every sealing of the second and the workflows",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    const registration = await scene.register(5);
-    await scene.drain();
-    await scene.refund(registration, 2);
-    const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
-    const run = await scene.impact("usage", "show", registration, "--json");
-    t.is(run.exitCode, 0);
-    const shown = z
-      .looseObject({
-        facts: z.array(z.looseObject({ quantity: z.int(), meter_event_id: z.int().nullable() })),
-        meter_events: z.array(
-          z.looseObject({
-            identifier: z.string(),
-            state: z.string(),
-            attempts: z.int(),
-            last_error: z.string().nullable(),
-          }),
-        ),
-      })
-      .parse(readJson(run));
-    t.like(shown, {
-      registration_id: registration,
-      account_id: scene.id,
-      count: 5,
-      refunded_count: 2,
-      workflows: {
-        sender: usageShardWorkflowId(name, shardOf(scene.id)),
-        refund: `${name}/refund-${registration}`,
-      },
-    });
-    t.deepEqual(
-      shown.facts.map(({ quantity }) => quantity),
-      [5, -2],
-    );
-    const [sealing] = shown.meter_events;
-    t.like(sealing, { state: "rejected", attempts: 1 });
-    t.regex(sealing?.last_error ?? "", /No such customer/u);
-    t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
-    const human = await scene.impact("usage", "show", registration);
-    t.regex(human.stderr, /impact usage retry \d+/u);
-  },
-);
+test.serial("usage show prints the facts, all sealings of the second and workflows", async (t) => {
+  const scene = await setUpUsage(t);
+  const registration = await scene.register(5);
+  await scene.drain();
+  await scene.refund(registration, 2);
+  const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
+  const run = await scene.impact("usage", "show", registration, "--json");
+  t.is(run.exitCode, 0);
+  const shown = z
+    .looseObject({
+      facts: z.array(z.looseObject({ quantity: z.int(), meter_event_id: z.int().nullable() })),
+      meter_events: z.array(
+        z.looseObject({
+          identifier: z.string(),
+          state: z.string(),
+          attempts: z.int(),
+          last_error: z.string().nullable(),
+        }),
+      ),
+    })
+    .parse(readJson(run));
+  t.like(shown, {
+    registration_id: registration,
+    account_id: scene.id,
+    count: 5,
+    refunded_count: 2,
+    workflows: {
+      sender: usageShardWorkflowId(name, shardOf(scene.id)),
+      refund: `${name}/refund-${registration}`,
+    },
+  });
+  t.deepEqual(
+    shown.facts.map(({ quantity }) => quantity),
+    [5, -2],
+  );
+  const [sealing] = shown.meter_events;
+  t.like(sealing, { state: "rejected", attempts: 1 });
+  t.regex(sealing?.last_error ?? "", /No such customer/u);
+  t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
+  const human = await scene.impact("usage", "show", registration);
+  t.regex(human.stderr, /impact usage retry \d+/u);
+});
 
 test.serial(
   "usage reconcile succeeds after a drain and exits with 1 if the processor has more",

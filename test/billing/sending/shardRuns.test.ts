@@ -14,53 +14,50 @@ import { runSender, setUpShards } from "./shardSetup.ts";
 // Serial, because a shard's sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
-test.serial(
-  "a call that outlasts its run delays only its own stream, and is finished",
-  async (t) => {
-    const { organizations, pass, double, deps, sends } = await setUpShards(t, 3);
-    const [slow, ...others] = organizations;
-    if (!slow) {
-      throw new Error("There is no organization.");
-    }
-    double.control.addFault({ kind: "hold", mentioning: slow.customerId });
-    const runs = createReportingRuns(deps, {
-      onResult: () => undefined,
-      onFailure: (_stream, error) => t.fail(String(error)),
-      runMs: 100,
-    });
-    const [stop, abort] = [new AbortController(), new AbortController()];
-    const run = (): Promise<void> =>
-      runs.run(shardOf(slow.stream.accountId), { stop: stop.signal, signal: abort.signal });
-    /** Registers units of all, and runs the shard until it has reported those of the others. */
-    const report = async (billed: number): Promise<void> => {
-      await Promise.all(organizations.map(({ register }) => register(2)));
-      pass(5);
-      while (others.some((other) => other.billed() < billed)) {
-        await run();
-      }
-    };
-    await report(2);
-    t.is(double.control.held(), 1);
-    await report(4);
-    await report(6);
-    t.is(slow.billed(), 0);
-    t.is(double.control.held(), 1);
-
-    double.control.release();
-    while (slow.billed() < 6) {
+test.serial("a call that outlasts its run delays only its stream, and is finished", async (t) => {
+  const { organizations, pass, double, deps, sends } = await setUpShards(t, 3);
+  const [slow, ...others] = organizations;
+  if (!slow) {
+    throw new Error("There is no organization.");
+  }
+  double.control.addFault({ kind: "hold", mentioning: slow.customerId });
+  const runs = createReportingRuns(deps, {
+    onResult: () => undefined,
+    onFailure: (_stream, error) => t.fail(String(error)),
+    runMs: 100,
+  });
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const run = (): Promise<void> =>
+    runs.run(shardOf(slow.stream.accountId), { stop: stop.signal, signal: abort.signal });
+  /** Registers units of all, and runs the shard until it has reported those of the others. */
+  const report = async (billed: number): Promise<void> => {
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    while (others.some((other) => other.billed() < billed)) {
       await run();
     }
-    stop.abort();
-    await runs.end();
-    t.is(double.control.overlaps(), 0);
-    // No event was sent twice.
-    t.is(sends(), 9);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [6, 6, 6],
-    );
-  },
-);
+  };
+  await report(2);
+  t.is(double.control.held(), 1);
+  await report(4);
+  await report(6);
+  t.is(slow.billed(), 0);
+  t.is(double.control.held(), 1);
+
+  double.control.release();
+  while (slow.billed() < 6) {
+    await run();
+  }
+  stop.abort();
+  await runs.end();
+  t.is(double.control.overlaps(), 0);
+  // No event was sent twice.
+  t.is(sends(), 9);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [6, 6, 6],
+  );
+});
 
 test.serial(
   "a run makes no attempts that were waiting in an earlier one, because another worker may have made them",

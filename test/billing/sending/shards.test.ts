@@ -151,35 +151,32 @@ test.serial("a call that takes long delays only its own stream", async (t) => {
   t.is(slow.billed(), 6);
 });
 
-test.serial(
-  "a stream whose usage the database rejects is reported, and delays no other",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { owner } = t.context;
-    const { organizations, pass, reportOnce, reportAll, failures } = setup;
-    const poisoned = firstOf(organizations);
-    await owner.query(sql.typeAlias("void")`
+test.serial("a stream whose usage the database rejects is reported, and delays none", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { owner } = t.context;
+  const { organizations, pass, reportOnce, reportAll, failures } = setup;
+  const poisoned = firstOf(organizations);
+  await owner.query(sql.typeAlias("void")`
     ALTER TABLE meter_event
     ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(poisoned.stream.accountId)}::uuid) NOT VALID
   `);
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
 
-    await reportOnce();
+  await reportOnce();
 
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [0, 2, 2],
-    );
-    t.deepEqual(
-      failures.map(({ key }) => key),
-      [ownerKey(poisoned.stream)],
-    );
-    await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
-    await reportAll();
-    t.is(poisoned.billed(), 2);
-  },
-);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [0, 2, 2],
+  );
+  t.deepEqual(
+    failures.map(({ key }) => key),
+    [ownerKey(poisoned.stream)],
+  );
+  await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
+  await reportAll();
+  t.is(poisoned.billed(), 2);
+});
 
 test.serial("an operator who works on a stream delays no other", async (t) => {
   const setup = await setUpShards(t, 3);

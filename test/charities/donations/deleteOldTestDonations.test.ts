@@ -10,49 +10,46 @@ import { EIN, startDonationApi } from "./donationSetup.ts";
 // Serial, because old donations of all accounts are deleted.
 const test = testWithDatabase();
 
-test.serial(
-  "old test donations leave with their refunds and keys, and lower the totals",
-  async (t) => {
-    const { db } = t.context;
-    const clock = createMovableClock("2025-03-10T12:00:00.000Z");
-    const { call, accountId, test: key } = await startDonationApi(t, { clock });
-    const donate = async (amountCents: number): Promise<string> => {
-      const { body } = await call("POST", "/charities/donate", {
-        key,
-        body: {
-          amount_cents: amountCents,
-          ein: "530196605",
-          idempotency_key: `donate ${amountCents}`,
-        },
-      });
-      return String(body["donation_id"]);
-    };
-    const first = await donate(100);
-    const refunded = await donate(200);
-    const refundBody = { id: refunded, idempotency_key: "refund" };
-    t.is((await call("POST", "/refund/donations", { key, body: refundBody })).status, 200);
-    clock.set("2025-04-02T12:00:00.000Z");
-    const recent = await donate(400);
-    const owner = { accountId, mode: "test" } as const;
-    t.like(await readDonationTotals(db, owner, clock.now()), {
-      all: { count: 2, amountCents: 500 },
+test.serial("old test donations leave with refunds and keys, and lower the totals", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2025-03-10T12:00:00.000Z");
+  const { call, accountId, test: key } = await startDonationApi(t, { clock });
+  const donate = async (amountCents: number): Promise<string> => {
+    const { body } = await call("POST", "/charities/donate", {
+      key,
+      body: {
+        amount_cents: amountCents,
+        ein: "530196605",
+        idempotency_key: `donate ${amountCents}`,
+      },
     });
-    const signal = new AbortController().signal;
+    return String(body["donation_id"]);
+  };
+  const first = await donate(100);
+  const refunded = await donate(200);
+  const refundBody = { id: refunded, idempotency_key: "refund" };
+  t.is((await call("POST", "/refund/donations", { key, body: refundBody })).status, 200);
+  clock.set("2025-04-02T12:00:00.000Z");
+  const recent = await donate(400);
+  const owner = { accountId, mode: "test" } as const;
+  t.like(await readDonationTotals(db, owner, clock.now()), {
+    all: { count: 2, amountCents: 500 },
+  });
+  const signal = new AbortController().signal;
 
-    const deleted = await deleteOldTestDonations(db, new Date("2025-04-01T00:00:00.000Z"), signal);
+  const deleted = await deleteOldTestDonations(db, new Date("2025-04-01T00:00:00.000Z"), signal);
 
-    t.is(deleted, 2);
-    t.deepEqual(await readDonationTotals(db, owner, new Date("2025-03-10T12:00:00.000Z")), {
-      all: { count: 1, amountCents: 400 },
-      month: { count: 0, amountCents: 0 },
-    });
-    const list = await call("GET", "/charities/donations", { key });
-    t.is(list.body["total_items"], 1);
-    t.true(JSON.stringify(list.body).includes(recent));
-    t.is((await call("POST", "/refund/donations", { key, body: { id: first } })).status, 404);
-    t.not(await donate(100), first, "the idempotency key can be used again");
-  },
-);
+  t.is(deleted, 2);
+  t.deepEqual(await readDonationTotals(db, owner, new Date("2025-03-10T12:00:00.000Z")), {
+    all: { count: 1, amountCents: 400 },
+    month: { count: 0, amountCents: 0 },
+  });
+  const list = await call("GET", "/charities/donations", { key });
+  t.is(list.body["total_items"], 1);
+  t.true(JSON.stringify(list.body).includes(recent));
+  t.is((await call("POST", "/refund/donations", { key, body: { id: first } })).status, 404);
+  t.not(await donate(100), first, "the idempotency key can be used again");
+});
 
 test.serial("deleting donations of several months does not deadlock with a refund", async (t) => {
   const clock = createMovableClock("2025-01-10T12:00:00.000Z");

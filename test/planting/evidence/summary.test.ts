@@ -215,30 +215,27 @@ test.serial(
   },
 );
 
-test.serial(
-  "a registration of the largest count is planted and verified like any other",
-  async (t) => {
-    const { setup, read } = await startEvidenceApi(t, {
-      db: await openOwnDatabase(t),
-      timeline: "sessions",
-    });
-    const id = await setup.register(MOST);
-    for (const stage of EVIDENCE_STAGES) {
-      const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
-      t.is(status, 200);
-      t.is(json.status, stage);
-    }
-    await createAndPlace(setup);
-    await setup.pass(3 * STAGE_MS);
-    const { status, json } = await read(`/evidence/tree/${id}`);
+test.serial("the largest registration is planted and verified like any other", async (t) => {
+  const { setup, read } = await startEvidenceApi(t, {
+    db: await openOwnDatabase(t),
+    timeline: "sessions",
+  });
+  const id = await setup.register(MOST);
+  for (const stage of EVIDENCE_STAGES) {
+    const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
     t.is(status, 200);
-    t.deepEqual(eventsOf(json), [
-      "1 registered completed",
-      "2 funds_distributed completed",
-      "3 planted_and_verified completed",
-    ]);
-  },
-);
+    t.is(json.status, stage);
+  }
+  await createAndPlace(setup);
+  await setup.pass(3 * STAGE_MS);
+  const { status, json } = await read(`/evidence/tree/${id}`);
+  t.is(status, 200);
+  t.deepEqual(eventsOf(json), [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 planted_and_verified completed",
+  ]);
+});
 
 test.serial("the summary of all accounts is limited to the largest safe integer", async (t) => {
   const db = await openOwnDatabase(t);
@@ -257,31 +254,28 @@ test.serial("the summary of all accounts is limited to the largest safe integer"
   t.true(summary.carbon_offset_tons > 0);
 });
 
-test.serial(
-  "a summary that is calculated while the cache is cleared is cleared, too",
-  async (t) => {
-    const db = await openOwnDatabase(t);
-    const { setup, read } = await startEvidenceApi(t, { db });
-    await setup.register(7);
-    await createAndPlace(setup);
+test.serial("a summary that is calculated while the cache is cleared is cleared too", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, read } = await startEvidenceApi(t, { db });
+  await setup.register(7);
+  await createAndPlace(setup);
 
-    const [, deleted] = await runBehindLocks<[unknown, number]>(
-      db,
-      (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
-      () => read("/evidence"),
-      () =>
-        clearCachedResponses(
-          { db, clock: setup.clock, actor: { kind: "operator", name: "ops", reason: null } },
-          { kind: "summary" },
-        ),
-    );
+  const [, deleted] = await runBehindLocks<[unknown, number]>(
+    db,
+    (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
+    () => read("/evidence"),
+    () =>
+      clearCachedResponses(
+        { db, clock: setup.clock, actor: { kind: "operator", name: "ops", reason: null } },
+        { kind: "summary" },
+      ),
+  );
 
-    t.is(deleted, 1);
-    t.false(
-      await db.exists(sql.typeAlias("void")`SELECT FROM cached_response WHERE key ~ '^summary'`),
-    );
-  },
-);
+  t.is(deleted, 1);
+  t.false(
+    await db.exists(sql.typeAlias("void")`SELECT FROM cached_response WHERE key ~ '^summary'`),
+  );
+});
 
 test.serial("a summary that is calculated while trees are planted is renewed", async (t) => {
   const db = await openOwnDatabase(t);

@@ -136,60 +136,54 @@ test.serial(
   },
 );
 
-test.serial(
-  "a fact is replaced in one step, and the facts that need it stay in effect",
-  async (t) => {
-    const stage = await placeOrder(t);
-    const { allocated, planted, verified } = stage.reports;
-    await recordPlantingFacts(
-      stage.setup.deps,
-      stage.order.id,
-      [allocated, planted, verified],
-      "operator",
-    );
-    const [allocation] = allocated.allocations;
-    const corrected = {
-      ...allocated,
-      allocations: [
-        {
-          ...allocation,
-          planting_site: { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" },
-        },
-      ],
-    };
-    const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
-    const args = [
-      "withdraw",
-      await stage.numberOf("allocated"),
-      "--reason",
-      "wrong site",
-      "--replacement",
-      "-",
-    ];
-    const run = await stage.run(args, report);
-    t.is(run.exitCode, 0, run.stderr);
-    t.deepEqual(await stage.facts(), [
-      "funds_distributed accepted",
-      "allocated withdrawn",
-      "planted accepted",
-      "planted_and_verified accepted",
-      "allocated accepted",
-    ]);
-    const tree = await stage.readTree();
-    t.is(tree.status, "planted_and_verified");
-    t.regex(JSON.stringify(tree), /Right Bay/u);
-    t.deepEqual(await stage.planted(), [10]);
-    t.is((await stage.run(args, report)).exitCode, 0);
-    t.is((await stage.facts()).length, 5);
+test.serial("a fact is replaced in one step, and facts that need it stay in effect", async (t) => {
+  const stage = await placeOrder(t);
+  const { allocated, planted, verified } = stage.reports;
+  await recordPlantingFacts(
+    stage.setup.deps,
+    stage.order.id,
+    [allocated, planted, verified],
+    "operator",
+  );
+  const [allocation] = allocated.allocations;
+  const corrected = {
+    ...allocated,
+    allocations: [
+      {
+        ...allocation,
+        planting_site: { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" },
+      },
+    ],
+  };
+  const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
+  const args = [
+    "withdraw",
+    await stage.numberOf("allocated"),
+    "--reason",
+    "wrong site",
+    "--replacement",
+    "-",
+  ];
+  const run = await stage.run(args, report);
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(await stage.facts(), [
+    "funds_distributed accepted",
+    "allocated withdrawn",
+    "planted accepted",
+    "planted_and_verified accepted",
+    "allocated accepted",
+  ]);
+  const tree = await stage.readTree();
+  t.is(tree.status, "planted_and_verified");
+  t.regex(JSON.stringify(tree), /Right Bay/u);
+  t.deepEqual(await stage.planted(), [10]);
+  t.is((await stage.run(args, report)).exitCode, 0);
+  t.is((await stage.facts()).length, 5);
 
-    const foreign = await stage.run(
-      args,
-      JSON.stringify({ order: "po_other", facts: [corrected] }),
-    );
-    t.not(foreign.exitCode, 0);
-    t.regex(foreign.stderr, /the replacement is of po_other/u);
-  },
-);
+  const foreign = await stage.run(args, JSON.stringify({ order: "po_other", facts: [corrected] }));
+  t.not(foreign.exitCode, 0);
+  t.regex(foreign.stderr, /the replacement is of po_other/u);
+});
 
 test.serial(
   "withdrawing a fact lets later ones wait, and decides its contradictions again",
@@ -270,48 +264,45 @@ test("a report on an order whose workflow has ended prints no warning", async (t
   t.notRegex(run.stderr, /workflow/u);
 });
 
-test.serial(
-  "a poll that began before a fact was withdrawn does not finish the order",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { setup, order, reports, numberOf } = await placeOrder(t);
-    const { deps } = setup;
-    await recordPlantingFacts(deps, order.id, [reports.allocated, reports.planted], "operator");
-    const fact = Number(await numberOf("planted"));
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    t.teardown(() => locker.end());
-    const awaitLockWaits = (count: number): Promise<void> =>
-      eventually(async () => {
-        const waiting = await db.any(sql.typeAlias("void")`
+test.serial("a poll that began before a fact was withdrawn finishes no order", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { setup, order, reports, numberOf } = await placeOrder(t);
+  const { deps } = setup;
+  await recordPlantingFacts(deps, order.id, [reports.allocated, reports.planted], "operator");
+  const fact = Number(await numberOf("planted"));
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  const awaitLockWaits = (count: number): Promise<void> =>
+    eventually(async () => {
+      const waiting = await db.any(sql.typeAlias("void")`
         SELECT
         FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'
       `);
-        return waiting.length === count;
-      });
+      return waiting.length === count;
+    });
 
-    await locker.query(`BEGIN; SELECT FROM planting_order WHERE id = ${order.id} FOR UPDATE`);
-    const withdrawal = withdrawPlantingFact(
-      { ...deps, actor: OPERATOR, wakeOrder: () => Promise.resolve() },
-      fact,
-      { reason: "photos of another site", replacement: null, isDryRun: false },
-    );
-    await awaitLockWaits(1);
-    // It has read that the trees are planted, and waits to record that the order is finished.
-    const poll = pollPlantingOrder(deps, order.id, new AbortController().signal);
-    await awaitLockWaits(2);
-    await locker.query("COMMIT");
+  await locker.query(`BEGIN; SELECT FROM planting_order WHERE id = ${order.id} FOR UPDATE`);
+  const withdrawal = withdrawPlantingFact(
+    { ...deps, actor: OPERATOR, wakeOrder: () => Promise.resolve() },
+    fact,
+    { reason: "photos of another site", replacement: null, isDryRun: false },
+  );
+  await awaitLockWaits(1);
+  // It has read that the trees are planted, and waits to record that the order is finished.
+  const poll = pollPlantingOrder(deps, order.id, new AbortController().signal);
+  await awaitLockWaits(2);
+  await locker.query("COMMIT");
 
-    t.is((await withdrawal).stageAfter, "allocated");
-    t.false((await poll).isFinished);
-    t.true(
-      await db.exists(sql.typeAlias("void")`
+  t.is((await withdrawal).stageAfter, "allocated");
+  t.false((await poll).isFinished);
+  t.true(
+    await db.exists(sql.typeAlias("void")`
       SELECT FROM planting_order WHERE id = ${order.id} AND finished_at IS NULL
     `),
-    );
-  },
-);
+  );
+});
 
 test.serial(
   "the summary counts planted trees again with the next request after a withdrawal is undone",

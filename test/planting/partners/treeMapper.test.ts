@@ -78,28 +78,25 @@ test.serial("concurrent polls credit no tree to two orders", async (t) => {
   );
 });
 
-test.serial(
-  "an order that was placed late is credited with trees planted since then",
-  async (t) => {
-    const { state, setup, create, place, poll, factsOf } = await startTreeMapperPlanting(t);
-    const id = await create(50);
-    state.status = 503;
-    await t.throwsAsync(place(id), { message: /TreeMapper returned 503/u });
-    state.status = 200;
-    setup.clock.set("2026-07-05T10:00:00.000Z");
-    await place(id);
-    state.interventions = [planting("early", "2026-07-02", [50])];
-    await poll(id);
-    state.interventions = [...state.interventions, planting("late", "2026-07-06", [50])];
-    setup.clock.set("2026-07-07T10:00:00.000Z");
-    await poll(id);
-    t.deepEqual(await factsOf(id), [
-      "funds_distributed accepted",
-      "allocated accepted",
-      "planted accepted",
-    ]);
-  },
-);
+test.serial("an order that was placed late is credited with trees planted since", async (t) => {
+  const { state, setup, create, place, poll, factsOf } = await startTreeMapperPlanting(t);
+  const id = await create(50);
+  state.status = 503;
+  await t.throwsAsync(place(id), { message: /TreeMapper returned 503/u });
+  state.status = 200;
+  setup.clock.set("2026-07-05T10:00:00.000Z");
+  await place(id);
+  state.interventions = [planting("early", "2026-07-02", [50])];
+  await poll(id);
+  state.interventions = [...state.interventions, planting("late", "2026-07-06", [50])];
+  setup.clock.set("2026-07-07T10:00:00.000Z");
+  await poll(id);
+  t.deepEqual(await factsOf(id), [
+    "funds_distributed accepted",
+    "allocated accepted",
+    "planted accepted",
+  ]);
+});
 
 test.serial("a deleted or merged record does not block an order", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
@@ -164,58 +161,55 @@ test.serial("an order keeps only the rest of a record that shrinks", async (t) =
   t.deepEqual(await credits(t, ["shrunk"]), [{ reference: "shrunk", trees: 40n }]);
 });
 
-test.serial(
-  "unusable names and images and plantings without a location are left out",
-  async (t) => {
-    const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
-    const id = await order(30);
-    state.sites = [
-      { ...SITE, name: " ", image: "north-bank.jpg" },
-      { ...SITE, uid: "site_2", name: "x".repeat(201), location: { type: "Unknown" }, image: "/a" },
-    ];
-    const nowhere = { ...planting("nowhere", "2026-07-02", [30], ""), geometry: null };
-    state.interventions = [
-      nowhere,
-      { ...nowhere, id: "no-corners", geometry: { type: "Polygon", coordinates: [[]] } },
-      { ...nowhere, id: "off-earth", geometry: { type: "Point", coordinates: [77, 128] } },
-      {
-        ...planting("unnamed", "2026-07-05", [10]),
-        coordinates: [{ image: "https://" }, { image: `https://cdn.example/${"x".repeat(2000)}` }],
-      },
-    ];
-    setup.clock.set("2026-07-06T10:00:00.000Z");
-    await poll(id);
-    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-    state.interventions = [
-      ...state.interventions,
-      planting("shapeless", "2026-07-07", [20], "site_2"),
-    ];
-    setup.clock.set("2026-07-08T10:00:00.000Z");
-    t.true((await poll(id)).isFinished);
-    const facts = await listFacts(t.context.db, id);
-    t.deepEqual(
-      facts.flatMap(({ content }) =>
-        content.stage === "allocated"
-          ? content.allocations.map(({ reference, planting_site: { name, main_image: image } }) => [
-              reference,
-              name,
-              image,
-            ])
-          : [],
-      ),
-      [
-        ["unnamed", "Yamuna Floodplain", ""],
-        ["shapeless", "Yamuna Floodplain", ""],
-      ],
-    );
-    t.deepEqual(
-      facts.flatMap(({ content }) =>
-        content.stage === "planted" ? content.media.map(({ url }) => url) : [],
-      ),
-      ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"],
-    );
-  },
-);
+test.serial("unusable names, images and plantings without a location are left out", async (t) => {
+  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
+  const id = await order(30);
+  state.sites = [
+    { ...SITE, name: " ", image: "north-bank.jpg" },
+    { ...SITE, uid: "site_2", name: "x".repeat(201), location: { type: "Unknown" }, image: "/a" },
+  ];
+  const nowhere = { ...planting("nowhere", "2026-07-02", [30], ""), geometry: null };
+  state.interventions = [
+    nowhere,
+    { ...nowhere, id: "no-corners", geometry: { type: "Polygon", coordinates: [[]] } },
+    { ...nowhere, id: "off-earth", geometry: { type: "Point", coordinates: [77, 128] } },
+    {
+      ...planting("unnamed", "2026-07-05", [10]),
+      coordinates: [{ image: "https://" }, { image: `https://cdn.example/${"x".repeat(2000)}` }],
+    },
+  ];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  await poll(id);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  state.interventions = [
+    ...state.interventions,
+    planting("shapeless", "2026-07-07", [20], "site_2"),
+  ];
+  setup.clock.set("2026-07-08T10:00:00.000Z");
+  t.true((await poll(id)).isFinished);
+  const facts = await listFacts(t.context.db, id);
+  t.deepEqual(
+    facts.flatMap(({ content }) =>
+      content.stage === "allocated"
+        ? content.allocations.map(({ reference, planting_site: { name, main_image: image } }) => [
+            reference,
+            name,
+            image,
+          ])
+        : [],
+    ),
+    [
+      ["unnamed", "Yamuna Floodplain", ""],
+      ["shapeless", "Yamuna Floodplain", ""],
+    ],
+  );
+  t.deepEqual(
+    facts.flatMap(({ content }) =>
+      content.stage === "planted" ? content.media.map(({ url }) => url) : [],
+    ),
+    ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"],
+  );
+});
 
 test.serial(
   "a poll fails while TreeMapper is down or rejects the key, and a later one works",
@@ -318,28 +312,25 @@ test.serial("a record that TreeMapper lists twice is credited once", async (t) =
   t.deepEqual(await credits(t, ["twice"]), [{ reference: "twice", trees: 40n }]);
 });
 
-test.serial(
-  "each site gets its trees, however many records an order is credited with",
-  async (t) => {
-    const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-    const id = await order(150);
-    state.sites = [SITE, { ...SITE, uid: "site_2", name: "South Bank" }];
-    state.interventions = Array.from({ length: 150 }, (_, index) => ({
-      ...planting(`tree-${index}`, "2026-07-05", [], index < 110 ? "site_1" : "site_2"),
-      type: "single-tree-registration",
-    }));
-    setup.clock.set("2026-07-06T10:00:00.000Z");
-    t.true((await poll(id)).isFinished);
-    const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
-    t.deepEqual(
-      sites.map(({ name, planted }) => [name, planted]),
-      [
-        ["North Bank", 110],
-        ["South Bank", 40],
-      ],
-    );
-  },
-);
+test.serial("each site gets its trees, however many records credit an order", async (t) => {
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
+  const id = await order(150);
+  state.sites = [SITE, { ...SITE, uid: "site_2", name: "South Bank" }];
+  state.interventions = Array.from({ length: 150 }, (_, index) => ({
+    ...planting(`tree-${index}`, "2026-07-05", [], index < 110 ? "site_1" : "site_2"),
+    type: "single-tree-registration",
+  }));
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  t.true((await poll(id)).isFinished);
+  const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
+  t.deepEqual(
+    sites.map(({ name, planted }) => [name, planted]),
+    [
+      ["North Bank", 110],
+      ["South Bank", 40],
+    ],
+  );
+});
 
 test.serial("orders that are polled at one time share a download", async (t) => {
   const { state, setup, order, pollNow, advance, requested } = await startTreeMapperPlanting(t);

@@ -291,62 +291,56 @@ const waitingRefunds = async (db: DatabasePool): Promise<readonly string[]> => {
   return newest.ids;
 };
 
-test.serial(
-  "a refund that was marked after the loss of the lease is dispatched again",
-  async (t) => {
-    const { db } = t.context;
-    const ids = await waitingRefunds(db);
-    const lost = await seizeLease(db);
-    const held = await seizeLease(db);
-    const isWaiting = async (): Promise<boolean> =>
-      (await listAllWaitingRefunds(db)).some((waiting) => waiting.ids[0] === ids[0]);
+test.serial("a refund that was marked after the lease was lost is dispatched again", async (t) => {
+  const { db } = t.context;
+  const ids = await waitingRefunds(db);
+  const lost = await seizeLease(db);
+  const held = await seizeLease(db);
+  const isWaiting = async (): Promise<boolean> =>
+    (await listAllWaitingRefunds(db)).some((waiting) => waiting.ids[0] === ids[0]);
 
-    await markRefundsDispatched(db, ids, new Date(), lost);
-    t.true(await isWaiting());
-    t.false(await renewDispatcherLease(db, lost, 60_000));
-    t.false(await recordDispatcherPass(db, lost));
-    await releaseDispatcherLease(db, lost);
-    t.true((await readDispatcherStatus(db)).isHeld);
+  await markRefundsDispatched(db, ids, new Date(), lost);
+  t.true(await isWaiting());
+  t.false(await renewDispatcherLease(db, lost, 60_000));
+  t.false(await recordDispatcherPass(db, lost));
+  await releaseDispatcherLease(db, lost);
+  t.true((await readDispatcherStatus(db)).isHeld);
 
-    await markRefundsDispatched(db, ids, new Date(), held);
-    t.false(await isWaiting());
-  },
-);
+  await markRefundsDispatched(db, ids, new Date(), held);
+  t.false(await isWaiting());
+});
 
-test.serial(
-  "a lease cannot be acquired before the statement of its holder has ended",
-  async (t) => {
-    const { db } = t.context;
-    const ids = await waitingRefunds(db);
-    const held = await seizeLease(db);
-    await db.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = now()`);
-    const [marked, mayCommit] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const marking = db.transaction(async (transaction) => {
-      await markRefundsDispatched(transaction, ids, new Date(), held);
-      marked.resolve();
-      await mayCommit.promise;
-    });
-    await marked.promise;
+test.serial("a lease cannot be acquired before its holder's statement has ended", async (t) => {
+  const { db } = t.context;
+  const ids = await waitingRefunds(db);
+  const held = await seizeLease(db);
+  await db.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = now()`);
+  const [marked, mayCommit] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const marking = db.transaction(async (transaction) => {
+    await markRefundsDispatched(transaction, ids, new Date(), held);
+    marked.resolve();
+    await mayCommit.promise;
+  });
+  await marked.promise;
 
-    let isAcquired = false;
-    const acquire = async (): Promise<string | undefined> => {
-      const lease = await acquireDispatcherLease(db, { holder: "next", durationMs: 60_000 });
-      isAcquired = true;
-      return lease?.holder;
-    };
-    const acquiring = acquire();
-    await eventually(() =>
-      db.exists(sql.typeAlias("void")`
+  let isAcquired = false;
+  const acquire = async (): Promise<string | undefined> => {
+    const lease = await acquireDispatcherLease(db, { holder: "next", durationMs: 60_000 });
+    isAcquired = true;
+    return lease?.holder;
+  };
+  const acquiring = acquire();
+  await eventually(() =>
+    db.exists(sql.typeAlias("void")`
       SELECT FROM pg_stat_activity
       WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
     `),
-    );
-    t.false(isAcquired);
-    mayCommit.resolve();
-    await marking;
-    t.is(await acquiring, "next");
-  },
-);
+  );
+  t.false(isAcquired);
+  mayCommit.resolve();
+  await marking;
+  t.is(await acquiring, "next");
+});
 
 test.serial("of many processes, one acquires the lease", async (t) => {
   const { db } = t.context;
