@@ -32,7 +32,7 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   workflows: ["runtime", "modules", "activities"],
   worker: ["runtime", "db", "modules", "activities", "workflows"],
   api: ["runtime", "db", "modules", "workflows"],
-  cli: ["runtime", "db", "modules", "workflows"],
+  cli: ["runtime", "db", "modules"],
   embedded: ["runtime", "db", "modules"],
 };
 

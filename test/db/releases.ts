@@ -15,8 +15,8 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What the programs of a release need. */
 const PROGRAMS = [
-  ..."activities api cli config db domain embedded program providers services".split(" "),
-  ..."worker workflows package.json package-lock.json".split(" "),
+  ..."activities api cli db embedded modules runtime worker workflows".split(" "),
+  ..."package.json package-lock.json".split(" "),
 ];
 
 const RELEASED = /^## \[(?<version>\d+\.\d+\.\d+)\]/gmu;
