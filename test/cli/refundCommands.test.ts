@@ -55,7 +55,7 @@ test.serial("a store's registration is returned to its balance, and no other", a
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
 });
 
-test.serial("a dry run says what the keyed command would do for an organization", async (t) => {
+test.serial("a dry run says what a command with its key does for an organization", async (t) => {
   const scene = await setUpUsage(t);
   await setCustomer(scene);
   const [id, other] = [await scene.register(9), await scene.register(9)];

@@ -135,7 +135,7 @@ test.serial(
   },
 );
 
-test.serial("events that were copied from another server, renumbered, are recovered", async (t) => {
+test.serial("events copied from another server and renumbered are recovered", async (t) => {
   const { deps, accountId, endpoint, clock, pass, filler, miss } = await setUp(t);
   const since = clock.now();
   await miss(2);
