@@ -20,7 +20,7 @@ type ActiveSpan = {
   readonly fail: () => void;
 };
 
-/** Records what a request causes. Dependencies have none if tracing is off. */
+/** Records what a request causes. A context has none if tracing is off. */
 export type Tracing = {
   /** Runs work in a span, which is the active one meanwhile. */
   readonly run: <Result>(
