@@ -2,7 +2,29 @@ import { LRUCache } from "lru-cache";
 import { isContentError } from "../databaseErrors.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { createLane } from "./createLane.ts";
-import type { Lane } from "./createLane.ts";
+
+/** The result of an entry whose account another transaction has locked. The entry is written again, alone. */
+export const LOCKED: unique symbol = Symbol("locked");
+
+type Written<Result> = Result | PromiseLike<Result> | typeof LOCKED;
+
+type Options<Entry, Result> = {
+  /**
+   * Writes a batch, and returns the entries' results in order; if it throws, nothing was written. A result that is a promise
+   * does not delay the others.
+   * @param options.isAlone whether all entries are of one account, and the write may wait for a lock
+   */
+  readonly write: (
+    batch: readonly Entry[],
+    options: { readonly isAlone: boolean },
+  ) => Promise<readonly Written<Result>[]>;
+  readonly accountOf: (entry: Entry) => string;
+  readonly observeBatch?: BatchObserver | undefined;
+  readonly maximumWaiting?: number | undefined;
+};
+
+/** Called after each batch is written. */
+export type BatchObserver = (size: number, durationSeconds: number) => void;
 
 export type GroupCommit<Entry, Result> = {
   /**
@@ -11,23 +33,20 @@ export type GroupCommit<Entry, Result> = {
    */
   readonly submit: (entry: Entry) => Promise<Result>;
   /**
-   * Runs a write of many rows of one account in its turn. Meanwhile no entry of the account is written, so that no batch
-   * waits for the rows that the write locks.
+   * Runs a write of many rows of one account after what the account has submitted before. Meanwhile no entry of the account
+   * is written, so that no batch waits for the rows that the write locks.
    * @param size how many places of the queue the write takes
    * @throws DomainError queue_full, and what `work` throws
    */
-  readonly runApart: <Done>(
+  readonly runAlone: <Done>(
     accountId: string,
     size: number,
     work: () => Promise<Done>,
   ) => Promise<Done>;
-  /** Resolves when all waiting entries have been written. */
+  /** Resolves when all waiting entries and jobs have been written. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
-
-/** Called after each batch is written. */
-export type BatchObserver = (size: number, durationSeconds: number) => void;
 
 type Waiting<Entry, Result> = {
   readonly entry: Entry;
@@ -38,147 +57,95 @@ type Waiting<Entry, Result> = {
 /** A write of many rows. It settles its own promise and never throws. */
 type Job = { readonly size: number; readonly run: () => Promise<void> };
 
-/** The entries of one account, in their order of arrival, and its writes of many rows. */
-type EntryQueue<Entry, Result> = {
-  readonly accountId: string;
-  waiting: Waiting<Entry, Result>[];
-  readonly jobs: Job[];
-  /** The sum of the sizes of the jobs that wait. */
-  jobSize: number;
-  /** How many of its entries and jobs are being written. */
-  writing: number;
-  lane: Lane<EntryQueue<Entry, Result>>;
+type Account<Entry, Result> = {
+  readonly id: string;
+  /** In the order of arrival. */
+  readonly waiting: (Waiting<Entry, Result> | Job)[];
+  /** The places of the queue that it takes. */
+  size: number;
+  /** Whether it is ready to be written, or being written. */
+  isScheduled: boolean;
+  isLocked: boolean;
+  /** The maximum of its entries in a batch of its own. */
+  aloneLimit: number;
 };
 
 /** The entries of one account in a batch. */
 type Part<Entry, Result> = {
-  readonly queue: EntryQueue<Entry, Result>;
-  readonly taken: Waiting<Entry, Result>[];
+  readonly account: Account<Entry, Result>;
+  entries: readonly Waiting<Entry, Result>[];
 };
 
 /** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
 const MAXIMUM_BATCH = 400;
-/** Smaller, because each rejected entry costs up to two transactions, and other separate accounts wait for them. */
-const MAXIMUM_SEPARATE_BATCH = 50;
 /** More than the requests and the items of batches that run at the same time, so that only a full process is full. */
 const MAXIMUM_WAITING = 30_000;
+/** Two, so that a long write does not delay all accounts that must be written alone. */
+const ALONE_WRITERS = 2;
 
-/** How long an account with a rejected entry is written separately, and the maximum number of such accounts. */
-const SEPARATE_MS = 60_000;
-const MAXIMUM_SEPARATE = 10_000;
+/** How long an account with a rejected entry is written alone, and the maximum number of such accounts. */
+const REJECTED_MS = 60_000;
+const MAXIMUM_REJECTED = 10_000;
 
-/**
- * Takes up to `maximum` entries from the accounts in turn, the same number from each as far as they have them. Accounts
- * that have more go to the end.
- */
-const takeInTurn = <Entry, Result>(
-  turns: Set<EntryQueue<Entry, Result>>,
-  maximum: number,
-): readonly Part<Entry, Result>[] => {
-  const parts = new Map<EntryQueue<Entry, Result>, Part<Entry, Result>>();
-  let room = maximum;
-  while (room > 0 && turns.size > 0) {
-    const share = Math.max(1, Math.floor(room / turns.size));
-    let unvisited = turns.size;
-    for (const queue of turns) {
-      if (unvisited === 0 || room === 0) {
-        break;
-      }
-      unvisited -= 1;
-      const taken = queue.waiting.splice(0, Math.min(share, room));
-      room -= taken.length;
-      queue.writing += taken.length;
-      turns.delete(queue);
-      if (queue.waiting.length > 0) {
-        turns.add(queue);
-      }
-      const part = parts.get(queue);
-      if (part) {
-        part.taken.push(...taken);
-      } else {
-        parts.set(queue, { queue, taken });
-      }
-    }
-  }
-  return [...parts.values()];
-};
-
-type Options<Entry, Result> = {
-  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
-  readonly accountOf: (entry: Entry) => string;
-  readonly observeBatch?: BatchObserver | undefined;
-  readonly maximumWaiting?: number | undefined;
-};
-
-class GroupCommitQueues<Entry, Result> implements GroupCommit<Entry, Result> {
+class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
   readonly #options: Options<Entry, Result>;
-  /** Every account with entries that wait or are being written. */
-  readonly #queues = new Map<string, EntryQueue<Entry, Result>>();
-  readonly #separateAccounts = new LRUCache<string, true>({
-    max: MAXIMUM_SEPARATE,
-    ttl: SEPARATE_MS,
-  });
-  readonly #commonLane = createLane<EntryQueue<Entry, Result>>((turns) =>
-    this.#writeNextBatch(turns),
-  );
-  readonly #separateLane = createLane<EntryQueue<Entry, Result>>((turns) =>
-    this.#writeOneAccount(turns, MAXIMUM_SEPARATE_BATCH),
-  );
-  readonly #jobLane = createLane<EntryQueue<Entry, Result>>((turns) =>
-    this.#writeOneAccount(turns, MAXIMUM_BATCH),
+  /** Every account of which something waits or is being written. */
+  readonly #accounts = new Map<string, Account<Entry, Result>>();
+  readonly #rejected = new LRUCache<string, true>({ max: MAXIMUM_REJECTED, ttl: REJECTED_MS });
+  readonly #together = createLane<Account<Entry, Result>>(1, (ready) => this.#writeBatch(ready));
+  readonly #alone = createLane<Account<Entry, Result>>(ALONE_WRITERS, (ready) =>
+    this.#writeAccount(ready),
   );
   #waitingCount = 0;
-  #jobCount = 0;
+  #drained = Promise.withResolvers<void>();
 
   constructor(options: Options<Entry, Result>) {
     this.#options = options;
   }
 
   readonly submit = (entry: Entry): Promise<Result> => {
-    const queue = this.#requireQueue(this.#options.accountOf(entry), 1);
+    const account = this.#requirePlaces(this.#options.accountOf(entry), 1);
     return new Promise((resolve, reject) => {
-      queue.waiting.push({ entry, resolve, reject });
-      this.#waitingCount += 1;
-      queue.lane.add(queue);
+      account.waiting.push({ entry, resolve, reject });
+      this.#schedule(account);
     });
   };
 
-  readonly runApart = <Done>(
+  readonly runAlone = <Done>(
     accountId: string,
     size: number,
     work: () => Promise<Done>,
   ): Promise<Done> => {
-    const queue = this.#requireQueue(accountId, size);
+    const account = this.#requirePlaces(accountId, size);
     return new Promise((resolve, reject) => {
-      queue.jobs.push({ size, run: () => work().then(resolve, reject) });
-      queue.jobSize += size;
-      this.#waitingCount += size;
-      this.#jobCount += 1;
-      queue.lane.add(queue);
+      account.waiting.push({ size, run: () => work().then(resolve, reject) });
+      this.#schedule(account);
     });
   };
 
   readonly drain = async (): Promise<void> => {
-    const lanes = [this.#commonLane, this.#separateLane, this.#jobLane];
-    while (lanes.some((lane) => lane.written() !== null)) {
-      for (const lane of lanes) {
-        await lane.written();
-      }
+    while (this.#accounts.size > 0) {
+      await this.#drained.promise;
     }
   };
 
   readonly queueLength = (): number => this.#waitingCount;
 
   /**
-   * Returns the account's queue.
-   * @throws DomainError queue_full if `size` more do not fit
+   * Returns the account, which has the places then.
+   * @throws DomainError queue_full if they are not free
    */
-  #requireQueue(accountId: string, size: number): EntryQueue<Entry, Result> {
-    const known = this.#queues.get(accountId);
-    const { maximumWaiting = MAXIMUM_WAITING } = this.#options;
-    const free = maximumWaiting - this.#waitingCount;
-    const own = known ? known.waiting.length + known.jobSize : 0;
-    if (own + size > free) {
+  #requirePlaces(id: string, size: number): Account<Entry, Result> {
+    const account = this.#accounts.get(id) ?? {
+      id,
+      waiting: [],
+      size: 0,
+      isScheduled: false,
+      isLocked: false,
+      aloneLimit: MAXIMUM_BATCH,
+    };
+    const free = (this.#options.maximumWaiting ?? MAXIMUM_WAITING) - this.#waitingCount;
+    if (account.size + size > free) {
       throw new DomainError(
         "queue_full",
         free < size
@@ -186,141 +153,117 @@ class GroupCommitQueues<Entry, Result> implements GroupCommit<Entry, Result> {
           : "too many registrations of this account are waiting, try again",
       );
     }
-    if (known) {
-      return known;
-    }
-    const queue: EntryQueue<Entry, Result> = {
-      accountId,
-      waiting: [],
-      jobs: [],
-      jobSize: 0,
-      writing: 0,
-      lane: this.#laneOf(accountId),
-    };
-    this.#queues.set(accountId, queue);
-    return queue;
+    this.#accounts.set(id, account);
+    this.#changeSize(account, size);
+    return account;
   }
 
-  async #writeNextBatch(turns: Set<EntryQueue<Entry, Result>>): Promise<void> {
-    if (this.#jobCount > 0) {
-      this.#moveJobs(turns);
-    }
-    const parts = this.#take(turns, MAXIMUM_BATCH);
-    if (parts.length > 0) {
-      await this.#writeTogether(parts);
+  #changeSize(account: Account<Entry, Result>, change: number): void {
+    account.size += change;
+    this.#waitingCount += change;
+  }
+
+  /** Makes the account ready for its next write, unless it is already. */
+  #schedule(account: Account<Entry, Result>): void {
+    const [first] = account.waiting;
+    if (first !== undefined && !account.isScheduled) {
+      account.isScheduled = true;
+      const isAlone = "run" in first || account.isLocked || this.#rejected.has(account.id);
+      (isAlone ? this.#alone : this.#together)(account);
     }
   }
 
-  #take(turns: Set<EntryQueue<Entry, Result>>, maximum: number): readonly Part<Entry, Result>[] {
-    const parts = takeInTurn(turns, maximum);
-    for (const { taken } of parts) {
-      this.#waitingCount -= taken.length;
+  /** Ends a write of the account. */
+  #release(account: Account<Entry, Result>): void {
+    account.isScheduled = false;
+    this.#schedule(account);
+    if (!account.isScheduled) {
+      this.#accounts.delete(account.id);
     }
-    return parts;
-  }
-
-  #laneOf(accountId: string): Lane<EntryQueue<Entry, Result>> {
-    return this.#separateAccounts.has(accountId) ? this.#separateLane : this.#commonLane;
-  }
-
-  /** In the common lane no batch is being written when this is called, so none has rows of these accounts. */
-  #moveJobs(turns: Set<EntryQueue<Entry, Result>>): void {
-    for (const queue of turns) {
-      if (queue.jobs.length > 0) {
-        turns.delete(queue);
-        queue.lane = this.#jobLane;
-        this.#jobLane.add(queue);
-      }
+    if (this.#accounts.size === 0) {
+      this.#drained.resolve();
+      this.#drained = Promise.withResolvers();
     }
   }
 
-  /** Tries halves until the entries of one account fail alone. */
-  async #writeTogether(parts: readonly Part<Entry, Result>[]): Promise<void> {
-    try {
-      await this.#writeParts(parts);
-    } catch (error) {
-      const [first] = parts;
-      if (!isContentError(error)) {
-        this.#rejectParts(parts, error);
-      } else if (parts.length > 1) {
-        const middle = Math.ceil(parts.length / 2);
-        await this.#writeTogether(parts.slice(0, middle));
-        await this.#writeTogether(parts.slice(middle));
-      } else if (first) {
-        this.#moveToSeparateLane(first);
-      }
+  /** Writes the same number of entries of every ready account, as far as it has them. */
+  async #writeBatch(ready: Set<Account<Entry, Result>>): Promise<void> {
+    const parts = [...ready]
+      .slice(0, MAXIMUM_BATCH)
+      .map((account): Part<Entry, Result> => ({ account, entries: [] }));
+    let room = MAXIMUM_BATCH;
+    let unfinished: readonly Part<Entry, Result>[] = parts;
+    while (unfinished.length > 0) {
+      const share = Math.max(1, Math.floor(room / unfinished.length));
+      unfinished = unfinished.filter((part) => {
+        const taken = this.#takeEntries(part.account, Math.min(share, room));
+        part.entries = [...part.entries, ...taken];
+        room -= taken.length;
+        return taken.length === share;
+      });
+    }
+    for (const { account } of parts) {
+      ready.delete(account);
+    }
+    await this.#write(parts, { isAlone: false });
+    for (const { account } of parts) {
+      this.#release(account);
     }
   }
 
-  #moveToSeparateLane({ queue, taken }: Part<Entry, Result>): void {
-    this.#separateAccounts.set(queue.accountId, true);
-    this.#commonLane.remove(queue);
-    queue.waiting = [...taken, ...queue.waiting];
-    queue.writing -= taken.length;
-    this.#waitingCount += taken.length;
-    queue.lane = this.#separateLane;
-    this.#separateLane.add(queue);
-  }
-
-  /** Tries halves until a bad entry fails alone. */
-  async #writeSeparately(part: Part<Entry, Result>): Promise<void> {
-    const { queue, taken } = part;
-    try {
-      await this.#writeParts([part]);
-    } catch (error) {
-      if (isContentError(error)) {
-        this.#separateAccounts.set(queue.accountId, true);
-        if (taken.length > 1) {
-          const middle = Math.ceil(taken.length / 2);
-          await this.#writeSeparately({ queue, taken: taken.slice(0, middle) });
-          await this.#writeSeparately({ queue, taken: taken.slice(middle) });
-          return;
-        }
-      }
-      this.#rejectParts([part], error);
-    }
-  }
-
-  /** Writes entries of the account whose turn it is, and one of its jobs. */
-  async #writeOneAccount(turns: Set<EntryQueue<Entry, Result>>, maximum: number): Promise<void> {
-    const [queue] = turns;
-    if (!queue) {
+  /** Writes entries of the account that is ready first, or its job. */
+  async #writeAccount(ready: Set<Account<Entry, Result>>): Promise<void> {
+    const [account] = ready;
+    const [first] = account?.waiting ?? [];
+    if (!account || !first) {
       return;
     }
-    turns.delete(queue);
-    for (const part of this.#take(new Set([queue]), maximum)) {
-      if (part.taken.length > 0) {
-        await this.#writeSeparately(part);
+    ready.delete(account);
+    if ("run" in first) {
+      account.waiting.shift();
+      this.#changeSize(account, -first.size);
+      await first.run();
+    } else {
+      const entries = this.#takeEntries(account, account.aloneLimit);
+      account.aloneLimit = Math.min(MAXIMUM_BATCH, account.aloneLimit * 2);
+      await this.#write([{ account, entries }], { isAlone: true });
+    }
+    this.#release(account);
+  }
+
+  /** Takes the first entries of an account, up to its next job. */
+  #takeEntries(account: Account<Entry, Result>, maximum: number): Waiting<Entry, Result>[] {
+    const taken: Waiting<Entry, Result>[] = [];
+    for (const item of account.waiting) {
+      if (taken.length === maximum || "run" in item) {
+        break;
       }
+      taken.push(item);
     }
-    await this.#runNextJob(queue);
-    if (queue.lane === this.#jobLane && queue.jobs.length === 0) {
-      this.#jobLane.remove(queue);
-      queue.lane = this.#laneOf(queue.accountId);
-    }
-    if (queue.waiting.length > 0 || queue.jobs.length > 0) {
-      queue.lane.add(queue);
-    }
+    account.waiting.splice(0, taken.length);
+    this.#changeSize(account, -taken.length);
+    return taken;
   }
 
-  async #runNextJob(queue: EntryQueue<Entry, Result>): Promise<void> {
-    const job = queue.jobs.shift();
-    if (!job) {
-      return;
-    }
-    this.#jobCount -= 1;
-    queue.jobSize -= job.size;
-    this.#waitingCount -= job.size;
-    queue.writing += 1;
-    await job.run();
-    this.#settle(queue, 1);
+  #putBack(account: Account<Entry, Result>, entries: readonly Waiting<Entry, Result>[]): void {
+    account.waiting.unshift(...entries);
+    this.#changeSize(account, entries.length);
   }
 
-  async #writeParts(parts: readonly Part<Entry, Result>[]): Promise<void> {
-    const batch =
-      parts.length === 1 && parts[0] ? parts[0].taken : parts.flatMap(({ taken }) => taken);
+  async #write(
+    parts: readonly Part<Entry, Result>[],
+    options: { readonly isAlone: boolean },
+  ): Promise<void> {
+    const batch = parts.flatMap(({ entries }) => entries);
     const startedAtMs = performance.now();
-    const results = await this.#options.write(batch.map(({ entry }) => entry));
+    let results: readonly Written<Result>[];
+    try {
+      const entries = batch.map(({ entry }) => entry);
+      results = await this.#options.write(entries, options);
+    } catch (error) {
+      await this.#divide(parts, options, error);
+      return;
+    }
     this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
     for (const result of results) {
       if (result instanceof Promise) {
@@ -328,30 +271,49 @@ class GroupCommitQueues<Entry, Result> implements GroupCommit<Entry, Result> {
         result.catch(() => undefined);
       }
     }
-    for (const { queue, taken } of parts) {
-      this.#settle(queue, taken.length);
+    const locked = new Set(batch.filter((_, index) => results[index] === LOCKED));
+    for (const { account, entries } of parts) {
+      const own = entries.filter((entry) => locked.has(entry));
+      account.isLocked = own.length > 0;
+      this.#putBack(account, own);
     }
     // The next batch is sent first, so that the database works while this process sends responses.
     setImmediate(() => {
       for (const [index, result] of results.entries()) {
-        batch[index]?.resolve(result);
+        if (result !== LOCKED) {
+          batch[index]?.resolve(result);
+        }
       }
     });
   }
 
-  #rejectParts(parts: readonly Part<Entry, Result>[], error: unknown): void {
-    for (const { queue, taken } of parts) {
-      this.#settle(queue, taken.length);
-      for (const { reject } of taken) {
-        reject(error);
+  /**
+   * Divides what could not be written because of its content: between accounts, and the entries of one account in the writes
+   * that follow. Rejects what cannot be divided.
+   */
+  async #divide(
+    parts: readonly Part<Entry, Result>[],
+    options: { readonly isAlone: boolean },
+    error: unknown,
+  ): Promise<void> {
+    const [first] = parts;
+    if (first && parts.length > 1 && isContentError(error)) {
+      const middle = Math.ceil(parts.length / 2);
+      await this.#write(parts.slice(0, middle), options);
+      await this.#write(parts.slice(middle), options);
+      return;
+    }
+    if (first && isContentError(error)) {
+      const { account, entries } = first;
+      this.#rejected.set(account.id, true);
+      if (entries.length > 1) {
+        account.aloneLimit = Math.ceil(entries.length / 2);
+        this.#putBack(account, entries);
+        return;
       }
     }
-  }
-
-  #settle(queue: EntryQueue<Entry, Result>, count: number): void {
-    queue.writing -= count;
-    if (queue.writing === 0 && queue.waiting.length === 0 && queue.jobs.length === 0) {
-      this.#queues.delete(queue.accountId);
+    for (const { reject } of parts.flatMap(({ entries }) => entries)) {
+      reject(error);
     }
   }
 }
@@ -362,16 +324,12 @@ class GroupCommitQueues<Entry, Result> implements GroupCommit<Entry, Result> {
  *
  * Accounts take turns: each batch has the same number of entries of every account that waits, as far as it has them. An
  * account may have as many entries waiting as there are free places, so one account alone fills half of the queue, and
- * the entries of others are still accepted. The entries of one account are written in their order of arrival.
+ * the entries of others are still accepted. What one account submits is written in its order of arrival.
  *
- * If the database rejects a batch, its halves are tried, but the entries of one account stay together. So the account
- * that is at fault is found, and its entries are written apart for a minute, by themselves and in their order, where
- * halves are tried until a bad entry fails alone.
- *
- * While an account has jobs, its entries are written apart as well, in turn with them.
- * @param write writes a batch and returns the entries' results in order; if it throws, nothing was written. A result that
- *   is a promise does not delay the others
+ * What would make others wait or fail is written alone, beside the batches: jobs, the entries of an account that is locked
+ * elsewhere, and for a minute those of an account of which the database has rejected something. If the database rejects a
+ * batch, its halves are tried until the account, and then the entry, fails alone.
  */
 export const createGroupCommit = <Entry, Result>(
   options: Options<Entry, Result>,
-): GroupCommit<Entry, Result> => new GroupCommitQueues(options);
+): GroupCommit<Entry, Result> => new GroupCommitQueue(options);

@@ -1,45 +1,34 @@
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import { runForAll } from "../pools/connectionShares.ts";
 
-/** Accounts whose turn comes one after the other. */
-export type Lane<Queue> = {
-  readonly add: (queue: Queue) => void;
-  readonly remove: (queue: Queue) => void;
-  /** Null while nothing is being written. */
-  readonly written: () => Promise<void> | null;
-};
-
-const nextLoopIteration = (): Promise<void> =>
-  new Promise((resolve) => {
-    setImmediate(resolve);
-  });
-
 /**
- * Writes one batch after the other as long as accounts have entries.
- * @param writeNext takes accounts out of the set, and writes what they have
+ * Returns a function that makes an account ready to be written. Writers write as long as accounts are ready.
+ * @param maximumWriters how many write at the same time
+ * @param writeNext takes accounts out of the set, in which they are in the order of their turns, and writes what they have
  */
-export const createLane = <Queue>(writeNext: (turns: Set<Queue>) => Promise<void>): Lane<Queue> => {
-  const turns = new Set<Queue>();
-  let written: Promise<void> | null = null;
+export const createLane = <Account>(
+  maximumWriters: number,
+  writeNext: (ready: Set<Account>) => Promise<void>,
+): ((account: Account) => void) => {
+  const ready = new Set<Account>();
+  let writers = 0;
   const writeAll = async (): Promise<void> => {
+    writers += 1;
     // Requests that this iteration of the event loop still reads join the first batch.
     await nextLoopIteration();
-    while (turns.size > 0) {
-      await writeNext(turns);
-      if (turns.size === 0) {
+    while (ready.size > 0) {
+      await writeNext(ready);
+      if (ready.size === 0) {
         // Requests that arrive while the last responses are sent are written as well.
         await nextLoopIteration();
       }
     }
-    written = null;
+    writers -= 1;
   };
-  return {
-    add: (queue) => {
-      turns.add(queue);
-      written ??= runForAll(writeAll);
-    },
-    remove: (queue) => {
-      turns.delete(queue);
-    },
-    written: () => written,
+  return (account) => {
+    ready.add(account);
+    if (writers < maximumWriters) {
+      void runForAll(writeAll);
+    }
   };
 };

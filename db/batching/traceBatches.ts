@@ -21,12 +21,12 @@ export const traceOfRequest = (tracing: Tracing): TracedEntry => {
  * @param onWritten called after a batch, outside of any trace
  */
 export const traceBatches =
-  <Entry extends TracedEntry, Result>(
+  <Entry extends TracedEntry, Options, Result>(
     tracing: Tracing,
-    write: (entries: readonly Entry[]) => Promise<Result>,
+    write: (entries: readonly Entry[], options: Options) => Promise<Result>,
     onWritten: (entries: readonly Entry[]) => void = () => undefined,
-  ): ((entries: readonly Entry[]) => Promise<Result>) =>
-  async (entries) => {
+  ): ((entries: readonly Entry[], options: Options) => Promise<Result>) =>
+  async (entries, options) => {
     const traces = entries.flatMap(({ trace }) => (trace === undefined ? [] : [trace]));
     const isAlone = entries.length === 1;
     const result = await tracing.run(
@@ -42,7 +42,7 @@ export const traceBatches =
             trace.batch = traceParent;
           }
         }
-        return write(entries);
+        return write(entries, options);
       },
     );
     tracing.runUntraced(() => onWritten(entries));

@@ -64,7 +64,7 @@ export type RegistrationWriter = {
    * Runs another write of many rows that locks an account's totals, while none of its registrations is written.
    * @throws DomainError queue_full as above, and what `work` throws
    */
-  readonly runApart: <Done>(
+  readonly runAlone: <Done>(
     accountId: string,
     size: number,
     work: () => Promise<Done>,
@@ -297,24 +297,22 @@ export const createRegistrationWriter = ({
     write:
       tracing === undefined
         ? write
-        : traceBatches<RegistrationEntry & TracedEntry, Awaited<ReturnType<typeof write>>>(
-            tracing,
-            write,
-            (entries) => rememberRequests({ db, tracing }, entries),
+        : traceBatches(tracing, write, (entries: readonly (RegistrationEntry & TracedEntry)[]) =>
+            rememberRequests({ db, tracing }, entries),
           ),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });
-  const runApart: RegistrationWriter["runApart"] =
+  const runAlone: RegistrationWriter["runAlone"] =
     tracing === undefined
-      ? queue.runApart
-      : (accountId, size, work) => queue.runApart(accountId, size, traceJob(tracing, size, work));
+      ? queue.runAlone
+      : (accountId, size, work) => queue.runAlone(accountId, size, traceJob(tracing, size, work));
   return {
     register: (entry) => submitTraced(tracing, queue.submit, { ...entry, id: newId() }),
     registerTogether: (owner, entries, isAtomic) =>
-      runApart(owner.accountId, entries.length, () => writeTogether(owner, entries, isAtomic)),
-    runApart,
+      runAlone(owner.accountId, entries.length, () => writeTogether(owner, entries, isAtomic)),
+    runAlone,
     findOriginal,
     drain: async () => {
       await queue.drain();

@@ -160,7 +160,7 @@ export const refundBatch = async (
   // A replay does not depend on the processor.
   const window = isReplay ? null : await readRefundWindow(context, owner);
   return context.guard.writeBatch(caller, keys, () =>
-    context.writer.runApart(owner.accountId, requests.length, () =>
+    context.writer.runAlone(owner.accountId, requests.length, () =>
       retryKeyConflicts(() => refundAll(context, owner, items, isAtomic, window)),
     ),
   );

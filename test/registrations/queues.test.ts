@@ -1,6 +1,6 @@
 import test from "ava";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
+import { createGroupCommit, LOCKED } from "../../db/batching/createGroupCommit.ts";
 import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
@@ -152,7 +152,7 @@ test("while a job of an account runs, its entries wait and those of others do no
   const { queue, countsOf } = openQueue();
   const { promise, resolve } = deferred();
   const started = deferred();
-  const job = queue.runApart("bulk", 1000, async () => {
+  const job = queue.runAlone("bulk", 1000, async () => {
     started.resolve(undefined);
     await promise;
     return "done";
@@ -187,7 +187,7 @@ test("a job starts when no batch with entries of its account is being written", 
   const single = queue.submit({ account: "bulk", number: 1 });
   await writing.promise;
 
-  const job = queue.runApart("bulk", 10, async () => {
+  const job = queue.runAlone("bulk", 10, async () => {
     order.push("job");
     await Promise.resolve();
   });
@@ -201,7 +201,7 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
   const { queue } = openQueue();
   const order: string[] = [];
   const run = (account: string, number: number) =>
-    queue.runApart(account, 1, async () => {
+    queue.runAlone(account, 1, async () => {
       await Promise.resolve();
       order.push(`${account}${number}`);
       if (number === 1) {
@@ -218,13 +218,56 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
   );
 });
 
+test("a job does not wait for that of another account", async (t) => {
+  const { queue } = openQueue();
+  const long = deferred();
+  const running = queue.runAlone("a", 1, () => long.promise);
+
+  await queue.runAlone("b", 1, () => Promise.resolve());
+  long.resolve(undefined);
+  await running;
+
+  t.is(queue.queueLength(), 0);
+});
+
+test("the entries of a locked account are written alone and in their order, beside those of others", async (t) => {
+  const unlocked = deferred();
+  const written: string[] = [];
+  const queue = createGroupCommit<Entry, number>({
+    write: async (batch, { isAlone }) => {
+      await (isAlone ? unlocked.promise : Promise.resolve());
+      return batch.map(({ account, number }) => {
+        if (account === "locked" && !isAlone) {
+          return LOCKED;
+        }
+        written.push(`${account}${number}${isAlone ? " alone" : ""}`);
+        return number;
+      });
+    },
+    accountOf: ({ account }) => account,
+  });
+  const submit = (account: string) =>
+    Promise.all(entriesOf(account, 2).map((entry) => queue.submit(entry)));
+
+  const first = submit("locked");
+  await submit("other");
+  const job = queue.runAlone("locked", 1, () => Promise.resolve(written.push("job")));
+  unlocked.resolve(undefined);
+  t.deepEqual(await first, [0, 1]);
+  await job;
+
+  t.deepEqual(written, ["other0", "other1", "locked0 alone", "locked1 alone", "job"]);
+  t.deepEqual(await submit("free"), [0, 1]);
+  await queue.drain();
+});
+
 test("entries and jobs of an account with a bad entry are all written", async (t) => {
   const { queue } = openQueue();
   const results = await Promise.allSettled([
     ...entriesOf("bad", 5).map((entry) => queue.submit({ ...entry, isBad: entry.number === 2 })),
-    queue.runApart("bad", 5, () => Promise.resolve(1)),
+    queue.runAlone("bad", 5, () => Promise.resolve(1)),
     queue.submit({ account: "bad", number: 6 }),
-    queue.runApart("bad", 5, () => Promise.resolve(2)),
+    queue.runAlone("bad", 5, () => Promise.resolve(2)),
   ]);
 
   t.deepEqual(
@@ -236,15 +279,15 @@ test("entries and jobs of an account with a bad entry are all written", async (t
 
 test("a job takes as many places of the queue as it has rows", async (t) => {
   const { queue } = openQueue(12);
-  const fill = () => queue.runApart("a", 4, () => Promise.resolve());
+  const fill = () => queue.runAlone("a", 4, () => Promise.resolve());
   const first = fill();
 
-  t.throws(() => void queue.runApart("a", 5, () => Promise.resolve()), {
+  t.throws(() => void queue.runAlone("a", 5, () => Promise.resolve()), {
     message: /of this account/u,
   });
   const second = fill();
   t.throws(fill, { message: /of this account/u });
-  t.throws(() => void queue.runApart("b", 5, () => Promise.resolve()), {
+  t.throws(() => void queue.runAlone("b", 5, () => Promise.resolve()), {
     message: "too many registrations are waiting, try again",
   });
   await Promise.all([first, second]);
