@@ -1,11 +1,8 @@
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import {
-  listByIdempotencyKeys,
-  listRegistrationsByIds,
-} from "../../modules/registrations/registrations.sql.ts";
+import { listRegistrationsByIds } from "../../modules/registrations/registrations.sql.ts";
 import { refundBatch } from "../../modules/registrations/refundBatch.ts";
-import { registerBatch } from "../../modules/registrations/registerBatch.ts";
+import { readRegistered, registerAll } from "../../modules/registrations/register.ts";
 import type { RegistrationContext } from "../../modules/registrations/context.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { batchEndpoint } from "./batchEndpoint.ts";
@@ -42,21 +39,12 @@ const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoi
     examples: EXAMPLES[kind].register,
     accept: (item, caller) => newRegistrationOf(caller, kind, item),
     write: (caller, items, isAtomic) =>
-      registerBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
+      registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) => {
-      const keys = done.flatMap((item) => (item.replayed ? item.idempotencyKey : []));
-      const originals =
-        keys.length === 0
-          ? []
-          : await listByIdempotencyKeys(context.db, ownerOf(caller, kind), keys);
-      const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-      return done.map((item) => {
-        const registration = item.replayed ? byKey.get(item.idempotencyKey) : item.registration;
-        if (!registration) {
-          throw new Error("An item was not recorded, and its idempotency key is unknown.");
-        }
-        return presentRegistered(kind, registration, item.totals);
-      });
+      const registered = await readRegistered(context, ownerOf(caller, kind), done);
+      return registered.map(({ registration, totals }) =>
+        presentRegistered(kind, registration, totals),
+      );
     },
   });
 };

@@ -6,7 +6,7 @@ import {
   REGISTRATION_COLUMNS,
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
-import { registerUnlessRefused } from "../../modules/registrations/registerUnlessRefused.ts";
+import { register } from "../../modules/registrations/register.ts";
 import {
   createRefundQueue,
   findOriginalRefund,
@@ -41,7 +41,7 @@ type EndpointContext = RegistrationContext &
   ListContext &
   Pick<HttpContext, "streaming" | "publicBaseUrl">;
 
-const registerEndpoint = (kind: Kind, { writer, guard }: EndpointContext): Endpoint => {
+const registerEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
     method: "post",
@@ -71,8 +71,8 @@ const registerEndpoint = (kind: Kind, { writer, guard }: EndpointContext): Endpo
     schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
-      const entry = newRegistrationOf(caller, kind, body);
-      const registered = await registerUnlessRefused({ writer, guard }, caller, entry);
+      const request = newRegistrationOf(caller, kind, body);
+      const registered = await register(context, caller, request);
       markReplay(ctx, registered);
       return presentRegistered(kind, registered.registration, registered.totals);
     },

@@ -30,8 +30,7 @@ await runProgram(
       },
       guard: {
         ...context.guard,
-        write: (_caller, { write }) => write(),
-        findOriginal: () => Promise.resolve(null),
+        writeBatch: (_caller, _keys, write) => write(() => Promise.resolve()),
       },
     });
     const server = await startServer(app.callback(), {

@@ -7,7 +7,7 @@ type RequestTrace = {
 };
 
 /** An entry of a batch; `trace` is absent if tracing is off or the trace is not sampled. */
-export type TracedEntry = { readonly trace?: RequestTrace };
+export type TracedEntry = { readonly trace?: RequestTrace | undefined };
 
 /** Returns the field of an entry that names the active span. */
 export const traceOfRequest = (tracing: Tracing): TracedEntry => {

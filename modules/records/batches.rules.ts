@@ -26,6 +26,20 @@ export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
   }
 };
 
+/**
+ * Returns the result of a batch of one.
+ * @throws DomainError if its item was rejected
+ */
+export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => {
+  if (outcome === undefined) {
+    throw new TypeError("A batch of one has no outcome.");
+  }
+  if (!isAccepted(outcome)) {
+    throw outcome;
+  }
+  return outcome;
+};
+
 /** Returns the rejected items of a batch by their index. */
 export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>
   new Map(

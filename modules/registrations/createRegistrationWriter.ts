@@ -1,11 +1,10 @@
-import type { DatabasePool, CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
 import { findByIdempotencyKey, insertRegistrations } from "./registrations.sql.ts";
-import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { readTotals } from "./totals.sql.ts";
-import { countBack, requireAll } from "../records/batches.rules.ts";
+import { isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
@@ -33,14 +32,13 @@ export type Registered = {
   readonly replayed: boolean;
 };
 
-/** What was recorded for an item of a batch, with its owner's totals after it. */
-export type WrittenItem = {
-  readonly totals: Totals;
-} & (
-  | { readonly replayed: false; readonly registration: Registration }
-  /** The original record is read when it is needed, because a batch may repeat a thousand large ones. */
-  | { readonly replayed: true; readonly registration: null; readonly idempotencyKey: string }
-);
+/** What was recorded for an item of a batch. The original of a replay is read later: a batch may repeat a thousand large ones. */
+export type WrittenItem = Omit<Registered, "registration"> & {
+  readonly registration: Registration | null;
+  readonly idempotencyKey: string | null;
+};
+
+type Entry = NewRegistration & { readonly refusal?: DomainError | null };
 
 export type RegistrationWriter = {
   /**
@@ -48,7 +46,7 @@ export type RegistrationWriter = {
    * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account, or queue_full if too many
    * registrations are waiting
    */
-  readonly register: (entry: NewRegistration) => Promise<Registered>;
+  readonly register: (entry: Entry) => Promise<Registered>;
   /**
    * Records impact actions of one owner in one transaction, in their order.
    * @param isAtomic whether nothing is recorded if any is beyond a limit of the account
@@ -57,7 +55,7 @@ export type RegistrationWriter = {
    */
   readonly registerTogether: (
     owner: Owner,
-    entries: readonly (NewRegistration & { readonly refusal?: DomainError | null })[],
+    entries: readonly Entry[],
     isAtomic: boolean,
   ) => Promise<readonly Outcome<WrittenItem>[]>;
   /**
@@ -69,164 +67,91 @@ export type RegistrationWriter = {
     size: number,
     work: () => Promise<Done>,
   ) => Promise<Done>;
-  /** Returns the registration that an earlier request with the idempotency key has created, or null. */
-  readonly findOriginal: (owner: Owner, idempotencyKey: string) => Promise<Registered | null>;
   /** Resolves when all waiting registrations have been recorded. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
 
+/** Returns an entry's outcome; the totals are null if it is a replay and its owner has no new entry in the batch. */
+type EntryOutcome = Outcome<Omit<WrittenItem, "totals"> & { readonly totals: Totals | null }>;
+
 /**
- * Returns the totals after each new entry of the batch, by its id. The statement returns only the final totals, so they
- * are computed backwards from there.
+ * Returns the outcomes of a batch, with the totals after each entry. The statement returns only the final totals of owners
+ * with new entries, so they are computed backwards from there.
  */
-const totalsInOrder = (
+const outcomesInOrder = (
   entries: readonly RegistrationEntry[],
   { insertedIds, totals }: InsertedRegistrations,
-): ReadonlyMap<string, Totals> => {
+  rejections: ReadonlyMap<RegistrationEntry, DomainError>,
+  createdAt: Date,
+): readonly EntryOutcome[] => {
   const inserted = new Set(insertedIds);
-  const latest = new Map<string, { all: number; month: number }>();
+  const running = new Map<string, Totals>();
   for (const { period, total, ...owner } of totals) {
-    const known = latest.get(ownerKey(owner)) ?? { all: 0, month: 0 };
-    latest.set(
-      ownerKey(owner),
-      period === "all" ? { ...known, all: total } : { ...known, month: total },
-    );
+    const known = running.get(ownerKey(owner)) ?? { all: 0, month: 0 };
+    running.set(ownerKey(owner), { ...known, [period === "all" ? "all" : "month"]: total });
   }
-  const after = new Map<string, Totals>();
-  for (const entry of entries.toReversed()) {
-    const running = latest.get(ownerKey(entry));
-    if (running && inserted.has(entry.id)) {
-      after.set(entry.id, { ...running });
-      running.all -= entry.count;
-      running.month -= entry.count;
+  const outcomes = entries.toReversed().map((entry): EntryOutcome => {
+    const rejection = rejections.get(entry);
+    if (rejection) {
+      return rejection;
     }
+    const owner = ownerKey(entry);
+    const after = running.get(owner) ?? null;
+    const { id, count, idempotencyKey } = entry;
+    const isNew = after !== null && inserted.has(id);
+    if (isNew) {
+      running.set(owner, { all: after.all - count, month: after.month - count });
+    }
+    return {
+      registration: isNew ? registrationOf(entry, createdAt) : null,
+      totals: after,
+      replayed: !isNew,
+      idempotencyKey,
+    };
+  });
+  return outcomes.toReversed();
+};
+
+const withTotals = (outcome: EntryOutcome, unchanged: Totals | null): Outcome<WrittenItem> => {
+  if (!isAccepted(outcome)) {
+    return outcome;
   }
-  return after;
+  const totals = outcome.totals ?? unchanged;
+  if (totals === null) {
+    throw new TypeError("The totals after an item are unknown.");
+  }
+  return { ...outcome, totals };
 };
 
-const latestTotals = ({ totals }: InsertedRegistrations): Totals => ({
-  all: totals.find(({ period }) => period === "all")?.total ?? 0,
-  month: totals.find(({ period }) => period !== "all")?.total ?? 0,
-});
-
-/** What the database has recorded of a batch. */
-type Inserted = {
-  readonly createdAt: Date;
-  readonly inserted: InsertedRegistrations;
-  readonly rejections: ReadonlyMap<RegistrationEntry, DomainError>;
-};
-
-const NO_REJECTIONS: Inserted["rejections"] = new Map();
+const NO_REJECTIONS: ReadonlyMap<RegistrationEntry, DomainError> = new Map();
 
 /**
  * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
- * @param check may throw, and then nothing is recorded
+ * @param isAtomic whether nothing is recorded if an entry is rejected
+ * @throws BatchRejectedError
  */
 const insert = async (
-  db: DatabasePool,
-  createdAt: Date,
+  { db, clock }: Context,
   entries: readonly RegistrationEntry[],
-  check: (rejections: Inserted["rejections"]) => void = () => undefined,
-): Promise<Inserted> => {
+  isAtomic: boolean,
+): Promise<readonly EntryOutcome[]> => {
+  const createdAt = clock.now();
   if (!entries.some(({ isLimited }) => isLimited)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
-    return { createdAt, inserted, rejections: NO_REJECTIONS };
+    return outcomesInOrder(entries, inserted, NO_REJECTIONS, createdAt);
   }
   return db.transaction(async (transaction) => {
     const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
-    check(rejections);
+    if (isAtomic) {
+      requireAll(entries.map((entry) => rejections.get(entry)));
+    }
     const accepted = entries.filter((entry) => !rejections.has(entry));
     const inserted = await insertRegistrations(transaction, accepted, createdAt);
     const ids = new Set(inserted.insertedIds);
     await countRegistered(accepted.filter(({ id }) => ids.has(id)));
-    return { createdAt, inserted, rejections };
+    return outcomesInOrder(entries, inserted, rejections, createdAt);
   });
-};
-
-/** Returns the results of entries of any owners. */
-const toResults = (
-  entries: readonly RegistrationEntry[],
-  { createdAt, inserted, rejections }: Inserted,
-  replay: (entry: RegistrationEntry) => Promise<Registered>,
-): readonly (Registered | Promise<Registered>)[] => {
-  const totals = totalsInOrder(entries, inserted);
-  return entries.map((entry) => {
-    const rejection = rejections.get(entry);
-    if (rejection) {
-      return Promise.reject<Registered>(rejection);
-    }
-    const own = totals.get(entry.id);
-    return own
-      ? { registration: registrationOf(entry, createdAt), totals: own, replayed: false }
-      : replay(entry);
-  });
-};
-
-/** Returns the results of entries of one owner, whose totals after them are given. */
-const toItems = (
-  entries: readonly RegistrationEntry[],
-  { createdAt, inserted, rejections }: Inserted,
-  { all: finalTotal, month }: Totals,
-): readonly Outcome<WrittenItem>[] => {
-  const ids = new Set(inserted.insertedIds);
-  const beforeMonth = finalTotal - month;
-  return countBack(
-    entries.map((entry) => rejections.get(entry) ?? entry),
-    finalTotal,
-    ({ id, count }) => (ids.has(id) ? count : 0),
-    (entry, all): WrittenItem => {
-      const totals = { all, month: all - beforeMonth };
-      return ids.has(entry.id)
-        ? { replayed: false, registration: registrationOf(entry, createdAt), totals }
-        : {
-            replayed: true,
-            registration: null,
-            idempotencyKey: entry.idempotencyKey ?? "",
-            totals,
-          };
-    },
-  );
-};
-
-/** Reads the originals of replays. No batch waits for them, so that they do not delay writes. */
-const createReplays = (findOriginal: RegistrationWriter["findOriginal"]) => {
-  const reading = new Set<Promise<unknown>>();
-
-  const getOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
-    // The original is committed: the insert waited for the transaction that had the key.
-    const original = await findOriginal(entry, entry.idempotencyKey ?? "");
-    if (!original) {
-      throw new Error(
-        `Registration ${entry.id} was not recorded, and its idempotency key is unknown.`,
-      );
-    }
-    return original;
-  };
-
-  return {
-    /** Returns a function that reads each original of a batch once, by a connection of its account. */
-    ofBatch: () => {
-      const originals = new Map<string, Promise<Registered>>();
-      return (entry: RegistrationEntry): Promise<Registered> => {
-        const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
-        const known = originals.get(key);
-        if (known) {
-          return known;
-        }
-        const original = runForAccount({ accountId: entry.accountId, kind: "replay" }, () =>
-          getOriginal(entry),
-        );
-        originals.set(key, original);
-        const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
-          reading.delete(settled),
-        );
-        reading.add(settled);
-        return original;
-      };
-    },
-    drain: () => Promise.all(reading),
-  };
 };
 
 /**
@@ -247,53 +172,35 @@ const rememberRequests = (
 
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
-  db,
-  clock,
   observeBatch,
   maximumWaiting,
-  tracing,
+  ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
 }): RegistrationWriter => {
-  const findOriginal: RegistrationWriter["findOriginal"] = async (owner, idempotencyKey) => {
-    const original = await findByIdempotencyKey(db, owner, idempotencyKey, clock.now());
-    return original && { ...original, replayed: true };
-  };
-  const replays = createReplays(findOriginal);
+  const { db, clock, tracing } = context;
 
-  const write = async (entries: readonly RegistrationEntry[]) =>
-    toResults(entries, await insert(db, clock.now(), entries), replays.ofBatch());
+  const write = (entries: readonly RegistrationEntry[]) => insert(context, entries, false);
 
   const writeTogether = async (
     owner: Owner,
-    entries: Parameters<RegistrationWriter["registerTogether"]>[1],
+    entries: readonly Entry[],
     isAtomic: boolean,
   ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
-    const result = await insert(db, clock.now(), batch, (rejections) => {
-      if (isAtomic) {
-        requireAll(batch.map((entry) => rejections.get(entry)));
-      }
-    });
+    const outcomes = await insert(context, batch, isAtomic);
     if (tracing !== undefined) {
-      const trace = traceOfRequest(tracing);
-      tracing.runUntraced(() =>
-        rememberRequests(
-          { db, tracing },
-          batch.map(({ id }) => ({ id, ...trace })),
-        ),
-      );
+      const { trace } = traceOfRequest(tracing);
+      const traced = batch.map(({ id }) => ({ id, trace }));
+      tracing.runUntraced(() => rememberRequests({ db, tracing }, traced));
     }
-    // The statement returns the final totals, unless it has inserted nothing.
-    const totals =
-      result.inserted.insertedIds.length === 0
-        ? await readTotals(db, owner, result.createdAt)
-        : latestTotals(result.inserted);
-    return toItems(batch, result, totals);
+    const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
+    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : null;
+    return outcomes.map((outcome) => withTotals(outcome, unchanged));
   };
 
-  const queue = createGroupCommit<RegistrationEntry & TracedEntry, Registered>({
+  const queue = createGroupCommit<RegistrationEntry & TracedEntry, EntryOutcome>({
     write:
       tracing === undefined
         ? write
@@ -304,20 +211,35 @@ export const createRegistrationWriter = ({
     observeBatch,
     maximumWaiting,
   });
+
+  const register = async (entry: Entry, submitted: Promise<EntryOutcome>): Promise<Registered> => {
+    const outcome = await submitted;
+    if (!isAccepted(outcome)) {
+      throw outcome;
+    }
+    const { registration, totals } = outcome;
+    if (registration !== null && totals !== null) {
+      return { registration, totals, replayed: false };
+    }
+    // The original is committed: the insert waited for the transaction that had the key.
+    const original = await findByIdempotencyKey(db, entry, entry.idempotencyKey ?? "", clock.now());
+    if (original === null) {
+      throw new Error("A registration was not recorded, and its idempotency key is unknown.");
+    }
+    return { ...original, replayed: true };
+  };
+
   const runAlone: RegistrationWriter["runAlone"] =
     tracing === undefined
       ? queue.runAlone
       : (accountId, size, work) => queue.runAlone(accountId, size, traceJob(tracing, size, work));
   return {
-    register: (entry) => submitTraced(tracing, queue.submit, { ...entry, id: newId() }),
+    register: (entry) =>
+      register(entry, submitTraced(tracing, queue.submit, { ...entry, id: newId() })),
     registerTogether: (owner, entries, isAtomic) =>
       runAlone(owner.accountId, entries.length, () => writeTogether(owner, entries, isAtomic)),
     runAlone,
-    findOriginal,
-    drain: async () => {
-      await queue.drain();
-      await replays.drain();
-    },
+    drain: queue.drain,
     queueLength: queue.queueLength,
   };
 };

@@ -42,8 +42,8 @@ type WriteInFlight = {
   ended: PromiseWithResolvers<void> | null;
 };
 
-/** A full queue is no time for queries, and its error asks for another retry. */
-const isFinal = (error: unknown): boolean =>
+/** Whether a write has failed. A full queue is no time for queries, and its error asks for another retry. */
+export const isFinal = (error: unknown): boolean =>
   error instanceof OutageError || (error instanceof DomainError && error.code !== "queue_full");
 
 /**
