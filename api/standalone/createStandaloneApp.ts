@@ -17,7 +17,7 @@ import { callbackEndpoint } from "./callbackEndpoint.ts";
 import { batchEndpoints } from "./batchEndpoints.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { usageEndpoints } from "./usageEndpoints.ts";
-import { donationBatchEndpoints } from "./donationBatchEndpoints.ts";
+import { donationBatchEndpoints } from "./donationEndpoints.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 import type { WebhookInterface } from "../endpoints/webhookSchemas.ts";

@@ -1,9 +1,13 @@
 import type { z } from "zod";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
-import { donate, findOriginalDonation } from "../../modules/charities/donate.ts";
+import { donate, readDonated } from "../../modules/charities/donate.ts";
+import type { Donated } from "../../modules/charities/donate.ts";
 import { listAllDonations, readDonationPage } from "../../modules/charities/readDonationPage.ts";
-import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
+import type { RefundedDonation } from "../../modules/charities/refundDonations.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
@@ -17,6 +21,7 @@ import {
 } from "../../modules/charities/presentDonation.rules.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
+import { batchEndpoint } from "./batchEndpoint.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
@@ -36,6 +41,20 @@ import {
   EXAMPLES,
   TAG,
 } from "./donationSchemas.ts";
+
+/** Returns the responses to single requests. */
+const presentDonations = async (
+  context: StandaloneContext,
+  caller: Caller,
+  done: readonly Donated[],
+) => (await readDonated(context, caller, done)).map(presentDonated);
+
+/** Returns the responses to single requests. */
+const presentRefunds = async (
+  context: StandaloneContext,
+  caller: Caller,
+  done: readonly RefundedDonation[],
+) => (await readRefunded(context, caller, done)).map(presentDonationRefund);
 
 const donateEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -70,14 +89,10 @@ const donateEndpoint = (context: StandaloneContext): Endpoint =>
     schemas: { body: donateBody, response: donateResponse },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const request = donationRequestOf(caller, body);
-      const donated = await context.guard.write(caller, {
-        idempotencyKey: request.idempotencyKey,
-        write: () => donate(context, request),
-        findOriginal: () => findOriginalDonation(context, request),
-      });
+      const request = donationRequestOf(body);
+      const donated = resultOfOne(await donate(context, caller, [request], false));
       markReplay(ctx, donated);
-      return presentDonated(donated.donation, donated.totalDonations);
+      return resultOfOne(await presentDonations(context, caller, [donated]));
     },
   });
 
@@ -153,7 +168,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
     streaming,
   );
 
-const refundEndpoint = ({ db, clock }: StandaloneContext): Endpoint =>
+const refundEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -183,18 +198,75 @@ const refundEndpoint = ({ db, clock }: StandaloneContext): Endpoint =>
     examples: EXAMPLES.refund,
     checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {
-      const refund = await refundDonation(
-        { db, clock },
-        accountModeOf(caller),
-        refundRequestOf(body),
-      );
+      const request = refundRequestOf(body);
+      const owner = accountModeOf(caller);
+      const refund = resultOfOne(await refundDonations(context, owner, [request], false));
       markReplay(ctx, refund);
-      return presentDonationRefund(refund.donation, refund.totalDonations);
+      return resultOfOne(await presentRefunds(context, caller, [refund]));
     },
+  });
+
+const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
+  batchEndpoint({
+    path: "/charities/donate/batch",
+    description: {
+      operationId: "donateInBatch",
+      tag: TAG,
+      title: "RecordedDonation",
+      summary: "Record donations with up to 1,000 requests in one",
+      details:
+        "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
+        "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
+        "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
+        "status 503; repeat the batch to validate more of them.",
+      errors: [
+        KEY_ERROR,
+        {
+          code: "internal_error",
+          when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
+          example: "charity search failed",
+        },
+      ],
+      exampleRejection: CHARITY_REQUIRED,
+    },
+    schemas: { item: donateBody, result: donateResponse },
+    examples: EXAMPLES.donate,
+    accept: donationRequestOf,
+    write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
+    present: (caller, done) => presentDonations(context, caller, done),
+  });
+
+const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
+  batchEndpoint({
+    path: "/refund/donations/batch",
+    description: {
+      operationId: "refundDonationsInBatch",
+      tag: TAG,
+      title: "DonationRefund",
+      summary: "Refund donations with up to 1,000 requests in one",
+      details:
+        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own. Refunding a donation again returns the first refund.",
+      errors: [KEY_ERROR],
+      exampleRejection: "donation not found",
+    },
+    schemas: { item: refundBody, result: refundResponse },
+    examples: EXAMPLES.refund,
+    checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundDonations(context, accountModeOf(caller), items, isAtomic),
+    present: (caller, done) => presentRefunds(context, caller, done),
   });
 
 export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   donateEndpoint(context),
   listEndpoint(context),
   refundEndpoint(context),
+];
+
+/** The endpoints that take many donations or refunds of donations in one request. */
+export const donationBatchEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  donateBatchEndpoint(context),
+  refundBatchEndpoint(context),
 ];

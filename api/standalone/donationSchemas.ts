@@ -24,14 +24,12 @@ import {
   metadataField,
   reasonField,
 } from "./clientFields.ts";
-import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
 import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
 import { donationRefundId } from "../../modules/charities/donations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import type { DonationRefundRequest } from "../../modules/charities/refundDonation.ts";
+import type { DonationRefundRequest } from "../../modules/charities/refundDonations.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
 
@@ -165,11 +163,7 @@ const charityOf = ({
 };
 
 /** @throws DomainError request_invalid if the body names no charity */
-export const donationRequestOf = (
-  caller: Caller,
-  body: z.output<typeof donateBody>,
-): DonationRequest => ({
-  ...accountModeOf(caller),
+export const donationRequestOf = (body: z.output<typeof donateBody>): DonationRequest => ({
   amountCents: body.amount_cents,
   charity: charityOf(body),
   charityName: body.charity_name ?? null,
@@ -178,10 +172,12 @@ export const donationRequestOf = (
   metadata: body.metadata ?? {},
 });
 
-export const presentDonated = (
-  donation: Donation,
-  totalDonations: number,
-): z.output<typeof donateResponse> => {
+type Result = { readonly donation: Donation; readonly totalDonations: number };
+
+export const presentDonated = ({
+  donation,
+  totalDonations,
+}: Result): z.output<typeof donateResponse> => {
   const details = presentDonation(donation);
   return {
     donation_id: details.id,
@@ -201,10 +197,10 @@ export const refundRequestOf = (body: z.output<typeof refundBody>): DonationRefu
   metadata: body.metadata ?? {},
 });
 
-export const presentDonationRefund = (
-  donation: Donation,
-  totalDonations: number,
-): z.output<typeof refundResponse> => ({
+export const presentDonationRefund = ({
+  donation,
+  totalDonations,
+}: Result): z.output<typeof refundResponse> => ({
   refunded_amount_cents: donation.amountCents,
   total_donations: totalDonations,
   refund_details: [presentDonation(donation)],

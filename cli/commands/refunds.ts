@@ -7,7 +7,8 @@ import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
-import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { refundDonations } from "../../modules/charities/refundDonations.ts";
+import { requireOnly } from "../../modules/records/batches.rules.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import {
   refundAnyRegistration,
@@ -115,16 +116,11 @@ const addDonationCommand = (parent: Command, context: CliContext): void => {
       throw recordNotFound("donation", id);
     }
     const isDryRun = options.dryRun === true;
-    const replayed = isDryRun
-      ? donation.refunded
-      : (
-          await refundDonation({ db, clock, actor }, donation, {
-            id: donation.id,
-            reason: options.reason,
-            idempotencyKey: null,
-            metadata: {},
-          })
-        ).replayed;
+    const { reason } = options;
+    const request = { id: donation.id, reason, idempotencyKey: null, metadata: {} };
+    const { replayed } = isDryRun
+      ? { replayed: donation.refunded }
+      : requireOnly(await refundDonations({ db, clock, actor }, donation, [request], true));
     if (options.json) {
       printJson(context.io, {
         donation_id: shownIdOf(donation),

@@ -1,7 +1,9 @@
 import type { DatabasePool } from "slonik";
 import type { Billing } from "../../modules/billing/createBilling.ts";
-import { donate } from "../../modules/charities/donate.ts";
-import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { donate, readDonated } from "../../modules/charities/donate.ts";
+import { refundDonations } from "../../modules/charities/refundDonations.ts";
+import { requireOnly } from "../../modules/records/batches.rules.ts";
+import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createDemoCharities } from "./historyContext.ts";
@@ -38,6 +40,13 @@ const donationOf = ({ ein, amountCents, orderNumber, attribution }: StepOf<"dona
   metadata: { order: `NS-${orderNumber}` },
 });
 
+const donationRefundOf = (id: string) => ({
+  id,
+  reason: "given twice",
+  idempotencyKey: null,
+  metadata: {},
+});
+
 /** Writes the planned history of an organization. */
 export const createOrganizationHistory = (
   {
@@ -47,7 +56,13 @@ export const createOrganizationHistory = (
   }: { readonly db: DatabasePool; readonly billing: Billing; readonly clock: HistoryClock },
   accountId: string,
 ) => {
-  const context = { db, billing, clock, ...createDemoCharities(db, clock) };
+  const context = {
+    db,
+    billing,
+    clock,
+    guard: createRetryGuard(),
+    ...createDemoCharities(db, clock),
+  };
   const live = { accountId, mode: "live" } as const;
   const writer = createRegistrationWriter(context);
   const ids = new Map<number, string>();
@@ -88,18 +103,14 @@ export const createOrganizationHistory = (
         );
         return;
       case "donate": {
-        const { donation } = await donate(context, { ...live, ...donationOf(step) });
+        const donated = requireOnly(await donate(context, live, [donationOf(step)], true));
+        const { donation } = requireOnly(await readDonated(context, live, [donated]));
         ids.set(step.orderNumber, donation.id);
         certify(step.certificate, donation.id);
         return;
       }
       case "refund_donation":
-        await refundDonation(context, live, {
-          id: idOf(step.orderNumber),
-          reason: "given twice",
-          idempotencyKey: null,
-          metadata: {},
-        });
+        await refundDonations(context, live, [donationRefundOf(idOf(step.orderNumber))], true);
     }
   };
 

@@ -6,7 +6,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { accountTypeColumn } from "../records/columns.sql.ts";
 import { assignmentsOf, sql, timestamp } from "../../db/sql.ts";
 
-const accountRow = z.strictObject({
+export const accountRow = z.strictObject({
   id: z.uuid(),
   type: accountTypeColumn,
   name: z.string(),
@@ -20,7 +20,7 @@ const accountRow = z.strictObject({
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
 
-const columns = sql.fragment`
+export const accountColumns = sql.fragment`
   account.id,
   account.type,
   account.name,
@@ -35,7 +35,7 @@ const columns = sql.fragment`
 
 export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
   db.maybeOne(sql.prepared("find_account", accountRow)`
-    SELECT ${columns}
+    SELECT ${accountColumns}
     FROM account
     WHERE id = ${id}
   `);
@@ -75,7 +75,7 @@ export const lockStripeCustomerIds = async (
 
 export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Account[]> =>
   db.any(sql.type(accountRow)`
-    SELECT ${columns}
+    SELECT ${accountColumns}
     FROM account
     WHERE type = 'organization'
     ORDER BY created_at, id

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
-import { changeDonationTotals } from "./donationTotals.sql.ts";
+import { subtractDonations } from "./donationTotals.sql.ts";
 import { deleteDonations, listTestDonors, lockOldTestDonations } from "./donationBatches.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 
@@ -17,11 +17,10 @@ const deleteBatch = (
   db.transaction(async (transaction) => {
     const donations = await lockOldTestDonations(transaction, accountId, span, limit);
     // All at once, because a change of several months locks the all-time total last.
-    await changeDonationTotals(
+    await subtractDonations(
       transaction,
       { accountId, mode: "test" },
       donations.filter(({ refunded }) => !refunded),
-      "subtract",
     );
     await deleteDonations(
       transaction,

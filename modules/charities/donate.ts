@@ -1,33 +1,39 @@
-import type { CommonQueryMethods } from "slonik";
-import type { Account } from "../accounts/accounts.sql.ts";
-import { findDonationByKey, insertDonation } from "./donations.sql.ts";
+import { insertDonations, listDonationsByKeys } from "./donationBatches.sql.ts";
 import { readDonationTotals } from "./donationTotals.sql.ts";
+import { listKnownKeys } from "../records/ownedRecords.sql.ts";
+import { accountModeOf } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { Outcome } from "../records/batches.rules.ts";
+import { countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
+import type { ConfirmedCharity } from "./charities.rules.ts";
 import type {
-  Donation,
-  DonationRequest,
   ConfirmedDonation,
+  Donation,
   DonationCustomer,
+  DonationRequest,
   NewDonation,
 } from "./donations.rules.ts";
-import { getAccount } from "../accounts/getAccount.ts";
-import type { BillingContext } from "../billing/context.ts";
-import type { Context } from "../../runtime/context.ts";
-import { confirmCharity } from "./confirmCharity.ts";
-import type { CharityContext } from "./context.ts";
-import { donationCreated } from "./presentDonation.rules.ts";
-import { requireDonationSubscription } from "./subscribeToDonations.ts";
-import { newId } from "../../runtime/newId.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
-import type { ConfirmedCharity } from "./charities.rules.ts";
-import type { StoredEventContent } from "../events/events.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
+import type { BillingContext } from "../billing/context.ts";
+import type { RetryGuard } from "../registrations/createRetryGuard.ts";
+import { charityKey, createCharityConfirmer } from "./confirmCharity.ts";
+import type { CharityOutcomes } from "./confirmCharity.ts";
+import type { CharityContext } from "./context.ts";
+import { getDonor } from "./donationSubscriptions.sql.ts";
+import type { Donor } from "./donationSubscriptions.sql.ts";
+import { donationCreated } from "./presentDonation.rules.ts";
+import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
+import { newId } from "../../runtime/newId.ts";
+
+export type DonationContext = CharityContext & BillingContext & { readonly guard: RetryGuard };
 
 /** Returns the record of a donation whose charity is confirmed. */
-export const createDonation = <Time extends Date | string>(
+export const createDonation = (
   { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
   { charity, provider }: ConfirmedCharity,
-  createdAt: Time,
-): ConfirmedDonation<Time> => ({
+  customer: DonationCustomer | null,
+): ConfirmedDonation => ({
   id,
   importedId: null,
   amountCents,
@@ -36,94 +42,203 @@ export const createDonation = <Time extends Date | string>(
   charityProvider: provider,
   charityName: charityName ?? charity.name,
   confirmedName: charity.name,
-  createdAt,
   idempotencyKey,
   attribution,
   metadata,
   refunded: false,
+  customer,
 });
 
-/**
- * Records a donation with its totals and events.
- * @param customer of a store's donation; null for an organization's
- * @returns how many donations the owner has then; null, with nothing recorded, if the owner already has a donation under
- *   the idempotency key
- * @throws DomainError request_invalid if a total would leave its range
- */
-export const recordDonation = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  donation: ConfirmedDonation<Date | string>,
-  customer: DonationCustomer | null,
-  events: readonly StoredEventContent[],
-): Promise<number | null> => insertDonation(db, owner, donation, customer, events.map(createEvent));
+/** A requested donation, and the id that it gets. */
+type Item = { readonly id: string; readonly request: DonationRequest };
 
-type Donated = {
-  readonly donation: Donation;
+/** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
+type Decision = Item & { readonly charity: ConfirmedCharity | null };
+
+export type Donated = {
+  readonly idempotencyKey: string | null;
+  /** Null for a replay, because a batch may have a thousand of them: `readDonated` reads a few at a time. */
+  readonly donation: Donation | null;
+  /** The owner's donations after this one. */
   readonly totalDonations: number;
   readonly replayed: boolean;
 };
 
-/** Returns the new donation, or null if a concurrent request with the same idempotency key was first. */
-const record = async (
-  context: CharityContext & BillingContext,
-  account: Account,
-  request: DonationRequest,
-): Promise<Donated | null> => {
-  const { db, clock, charities } = context;
-  if (request.mode === "live") {
-    await requireDonationSubscription(context, account);
+const keysOf = (items: readonly Item[]): readonly string[] =>
+  items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
+
+/** Returns the items that do not repeat a key, in their order. */
+const findFirstOfKeys = (items: readonly Item[]): readonly Item[] =>
+  Array.from(
+    Map.groupBy(items, (item) => item.request.idempotencyKey ?? item).values(),
+    ([first]) => first,
+  ).filter((first) => first !== undefined);
+
+/**
+ * Decides items in their order, as if each were a call of its own: one that repeats the key of an accepted item is
+ * a replay, whatever its charity and its amount are.
+ * @returns the outcome of each item, unless there are items whose charities have no outcome yet
+ */
+const decide = (
+  items: readonly Outcome<Item>[],
+  { knownKeys, totalCents }: Pick<Donor, "knownKeys" | "totalCents">,
+  charities: CharityOutcomes,
+): { readonly outcomes: readonly Outcome<Decision>[]; readonly undecided: readonly Item[] } => {
+  const keys = new Set(knownKeys);
+  const outcomes: Outcome<Decision>[] = [];
+  const undecided: Item[] = [];
+  let total = totalCents;
+  for (const item of items) {
+    if (!isAccepted(item)) {
+      outcomes.push(item);
+      continue;
+    }
+    const { idempotencyKey: key, amountCents, charity: ids } = item.request;
+    const charity = charities.get(charityKey(ids));
+    if (key !== null && keys.has(key)) {
+      outcomes.push({ ...item, charity: null });
+    } else if (!charity) {
+      undecided.push(item);
+    } else if (!isAccepted(charity)) {
+      outcomes.push(charity);
+    } else if (amountCents > Number.MAX_SAFE_INTEGER - total) {
+      outcomes.push(
+        invalidRequest(
+          `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
+        ),
+      );
+    } else {
+      outcomes.push({ ...item, charity });
+      total += amountCents;
+      if (key !== null) {
+        keys.add(key);
+      }
+    }
   }
-  const id = newId();
-  const provider = charities.named(account.charityProvider, account.id);
-  const confirmed = await confirmCharity(
-    context,
-    provider,
-    { id, accountId: account.id },
-    request.charity,
-  );
-  const donation = createDonation({ ...request, id }, confirmed, clock.now());
-  const totalDonations = await recordDonation(db, request, donation, null, [
-    donationCreated(donation),
-  ]);
-  return totalDonations === null ? null : { donation, totalDonations, replayed: false };
+  return { outcomes, undecided };
 };
 
-/** Returns what the first request with the idempotency key recorded, or null. */
-export const findOriginalDonation = async (
-  { db, clock }: Context,
-  request: DonationRequest,
-): Promise<Donated | null> => {
-  const { idempotencyKey } = request;
-  const donation =
-    idempotencyKey === null ? null : await findDonationByKey(db, request, idempotencyKey);
-  if (!donation) {
-    return null;
+/** Confirms the charities that the decisions need, or refuses them all to a donor that may not donate. */
+const confirmAll = async (
+  context: DonationContext,
+  { accountId, mode }: AccountMode,
+  donor: Donor,
+  items: readonly Outcome<Item>[],
+): Promise<CharityOutcomes> => {
+  const refusal = mode === "live" ? findSubscriptionRefusal(context, donor) : null;
+  if (refusal) {
+    return new Map(
+      items.filter(isAccepted).map(({ request }) => [charityKey(request.charity), refusal]),
+    );
   }
-  const { all } = await readDonationTotals(db, request, clock.now());
-  return { donation, totalDonations: all.count, replayed: true };
+  const provider = context.charities.named(donor.charityProvider, accountId);
+  const confirm = createCharityConfirmer(context, provider, accountId);
+  let charities: CharityOutcomes = new Map();
+  // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
+  // one after the other could take a thousand rounds.
+  let unconfirmed = findFirstOfKeys(decide(items, donor, charities).undecided);
+  while (unconfirmed.length > 0) {
+    charities = await confirm(unconfirmed.map(({ id, request: { charity } }) => ({ id, charity })));
+    unconfirmed = decide(items, donor, charities).undecided;
+  }
+  return charities;
+};
+
+/** Records the decided donations in one statement, and presents all decisions with the total after each. */
+const record = async (
+  { db, clock }: DonationContext,
+  owner: AccountMode,
+  outcomes: readonly Outcome<Decision>[],
+): Promise<readonly Outcome<Donated>[]> => {
+  const createdAt = clock.now();
+  const donations = outcomes
+    .filter(isAccepted)
+    .flatMap(({ id, request, charity }) =>
+      charity ? createDonation({ ...request, id }, charity, null) : [],
+    );
+  const events = donations.map((donation) => createEvent(donationCreated(donation)));
+  const { ids, totalCount } =
+    donations.length === 0
+      ? { ids: [], totalCount: null }
+      : await insertDonations(db, owner, donations, createdAt, events);
+  const inserted = new Set(ids);
+  const recorded = new Map(
+    donations
+      .filter(({ id }) => inserted.has(id))
+      .map((donation) => [donation.id, { ...donation, createdAt }]),
+  );
+  return countBack(
+    outcomes,
+    totalCount ?? (await readDonationTotals(db, owner, createdAt)).all.count,
+    ({ id }) => (recorded.has(id) ? 1 : 0),
+    ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
+      // A concurrent call may have been first with the key.
+      const donation = recorded.get(id) ?? null;
+      return { idempotencyKey, donation, totalDonations, replayed: donation === null };
+    },
+  );
 };
 
 /**
- * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
- * After a DomainError or an OutageError nothing is recorded, and nothing will be.
- * @throws DomainError charity_not_found, donations_not_subscribed, charity_unconfirmed or request_invalid
- * @throws OutageError if the charity cannot be validated
+ * Records an organization's donations together, in their order, once their charities are confirmed. An item with a known
+ * idempotency key, or with that of an earlier item, returns the original record. Nothing is recorded of a rejected item.
+ * @param given each donation, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @returns the outcome of each item; its error is charity_not_found, donations_not_subscribed, charity_unconfirmed or
+ *   request_invalid
+ * @throws BatchRejectedError
+ * @throws OutageError if the catalogue of charities fails
  */
-export const donate = async (
-  context: CharityContext & BillingContext,
-  request: DonationRequest,
-): Promise<Donated> => {
-  const [original, account] = await Promise.all([
-    findOriginalDonation(context, request),
-    getAccount(context.db, request.accountId),
-  ]);
-  const donated =
-    original ??
-    (await record(context, account, request)) ??
-    (await findOriginalDonation(context, request));
-  if (!donated) {
-    throw new Error("The donation is neither new nor known under its idempotency key.");
-  }
-  return donated;
+export const donate = (
+  context: DonationContext,
+  caller: AccountMode,
+  given: readonly Outcome<DonationRequest>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<Donated>[]> => {
+  const owner = accountModeOf(caller);
+  const items = given.map((request) => (isAccepted(request) ? { id: newId(), request } : request));
+  const keys = keysOf(items.filter(isAccepted));
+  return context.guard.writeBatch(owner, keys, async (awaitEarlier) => {
+    if (isAtomic) {
+      requireAll(items);
+    }
+    const donor = await getDonor(context.db, owner, keys);
+    const charities = await confirmAll(context, owner, donor, items);
+    let { outcomes } = decide(items, donor, charities);
+    const refused = keysOf(
+      items.filter((_, index) => outcomes[index] instanceof DomainError).filter(isAccepted),
+    );
+    if (refused.length > 0) {
+      // They may repeat what is being recorded.
+      await awaitEarlier();
+      const known = await listKnownKeys(context.db, "donation", owner, refused);
+      const knownKeys = [...donor.knownKeys, ...known];
+      ({ outcomes } = decide(items, { ...donor, knownKeys }, charities));
+    }
+    if (isAtomic) {
+      requireAll(outcomes);
+    }
+    return record(context, owner, outcomes);
+  });
+};
+
+/** Completes results with the donations of those that are replays. */
+export const readDonated = async (
+  { db }: Pick<DonationContext, "db">,
+  caller: AccountMode,
+  done: readonly Donated[],
+): Promise<readonly (Donated & { readonly donation: Donation })[]> => {
+  const keys = done.flatMap(({ donation, idempotencyKey }) =>
+    donation === null ? (idempotencyKey ?? []) : [],
+  );
+  const originals =
+    keys.length === 0 ? [] : await listDonationsByKeys(db, accountModeOf(caller), keys);
+  const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+  return done.map((result) => {
+    const donation = result.donation ?? byKey.get(result.idempotencyKey);
+    if (!donation) {
+      throw new Error("An item was not recorded, and its idempotency key is unknown.");
+    }
+    return { ...result, donation };
+  });
 };

@@ -3,58 +3,103 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
+import { isUuid } from "../records/fields.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
+import { isRecordId } from "../records/recordIds.rules.ts";
+import { monthOf } from "../registrations/registrations.rules.ts";
+import { asTotalError } from "../registrations/totals.sql.ts";
 import { ownedWithIds, ownedWithKeys, deleteCertificatesOf } from "../records/ownedRecords.sql.ts";
 import { sql, timestamp, safeInteger } from "../../db/sql.ts";
-import {
-  donationColumns,
-  donationCoreColumns,
-  donationCoreRow,
-  donationRow,
-} from "./donations.sql.ts";
+import { eventInserts } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
+import { donationColumns, donationCoreColumns, donationRow } from "./donations.sql.ts";
+import { totalSubtractions } from "./donationTotals.sql.ts";
+import type { UncountedDonation } from "./donationTotals.sql.ts";
 import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
-const idRow = z.strictObject({ id: z.uuid() });
+const insertedRow = z.strictObject({
+  ids: z.array(z.uuid()),
+  /** Null if nothing was inserted. */
+  totalCount: safeInteger.nullable(),
+});
 
 /**
- * Inserts donations without their totals. Waits for concurrent calls with their idempotency keys.
- * @returns the ids of those that were inserted; the keys of the others exist
+ * Inserts donations of one time with their totals and events, in one statement. Waits for concurrent calls with their
+ * idempotency keys.
+ * @param createdAt a text may have microseconds
+ * @param events whose data have the id of one of the donations
+ * @returns the ids of those that were inserted, and how many donations the owner has then; the keys of the others exist
+ * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const insertDonations = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  db: CommonQueryMethods,
+  owner: AccountMode,
   donations: readonly ConfirmedDonation[],
-  createdAt: Date,
-): Promise<ReadonlySet<string>> =>
-  new Set(
-    await transaction.anyFirst(sql.type(idRow)`
-      INSERT INTO donation (
-        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-        created_at, idempotency_key, attribution, metadata
-      )
+  createdAt: Date | string,
+  events: readonly NewEvent[],
+): Promise<Readonly<z.output<typeof insertedRow>>> => {
+  const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
+  try {
+    return await db.one(sql.prepared("insert_donations", insertedRow)`
+      WITH inserted AS (
+        INSERT INTO donation (
+          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
+          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+        )
+        SELECT
+          (value ->> 0)::uuid, ${owner.accountId}, ${owner.mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3,
+          value ->> 4, value ->> 5, value ->> 6, ${timestamp(createdAt)}, value ->> 7, value ->> 8,
+          (value -> 9)::jsonb, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+        FROM json_array_elements(${JSON.stringify(
+          donations.map((donation) => [
+            donation.id,
+            donation.amountCents,
+            donation.ein,
+            donation.nonprofitId,
+            donation.charityProvider,
+            donation.charityName,
+            donation.confirmedName,
+            donation.idempotencyKey,
+            donation.attribution,
+            donation.metadata,
+            donation.customer?.customerName ?? null,
+            donation.customer?.customerEmail ?? null,
+            donation.customer?.customerId ?? null,
+            donation.customer?.orderId ?? null,
+          ]),
+        )}::json) AS value
+        -- By key, so that two batches with the same keys cannot deadlock.
+        ORDER BY text_digest(value ->> 7), value ->> 0
+        ON CONFLICT DO NOTHING
+        RETURNING id, amount_cents
+      ),
+      addition AS (
+        SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+        FROM inserted
+        CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
+        GROUP BY period
+      ),
+      new_total AS (
+        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+        SELECT ${owner.accountId}, ${owner.mode}, period, count, amount_cents
+        FROM addition
+        -- As every change of totals, so that concurrent ones cannot deadlock.
+        ORDER BY period = 'all'
+        ON CONFLICT (account_id, mode, period) DO UPDATE
+        SET
+          count = donation_total.count + excluded.count,
+          amount_cents = donation_total.amount_cents + excluded.amount_cents
+        RETURNING period, count
+      ),
+      ${eventInserts(owner, events, createdAt, isInserted)}
       SELECT
-        (value ->> 0)::uuid, ${accountId}, ${mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3, value ->> 4,
-        value ->> 5, value ->> 6, ${timestamp(createdAt)}, value ->> 7, value ->> 8, (value -> 9)::jsonb
-      FROM json_array_elements(${JSON.stringify(
-        donations.map((donation) => [
-          donation.id,
-          donation.amountCents,
-          donation.ein,
-          donation.nonprofitId,
-          donation.charityProvider,
-          donation.charityName,
-          donation.confirmedName,
-          donation.idempotencyKey,
-          donation.attribution,
-          donation.metadata,
-        ]),
-      )}) AS value
-      -- By key, so that two batches with the same keys cannot deadlock.
-      ORDER BY text_digest(value ->> 7), value ->> 0
-      ON CONFLICT DO NOTHING
-      RETURNING id
-    `),
-  );
+        (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids,
+        (SELECT count FROM new_total WHERE period = 'all') AS "totalCount"
+    `);
+  } catch (error) {
+    throw asTotalError(error, "donation_total_safe", "amount_cents");
+  }
+};
 
 export const listDonationsByKeys = (
   db: CommonQueryMethods,
@@ -76,23 +121,51 @@ export const listDonationsByIds = (
     FROM ${ownedWithIds("donation", owner, ids)}
   `);
 
-const lockedRow = z.strictObject(donationCoreRow);
+const lockedRow = donationRow.extend({ metadata: donationRow.shape.metadata.nullable() });
 
-/** A donation that is locked, without what a client attached to it. */
+/** A donation that is locked. Its metadata is null if it is one of many. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
 
-/** Locks donations until the transaction ends. */
-export const lockDonations = (
+/** Each donation may have 64 KiB of metadata. */
+const MAXIMUM_WITH_METADATA = 10;
+
+/**
+ * Locks the owner's donations until the transaction ends.
+ * @param given their own ids, or those that they were imported with
+ * @returns them by the given ids, without those that the owner does not have
+ */
+export const lockDonations = async (
   transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<readonly LockedDonation[]> =>
-  transaction.any(sql.type(lockedRow)`
-    SELECT ${donationCoreColumns}
+  owner: AccountMode,
+  given: readonly string[],
+): Promise<ReadonlyMap<string, LockedDonation>> => {
+  const possible = given.filter(isRecordId);
+  const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
+    SELECT
+      ${donationCoreColumns},
+      donation.charity_provider AS "charityProvider",
+      donation.idempotency_key AS "idempotencyKey",
+      donation.attribution,
+      CASE WHEN ${possible.length <= MAXIMUM_WITH_METADATA} THEN donation.metadata END AS metadata
     FROM donation
-    WHERE id = ANY(${sql.array([...ids], "uuid")})
-    ORDER BY id
+    WHERE donation.id = ANY(ARRAY(
+      SELECT donation.id FROM ${ownedWithKeys("donation", owner, "imported_id", possible)}
+      UNION ALL
+      SELECT donation.id FROM ${ownedWithIds("donation", owner, possible.filter(isUuid))}
+    ))
+    ORDER BY donation.id
     FOR UPDATE
   `);
+  const byId = new Map(
+    rows.flatMap((row) => [row.id, row.importedId ?? row.id].map((id) => [id, row] as const)),
+  );
+  return new Map(
+    given.flatMap((id) => {
+      const row = byId.get(id) ?? byId.get(id.toLowerCase());
+      return row ? [[id, row] as const] : [];
+    }),
+  );
+};
 
 const claimRow = z.strictObject({ idempotencyKey: z.string(), donationId: z.uuid() });
 
@@ -138,50 +211,60 @@ export const claimRefundKeys = async (
   return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
 };
 
+/** The refund of a locked donation. */
 export type NewDonationRefund = {
-  readonly donationId: string;
-  readonly reason: string | null;
-  readonly idempotencyKey: string | null;
-  readonly metadata: Metadata;
+  readonly donation: UncountedDonation & { readonly id: string };
+  readonly request: {
+    readonly reason: string | null;
+    readonly idempotencyKey: string | null;
+    readonly metadata: Metadata;
+  };
 };
 
-const refundsRow = z.strictObject({ refunds: z.int() });
+const refundedRow = z.strictObject({ totalCount: safeInteger });
 
 /**
- * Inserts the refunds of locked donations, and marks these as refunded.
- * @returns how many were inserted; the others' donations or idempotency keys already have a refund
+ * Inserts refunds of locked donations with their events, marks the donations as refunded, and subtracts them from the totals,
+ * in one statement. Call it once in a transaction: it locks the all-time total last, so that concurrent changes of several
+ * months cannot deadlock.
+ * @returns how many donations of the owner are not refunded
  */
 export const insertDonationRefunds = (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   refunds: readonly NewDonationRefund[],
   createdAt: Date,
+  events: readonly NewEvent[],
 ): Promise<number> =>
-  transaction.oneFirst(sql.type(refundsRow)`
+  transaction.oneFirst(sql.prepared("insert_donation_refunds", refundedRow)`
     WITH inserted AS (
       INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
       SELECT
-        (value ->> 0)::uuid, ${accountId}, ${mode}, value ->> 1, value ->> 2, (value -> 3)::jsonb,
+        (value ->> 0)::uuid, ${owner.accountId}, ${owner.mode}, value ->> 1, value ->> 2, (value -> 3)::jsonb,
         ${timestamp(createdAt)}
       FROM json_array_elements(${JSON.stringify(
-        refunds.map(({ donationId, reason, idempotencyKey, metadata }) => [
-          donationId,
+        refunds.map(({ donation, request: { reason, idempotencyKey, metadata } }) => [
+          donation.id,
           reason,
           idempotencyKey,
           metadata,
         ]),
-      )}) AS value
-      ORDER BY text_digest(value ->> 2)
-      ON CONFLICT DO NOTHING
-      RETURNING donation_id
+      )}::json) AS value
     ),
     updated AS (
       UPDATE donation
       SET refunded = true
-      FROM inserted
-      WHERE donation.id = inserted.donation_id
-    )
-    SELECT count(*)::integer AS refunds FROM inserted
+      WHERE id = ANY(${sql.array(
+        refunds.map(({ donation: { id } }) => id),
+        "uuid",
+      )})
+    ),
+    ${totalSubtractions(
+      owner,
+      refunds.map(({ donation }) => donation),
+    )},
+    ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
+    SELECT count AS "totalCount" FROM new_total WHERE period = 'all'
   `);
 
 const accountIdRow = z.strictObject({ accountId: z.uuid() });

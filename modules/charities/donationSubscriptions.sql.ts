@@ -2,10 +2,12 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { ACTIVE_STATUSES } from "../accounts/accounts.rules.ts";
+import { accountColumns, accountRow } from "../accounts/accounts.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { isLeaseFree } from "../../db/leases.ts";
 import type { Lease } from "../../db/leases.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { ownedWithKeys } from "../records/ownedRecords.sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: z.enum(PROCESSORS),
@@ -22,29 +24,67 @@ export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
 /** The processor and subscription that carry the items; after a change of either they must be added again. */
 type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 
+const subscriptionColumns = sql.fragment`
+  subscription.processor,
+  subscription.subscription_id AS "subscriptionId",
+  subscription.active_since AS "activeSince",
+  subscription.verified_at AS "verifiedAt",
+  EXISTS (
+    SELECT
+    FROM stripe_subscription AS reported
+    WHERE reported.account_id = subscription.account_id
+      AND reported.subscription_id = subscription.subscription_id
+      AND reported.read_at >= subscription.verified_at
+      AND (
+        reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
+        OR reported.has_donation_items IS false
+      )
+  ) AS "hasEnded"
+`;
+
 export const findDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
 ): Promise<DonationSubscription | null> =>
   db.maybeOne(sql.prepared("find_donation_subscription", subscriptionRow)`
-    SELECT
-      subscription.processor,
-      subscription.subscription_id AS "subscriptionId",
-      subscription.active_since AS "activeSince",
-      subscription.verified_at AS "verifiedAt",
-      EXISTS (
-        SELECT
-        FROM stripe_subscription AS reported
-        WHERE reported.account_id = subscription.account_id
-          AND reported.subscription_id = subscription.subscription_id
-          AND reported.read_at >= subscription.verified_at
-          AND (
-            reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
-            OR reported.has_donation_items IS false
-          )
-      ) AS "hasEnded"
+    SELECT ${subscriptionColumns}
     FROM donation_subscription AS subscription
     WHERE subscription.account_id = ${accountId} AND subscription.mode = ${mode}
+  `);
+
+const donorRow = accountRow.extend({
+  ...subscriptionRow.shape,
+  /** Null without a subscription. */
+  processor: subscriptionRow.shape.processor.nullable(),
+  /** Those of the given idempotency keys that donations have. */
+  knownKeys: z.array(z.string()),
+  /** The sum of the donations that are not refunded. */
+  totalCents: safeInteger,
+});
+
+/** An account, and what decides whether it may make donations. */
+export type Donor = Readonly<z.output<typeof donorRow>>;
+
+/** @param keys idempotency keys of new donations */
+export const getDonor = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  keys: readonly string[],
+): Promise<Donor> =>
+  db.one(sql.prepared("get_donor", donorRow)`
+    SELECT
+      ${accountColumns},
+      ${subscriptionColumns},
+      ARRAY(
+        SELECT donation.idempotency_key FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
+      ) AS "knownKeys",
+      coalesce(total.amount_cents, 0) AS "totalCents"
+    FROM account
+    LEFT JOIN donation_subscription AS subscription
+      ON subscription.account_id = ${owner.accountId} AND subscription.mode = ${owner.mode}
+    LEFT JOIN donation_total AS total
+      ON total.account_id = ${owner.accountId} AND total.mode = ${owner.mode} AND total.period = 'all'
+    WHERE account.id = ${owner.accountId}
   `);
 
 const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });

@@ -1,11 +1,10 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { DonationTotals } from "./donations.rules.ts";
+import type { Donation, DonationTotals } from "./donations.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
+import { nothing, safeInteger, sql } from "../../db/sql.ts";
 import { ownedBy } from "../records/ownedRecords.sql.ts";
-import { asTotalError } from "../registrations/totals.sql.ts";
 
 const totalsRow = z
   .strictObject({
@@ -62,12 +61,17 @@ export const listDonationMonths = (
     ORDER BY month DESC
   `);
 
-type TotaledDonation = { readonly createdAt: Date; readonly amountCents: number };
+/** A donation that is no longer counted. */
+export type UncountedDonation = Pick<Donation, "createdAt" | "amountCents">;
 
-/** Returns what donations change: each month in which they were recorded, and then the all-time total. */
-const sumByPeriod = (
-  donations: readonly TotaledDonation[],
-): readonly (DonationTotals & { readonly period: string })[] => {
+/**
+ * Defines queries that subtract donations from the all-time total and from those of the months in which they were recorded,
+ * as parts of a statement. `new_total` has the totals after it.
+ */
+export const totalSubtractions = (
+  { accountId, mode }: AccountMode,
+  donations: readonly UncountedDonation[],
+): FragmentSqlToken => {
   const sums = new Map<string, DonationTotals>();
   for (const { createdAt, amountCents } of donations) {
     for (const period of [monthOf(createdAt), "all"]) {
@@ -75,42 +79,37 @@ const sumByPeriod = (
       sums.set(period, { count: count + 1, amountCents: sum + amountCents });
     }
   }
-  // Always in this order, so that concurrent changes cannot deadlock. Months begin with a digit.
-  return [...sums]
-    .toSorted(([one], [two]) => (one < two ? -1 : 1))
-    .map(([period, { count, amountCents }]) => ({ period, count, amountCents }));
+  const changes = [...sums].map(([period, { count, amountCents }]) => [period, count, amountCents]);
+  const isOfOwner = sql.fragment`donation_total.account_id = ${accountId} AND donation_total.mode = ${mode}`;
+  return sql.fragment`
+    locked_total AS MATERIALIZED (
+      SELECT donation_total.period, (value ->> 1)::bigint AS count, (value ->> 2)::bigint AS amount_cents
+      FROM json_array_elements(${JSON.stringify(changes)}::json) AS value
+      JOIN donation_total ON ${isOfOwner} AND donation_total.period = value ->> 0
+      -- In the order in which new donations lock them, so that the two cannot deadlock. Months begin with a digit.
+      ORDER BY donation_total.period
+      FOR NO KEY UPDATE OF donation_total
+    ),
+    new_total AS (
+      UPDATE donation_total
+      SET
+        count = donation_total.count - locked_total.count,
+        amount_cents = donation_total.amount_cents - locked_total.amount_cents
+      FROM locked_total
+      WHERE ${isOfOwner} AND donation_total.period = locked_total.period
+      RETURNING donation_total.period, donation_total.count
+    )
+  `;
 };
 
-/**
- * Adds donations to the all-time total and to those of the months in which they were recorded, or subtracts them.
- * @throws DomainError request_invalid if a total would exceed 2^53 - 1
- */
-export const changeDonationTotals = async (
+/** Subtracts donations from the totals. */
+export const subtractDonations = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
-  donations: readonly TotaledDonation[],
-  change: "add" | "subtract",
+  donations: readonly UncountedDonation[],
 ): Promise<void> => {
-  try {
-    for (const { period, count, amountCents } of sumByPeriod(donations)) {
-      await transaction.query(
-        change === "add"
-          ? sql.typeAlias("void")`
-            INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-            VALUES (${owner.accountId}, ${owner.mode}, ${period}, ${count}, ${amountCents})
-            ON CONFLICT (account_id, mode, period) DO UPDATE
-            SET
-              count = donation_total.count + excluded.count,
-              amount_cents = donation_total.amount_cents + excluded.amount_cents
-          `
-          : sql.typeAlias("void")`
-            UPDATE donation_total
-            SET count = count - ${count}, amount_cents = amount_cents - ${amountCents}
-            WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period = ${period}
-          `,
-      );
-    }
-  } catch (error) {
-    throw asTotalError(error, "donation_total_safe", "amount_cents");
-  }
+  await transaction.query(sql.prepared("subtract_donations", nothing)`
+    WITH ${totalSubtractions(owner, donations)}
+    SELECT
+  `);
 };

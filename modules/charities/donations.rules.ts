@@ -1,5 +1,4 @@
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import type { CharityIds, Ein } from "./charities.rules.ts";
 
@@ -22,21 +21,19 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
-/**
- * A donation to be recorded, with the charity's own name: a client may have given another one. The time of a store's
- * donation is a text in microseconds.
- */
-export type ConfirmedDonation<Time extends Date | string = Date> = Omit<Donation, "createdAt"> & {
-  readonly createdAt: Time;
-  readonly confirmedName: string;
-};
-
 /** The customer and the order of a store's donation; null where nothing was given. */
 export type DonationCustomer = {
   readonly customerName: string | null;
   readonly customerEmail: string | null;
   readonly customerId: string | null;
   readonly orderId: string | null;
+};
+
+/** A donation to be recorded, with the charity's own name: a client may have given another one. */
+export type ConfirmedDonation = Omit<Donation, "createdAt"> & {
+  readonly confirmedName: string;
+  /** Null for an organization's. */
+  readonly customer: DonationCustomer | null;
 };
 
 /**
@@ -55,8 +52,7 @@ export type NewDonation = Pick<
 };
 
 /** A client's request to record a donation. */
-export type DonationRequest = AccountMode &
-  Omit<NewDonation, "id"> & { readonly charity: CharityIds };
+export type DonationRequest = Omit<NewDonation, "id"> & { readonly charity: CharityIds };
 
 /** Donations that are not refunded. */
 export type DonationTotals = { readonly count: number; readonly amountCents: number };

@@ -1,26 +1,12 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
+import type { CommonQueryMethods, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
-import type {
-  ConfirmedDonation,
-  Donation,
-  DonationCustomer,
-  DonationFilter,
-} from "./donations.rules.ts";
+import type { Donation, DonationFilter } from "./donations.rules.ts";
 import { metadata } from "../records/fields.rules.ts";
-import { monthOf } from "../registrations/registrations.rules.ts";
-import {
-  attributionCondition,
-  ownedBy,
-  ownedWithId,
-  ownedWithKey,
-} from "../records/ownedRecords.sql.ts";
+import { attributionCondition, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
-import { eventInserts } from "../events/events.sql.ts";
-import type { NewEvent } from "../events/events.sql.ts";
-import { asTotalError } from "../registrations/totals.sql.ts";
+import { safeInteger, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
@@ -63,71 +49,6 @@ export const donationColumns = sql.fragment`
   donation.metadata
 `;
 
-const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
-
-/**
- * Inserts a donation with its totals and events, in one statement. Waits for a concurrent call with its idempotency key.
- * @param customer of a store's donation; null for an organization's
- * @returns how many donations the owner has then, or null, with nothing inserted, if its id or idempotency key exists
- * @throws DomainError request_invalid if a total would exceed 2^53 - 1
- */
-export const insertDonation = async (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  donation: ConfirmedDonation<Date | string>,
-  customer: DonationCustomer | null,
-  events: readonly NewEvent[],
-): Promise<number | null> => {
-  const { createdAt } = donation;
-  const isInserted = sql.fragment`EXISTS (SELECT FROM inserted)`;
-  try {
-    return await db.oneFirst(sql.prepared("insert_donation", recordedRow)`
-      WITH inserted AS (
-        INSERT INTO donation (
-          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
-        )
-        VALUES (
-          ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
-          ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
-          ${donation.confirmedName}, ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
-          ${JSON.stringify(donation.metadata)}::jsonb, ${customer?.customerName ?? null},
-          ${customer?.customerEmail ?? null}, ${customer?.customerId ?? null}, ${customer?.orderId ?? null}
-        )
-        ON CONFLICT DO NOTHING
-        RETURNING account_id, mode, amount_cents
-      ),
-      new_total AS (
-        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-        SELECT account_id, mode, period, 1, amount_cents
-        FROM inserted
-        CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
-        -- As every change of totals, so that concurrent ones cannot deadlock.
-        ORDER BY period = 'all'
-        ON CONFLICT (account_id, mode, period) DO UPDATE
-        SET
-          count = donation_total.count + excluded.count,
-          amount_cents = donation_total.amount_cents + excluded.amount_cents
-        RETURNING period, count
-      ),
-      ${eventInserts(owner, events, createdAt, isInserted)}
-      SELECT (SELECT count FROM new_total WHERE period = 'all') AS "totalCount"
-    `);
-  } catch (error) {
-    throw asTotalError(error, "donation_total_safe", "amount_cents");
-  }
-};
-
-export const findDonationByKey = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  idempotencyKey: string,
-): Promise<Donation | null> =>
-  db.maybeOne(sql.prepared("find_donation_by_key", donationRow)`
-    SELECT ${donationColumns}
-    FROM ${ownedWithKey("donation", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
-  `);
-
 /** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
 export const findOwnDonation = (
   db: CommonQueryMethods,
@@ -138,19 +59,6 @@ export const findOwnDonation = (
     SELECT ${donationColumns}
     FROM donation
     WHERE ${ownedWithId("donation", owner, id)}
-  `);
-
-/** Returns a donation, by an id that it may have been imported with, and locks it until the transaction ends. */
-export const lockDonation = (
-  transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  id: string,
-): Promise<Donation | null> =>
-  transaction.maybeOne(sql.prepared("lock_donation", donationRow)`
-    SELECT ${donationColumns}
-    FROM donation
-    WHERE ${ownedWithId("donation", owner, id)}
-    FOR UPDATE
   `);
 
 const METADATA = metadata();

@@ -65,7 +65,7 @@ const donationData = (donation: NamedDonation) => ({
 });
 
 /** Returns the event of a new donation. */
-export const donationCreated = (donation: Donation) => ({
+export const donationCreated = (donation: Omit<Donation, "createdAt">) => ({
   type: "donation.created" as const,
   data: {
     ...donationData(donation),

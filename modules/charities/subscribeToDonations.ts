@@ -5,7 +5,11 @@ import {
   leaseDonationSubscription,
   releaseDonationSubscription,
 } from "./donationSubscriptions.sql.ts";
-import type { ProvisioningAttempt, DonationSubscription } from "./donationSubscriptions.sql.ts";
+import type {
+  ProvisioningAttempt,
+  DonationSubscription,
+  Donor,
+} from "./donationSubscriptions.sql.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
 import { ProvisioningRejectedError } from "../billing/processor.ts";
@@ -95,30 +99,33 @@ export const subscribeToDonations = async (
   throw outage(new Error(`Another call held the lease for ${LEASE_MS} ms.`));
 };
 
-/**
- * Returns an account's donation subscription. One with another processor or subscription than the account has now has
- * ended.
- */
+/** Returns whether an account still has the processor and the subscription that carry its donation items. */
+const hasCarrier = (
+  { billing }: Pick<BillingContext, "billing">,
+  account: Account,
+  mode: Mode,
+  { processor, subscriptionId }: Pick<Donor, "processor" | "subscriptionId">,
+): boolean =>
+  processor === billing.processorFor(account, mode) &&
+  (processor === "ledger" || subscriptionId === account.stripeSubscriptionId);
+
+/** Returns an account's donation subscription, or null. One with another carrier than the account has now has ended. */
 export const readDonationSubscription = async (
-  { db, billing }: Pick<BillingContext, "db" | "billing">,
+  context: Pick<BillingContext, "db" | "billing">,
   account: Account,
   mode: Mode,
 ): Promise<DonationSubscription | null> => {
-  const subscription = await findDonationSubscription(db, { accountId: account.id, mode });
-  const processor = billing.processorFor(account, mode);
-  const isCurrent =
-    subscription?.processor === processor &&
-    (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);
-  return subscription && { ...subscription, hasEnded: subscription.hasEnded || !isCurrent };
+  const found = await findDonationSubscription(context.db, { accountId: account.id, mode });
+  return (
+    found && { ...found, hasEnded: found.hasEnded || !hasCarrier(context, account, mode, found) }
+  );
 };
 
-/** @throws DomainError donations_not_subscribed */
-export const requireDonationSubscription = async (
-  context: Pick<BillingContext, "db" | "billing">,
-  account: Account,
-): Promise<void> => {
-  const subscription = await readDonationSubscription(context, account, "live");
-  if (!subscription?.activeSince || subscription.hasEnded) {
-    throw new DomainError("donations_not_subscribed", "donation subscription not active");
-  }
-};
+/** Returns why a donor may not make live donations, or null. */
+export const findSubscriptionRefusal = (
+  context: Pick<BillingContext, "billing">,
+  donor: Donor,
+): DomainError | null =>
+  donor.activeSince && !donor.hasEnded && hasCarrier(context, donor, "live", donor)
+    ? null
+    : new DomainError("donations_not_subscribed", "donation subscription not active");

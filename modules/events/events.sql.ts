@@ -12,7 +12,7 @@ export type NewEvent = StoredEventContent & { readonly id: string; readonly webh
 /**
  * Defines queries that insert events, and their deliveries to the endpoints that want them, as parts of a statement that
  * makes the changes which they describe.
- * @param condition whether the changes are made
+ * @param condition whether the change is made that the event describes, whose data is `value -> 2`
  */
 export const eventInserts = (
   { accountId, mode }: AccountMode,

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { changeDonationTotals } from "../charities/donationTotals.sql.ts";
+import { subtractDonations } from "../charities/donationTotals.sql.ts";
 import { markImportedDonationsRefunded, raiseRefundedCounts } from "./furtherRefunds.sql.ts";
 import type { ImportedEntry } from "./importedEntries.sql.ts";
 import { subtractFromTotals } from "../registrations/totals.sql.ts";
@@ -56,7 +56,7 @@ const applyChunk = async (
       details: { mode: owner.mode, refundedSince: applied },
     });
   }
-  await changeDonationTotals(transaction, owner, donations, "subtract");
+  await subtractDonations(transaction, owner, donations);
   // In the order in which a batch of registrations locks the totals.
   for (const kind of KINDS.toSorted()) {
     const refunded = units.filter((each) => each.kind === kind);

@@ -1,4 +1,4 @@
-import { BatchRejectedError, DomainError } from "../../runtime/errors.rules.ts";
+import { BatchRejectedError, DomainError, OutageError } from "../../runtime/errors.rules.ts";
 
 /** The most items of one batch. */
 export const MAXIMUM_ITEMS = 1000;
@@ -28,16 +28,16 @@ export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
 
 /**
  * Returns the result of a batch of one.
- * @throws DomainError if its item was rejected
+ * @throws DomainError if its item was rejected, or the outage that was the reason
  */
 export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => {
   if (outcome === undefined) {
     throw new TypeError("A batch of one has no outcome.");
   }
-  if (!isAccepted(outcome)) {
-    throw outcome;
+  if (isAccepted(outcome)) {
+    return outcome;
   }
-  return outcome;
+  throw outcome.cause instanceof OutageError ? outcome.cause : outcome;
 };
 
 /** Returns the rejected items of a batch by their index. */

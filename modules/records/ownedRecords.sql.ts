@@ -188,13 +188,16 @@ export const ownedWithId = <Table extends RecordTable>(
   ))`;
 };
 
-/** The records of the owner with ids of their own, as a table, and conditions that others can follow. */
+/**
+ * The records of the owner with ids of their own, as a table, and conditions that others can follow. The planner does not see
+ * the ids, so that a prepared statement keeps its plan whatever their number.
+ */
 export const ownedWithIds = <Table extends RecordTable>(
   table: Table,
   owner: RecordOwners[Table],
   ids: readonly string[],
 ): FragmentSqlToken => sql.fragment`
-  unnest(${sql.array([...ids], "uuid")}) AS given (id)
+  unnest((SELECT ${sql.array([...ids], "uuid")})) AS given (id)
   CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
   WHERE ${isOwn(table, owner)}
 `;
@@ -206,7 +209,7 @@ export const ownedWithKeys = <Table extends RecordTable>(
   column: "idempotency_key" | "imported_id",
   keys: readonly string[],
 ): FragmentSqlToken => sql.fragment`
-  unnest(${sql.array([...keys], "text")}) AS given (key)
+  unnest((SELECT ${sql.array([...keys], "text")})) AS given (key)
   CROSS JOIN LATERAL ${ownedWithKey(table, owner, column, sql.fragment`given.key`)}
 `;
 

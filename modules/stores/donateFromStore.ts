@@ -5,7 +5,8 @@ import type { DonationCustomer } from "../charities/donations.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import { providerOf } from "../charities/createCharities.ts";
-import { createDonation, recordDonation } from "../charities/donate.ts";
+import { createDonation } from "../charities/donate.ts";
+import { insertDonations } from "../charities/donationBatches.sql.ts";
 import type { CharityContext } from "../charities/context.ts";
 import { reportLowBalance } from "./lockBalance.ts";
 import type { StoreContext } from "./context.ts";
@@ -68,11 +69,9 @@ export const donateFromStore = async (
           metadata: {},
         },
         confirmed,
-        createdAt,
+        customer,
       );
-      if ((await recordDonation(transaction, write, donation, customer, [])) === null) {
-        throw new Error(`Donation ${id} is new, yet it exists.`);
-      }
+      await insertDonations(transaction, write, [donation], createdAt, []);
       if (costCents > 0) {
         const balanceCents = before.balanceCents - costCents;
         await insertBalanceEntry(transaction, {

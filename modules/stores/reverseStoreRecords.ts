@@ -19,7 +19,7 @@ import type { StoreContext } from "./context.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../runtime/newId.ts";
 import { lockNewestDonations } from "./storeDonations.sql.ts";
-import { recordDonationRefunds } from "../charities/refundDonation.ts";
+import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
 
 /** What limits the size of a transaction; larger reversals need several calls. */
 export const MAXIMUM_RECORDS = 10_000;
@@ -177,11 +177,12 @@ export const reverseStoreDonations = (
         throw tooFewLeft(found.length, "donation");
       }
       const request = { reason, idempotencyKey: null, metadata: {} };
-      await recordDonationRefunds(
+      await insertDonationRefunds(
         transaction,
         owner,
         found.map((donation) => ({ donation, request })),
         now,
+        [],
       );
     },
   );

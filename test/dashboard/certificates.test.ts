@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { refundDonation } from "../../modules/charities/refundDonation.ts";
+import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -276,10 +276,11 @@ test.serial("a donation's certificate has its charity, and says if it was refund
   const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
   t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
   t.notRegex(html, /spring/u);
-  await refundDonation(
+  await refundDonations(
     { db: t.context.db, clock },
     { accountId: organization.id, mode: "test" },
-    { id, reason: null, idempotencyKey: null, metadata: {} },
+    [{ id, reason: null, idempotencyKey: null, metadata: {} }],
+    true,
   );
   const after = await serve();
   t.like(await after.read(id, "test"), { state: "refunded" });

@@ -1,6 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findDonationByKey, findOwnDonation } from "../../modules/charities/donations.sql.ts";
+import { findOwnDonation } from "../../modules/charities/donations.sql.ts";
+import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
+import { getDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { listKnownKeys, listOwnedIds } from "../../modules/records/ownedRecords.sql.ts";
 import {
   findByIdempotencyKey,
@@ -60,7 +62,11 @@ test.serial("records are found by their keys in tables without statistics", asyn
     "known keys": (single) => listKnownKeys(single, "registration", owner, keys),
     "ids of imports": (single) =>
       listOwnedIds(single, "registration", owner, [importedIdOf(7), importedIdOf(8)]),
-    "a donation by its key": (single) => findDonationByKey(single, owner, keyOf(7)),
+    "a donor and known keys": (single) => getDonor(single, owner, keys),
+    "locked donations": (single) =>
+      single.transaction((transaction) =>
+        lockDonations(transaction, owner, [importedIdOf(7), importedIdOf(8)]),
+      ),
     "a donation by the id of an import": (single) =>
       findOwnDonation(single, owner, importedIdOf(7)),
     "known keys of donations": (single) => listKnownKeys(single, "donation", owner, keys),

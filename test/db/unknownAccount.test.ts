@@ -7,13 +7,10 @@ import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usa
 import {
   listDonationsByIds,
   listDonationsByKeys,
+  lockDonations,
 } from "../../modules/charities/donationBatches.sql.ts";
-import {
-  findDonationByKey,
-  findOwnDonation,
-  listDonations,
-  lockDonation,
-} from "../../modules/charities/donations.sql.ts";
+import { getDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { findOwnDonation, listDonations } from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
@@ -208,14 +205,14 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donation by key": (single) => findDonationByKey(single, donor, "key-10000"),
+    "a donor and known keys": (single) => getDonor(single, donor, keys),
     "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by keys": (single) => listDonationsByKeys(single, donor, keys),
     "donations by ids": (single) => listDonationsByIds(single, donor, [donationId]),
     "a donation": (single) => findOwnDonation(single, donor, donationId),
     "an imported donation": (single) => findOwnDonation(single, donor, "old-10000"),
-    "a locked donation": (single) =>
-      single.transaction((transaction) => lockDonation(transaction, donor, donationId)),
+    "locked donations": (single) =>
+      single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
     "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
     "ids of donations": (single) => listOwnedIds(single, "donation", donor, [donationId, "old-4"]),
     "donations of a campaign": (single) =>

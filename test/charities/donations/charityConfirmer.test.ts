@@ -4,13 +4,14 @@ import type { CharityIds } from "../../../modules/charities/charities.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { createCharities } from "../../../modules/charities/createCharities.ts";
-import {
-  charityKey,
-  createCharityConfirmer,
-} from "../../../modules/charities/createCharityConfirmer.ts";
+import { charityKey, createCharityConfirmer } from "../../../modules/charities/confirmCharity.ts";
 import { testWithDatabase } from "../../support/database.ts";
 
 const test = testWithDatabase();
+
+/** Returns donations to charities. */
+const toConfirm = (charities: readonly CharityIds[]) =>
+  charities.map((charity) => ({ id: crypto.randomUUID(), charity }));
 
 const KNOWN = ["530196605", "521693387", "530242652", "530196544", "464664562", "510401308"];
 
@@ -47,7 +48,7 @@ test("the charities of a batch are looked up by one statement", async (t) => {
     { ein: "530196605", nonprofitId: "irs_521693387" },
   ];
   const confirm = createCharityConfirmer(deps, charities.named("catalogue", "account"), "account");
-  const outcomes = await confirm([...ofCatalogue, ...rejected, ...ofCatalogue]);
+  const outcomes = await confirm(toConfirm([...ofCatalogue, ...rejected, ...ofCatalogue]));
   t.is(statements, 1);
   for (const [index, ids] of ofCatalogue.entries()) {
     const outcome = outcomes.get(charityKey(ids));
@@ -61,7 +62,7 @@ test("the charities of a batch are looked up by one statement", async (t) => {
     }),
     ["charity_not_found", "charity_not_found", "request_invalid"],
   );
-  await confirm(ofCatalogue);
+  await confirm(toConfirm(ofCatalogue));
   t.is(statements, 1, "known outcomes need no statement");
 
   const stored = {
@@ -84,7 +85,7 @@ test("the charities of a batch are looked up by one statement", async (t) => {
     deps,
     charities.named("everyorg", "account"),
     "account",
-  )(ofProvider);
+  )(toConfirm(ofProvider));
   t.is(statements, 1);
   t.deepEqual(
     [...found.values()],

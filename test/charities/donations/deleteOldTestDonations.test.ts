@@ -1,7 +1,7 @@
 import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldTestDonations } from "../../../modules/charities/deleteOldTestDonations.ts";
-import { refundDonation } from "../../../modules/charities/refundDonation.ts";
+import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
@@ -73,7 +73,7 @@ test.serial("deleting donations of several months does not deadlock with a refun
       transaction.query(sql.typeAlias("void")`
         SELECT FROM donation_total WHERE account_id = ${accountId} AND period = '2025-02' FOR UPDATE
       `),
-    () => refundDonation({ db, clock }, owner, refund),
+    () => refundDonations({ db, clock }, owner, [refund], true),
     () => deleteOldTestDonations(db, new Date("2025-02-15"), new AbortController().signal),
   );
 

@@ -16,7 +16,7 @@ import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
-import { refundDonation } from "../../../modules/charities/refundDonation.ts";
+import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
@@ -329,7 +329,7 @@ test("a reversal of donations of several months does not deadlock with an operat
       transaction.query(sql.typeAlias("void")`
         SELECT FROM donation_total WHERE account_id = ${store.id} AND period = '2026-01' FOR UPDATE
       `),
-    () => refundDonation({ db, clock }, owner, request),
+    () => refundDonations({ db, clock }, owner, [request], true),
     () => post("/app/api/refund", store.live, { type: "donation", quantity: 2 }),
   );
 
