@@ -15,7 +15,7 @@ import {
   openSearches,
 } from "../db/openDatabase.ts";
 import { createPlaces } from "./http/requestTurns.ts";
-import { browsableUrl } from "../runtime/server/startServer.ts";
+import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";

@@ -2,32 +2,27 @@ import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPace, openBulkPool } from "../db/createBulkPace.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { CopyPool } from "../db/pools/copyPool.ts";
-import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { systemClock } from "../runtime/clock.ts";
-import { getDeploymentName } from "../modules/billing/deploymentName.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
-import { browsableUrl } from "../runtime/server/startServer.ts";
-import { openCopies, openDatabase } from "../db/openDatabase.ts";
+import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
 import {
-  readStripeOptions,
   loadStripe,
   loadStripeInspector,
+  readStripeOptions,
 } from "../modules/billing/loadStripe.ts";
-import { createBilling } from "../modules/billing/createBilling.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import type { StripeInspector } from "../modules/billing/stripe/inspectStripe.ts";
 
 /** One for a long transfer, the others for concurrent queries. */
 const POOL_SIZE = 4;
 
-/** The services that commands use. Each connection is opened on first use, so that --help needs none. */
+/** The services that commands use. Each is loaded and opened on first use, so that a command takes CPU only for its own. */
 export type Connections = {
   /** @throws ConfigError if a setting is malformed */
   readonly config: () => Config;
@@ -127,7 +122,6 @@ const createAddresses = (config: () => Config): Addresses => {
 };
 
 const openTemporal = async (config: Config, running: Connections["running"]): Promise<Client> => {
-  // Most commands need no Temporal, and its client is the largest library.
   const { openTemporalClient } = await import("../runtime/temporalClient.ts");
   const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config;
   if (TEMPORAL_ADDRESS !== undefined) {
@@ -154,6 +148,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const addresses = createAddresses(config);
 
   const database = once(async () => {
+    const { openDatabase } = await import("../db/openDatabase.ts");
     const db = await openDatabase({
       DATABASE_URL: await addresses.databaseUrl(),
       DATABASE_POOL_SIZE: POOL_SIZE,
@@ -162,21 +157,30 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return db;
   });
 
-  const deploymentName = once(async () => deploymentNameOf(await readDeployment(await database())));
+  const deploymentName = once(async () => {
+    const { readDeployment } = await import("../modules/billing/deployment.sql.ts");
+    return deploymentNameOf(await readDeployment(await database()));
+  });
 
-  const decidedDeploymentName = once(async () =>
-    getDeploymentName({ db: await database(), clock: systemClock }),
-  );
+  const decidedDeploymentName = once(async () => {
+    const { getDeploymentName } = await import("../modules/billing/deploymentName.ts");
+    return getDeploymentName({ db: await database(), clock: systemClock });
+  });
 
   let openedPace: BulkPace | null = null;
   const pace = once(async () => {
+    const { openBulkPace } = await import("../db/createBulkPace.ts");
     openedPace = openBulkPace(await database());
     return openedPace;
   });
 
-  const bulkDatabase = once(async () => openBulkPool(await database(), await pace()));
+  const bulkDatabase = once(async () => {
+    const { openBulkPool } = await import("../db/createBulkPace.ts");
+    return openBulkPool(await database(), await pace());
+  });
 
   const copies = once(async () => {
+    const { openCopies } = await import("../db/openDatabase.ts");
     const opened = openCopies(
       {
         DATABASE_URL: await addresses.databaseUrl(),
@@ -188,13 +192,14 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return opened;
   });
 
-  const billing = once(async () =>
-    createBilling({
+  const billing = once(async () => {
+    const { createBilling } = await import("../modules/billing/createBilling.ts");
+    return createBilling({
       db: await database(),
       stripe: await loadStripe(readStripeOptions(config())),
       pace: await pace(),
-    }),
-  );
+    });
+  });
 
   const stripe = once(() => loadStripeInspector(readStripeOptions(config())));
 

@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 
 if (major > 22 || (major === 22 && minor >= 18)) {
-  await import("../runtime/config/enableCompileCache.ts");
+  await import("../runtime/config/enableCompileCache.js");
   await import("../runtime/config/loadEnvFile.ts");
   await import("./main.ts");
 } else {

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { z } from "zod";
 import { findCharityRecord } from "../../modules/charities/charities.sql.ts";
 import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
-import { counted } from "../../runtime/counted.rules.ts";
+import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { importCharities } from "../../modules/charities/importCharities.ts";
@@ -200,7 +200,7 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
         printJson(io, { total_items: totalItems, charities });
         return;
       }
-      const total = totalItems.toLocaleString("en-US");
+      const total = grouped(totalItems);
       if (charities.length === 0) {
         say(
           io,

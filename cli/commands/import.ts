@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { counted } from "../../runtime/counted.rules.ts";
+import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
@@ -114,7 +114,7 @@ const printSummary = ({ io }: CliContext, summary: ImportSummary, isDryRun: bool
       .filter((row) => row.new + row.known + row.refunded + row.conflict > 0)
       .map((row) => [row.kind, row.new, row.known, row.refunded, row.conflict]),
   );
-  say(io, `${counted(summary.lines, "line")} read, ${summary.bad.toLocaleString("en-US")} bad.`);
+  say(io, `${counted(summary.lines, "line")} read, ${grouped(summary.bad)} bad.`);
 };
 
 const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
@@ -176,7 +176,7 @@ const runImport = async (
           const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
           bar.update(
             history.shareRead(),
-            `${counted(lines, "line")}, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
+            `${counted(lines, "line")}, ${grouped(rate)} a second${yieldingNote(pace)}`,
           );
         },
       },

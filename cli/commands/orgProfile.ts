@@ -12,7 +12,6 @@ import {
   story,
 } from "../../modules/accounts/profile.rules.ts";
 import type { HideableSection, Profile } from "../../modules/accounts/profile.rules.ts";
-import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
 import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
@@ -87,6 +86,13 @@ export const addProfileOptions = (command: Command): Command =>
       orNone(parseSections),
     );
 
+/** The decoders of pictures are loaded for a picture only. */
+const readLogo = async (path: string) => {
+  const { MAXIMUM_LOGO_BYTES, normalizeLogo } =
+    await import("../../modules/dashboard/normalizeLogo.ts");
+  return normalizeLogo(await readSmallFile(path, MAXIMUM_LOGO_BYTES));
+};
+
 /** Returns the changes that the options ask for, or null. */
 export const readProfileChanges = async (
   options: ProfileOptions,
@@ -98,14 +104,7 @@ export const readProfileChanges = async (
     ...(home === undefined ? {} : { homeUrl: nullIfNone(home) }),
     ...(newStory === undefined ? {} : { story: nullIfNone(newStory) }),
     ...(hide === undefined ? {} : { hiddenSections: nullIfNone(hide) ?? [] }),
-    ...(logo === undefined
-      ? {}
-      : {
-          logo:
-            logo === NONE
-              ? null
-              : await normalizeLogo(await readSmallFile(logo, MAXIMUM_LOGO_BYTES)),
-        }),
+    ...(logo === undefined ? {} : { logo: logo === NONE ? null : await readLogo(logo) }),
   };
   return Object.keys(changes).length === 0 ? null : changes;
 };

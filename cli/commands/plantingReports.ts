@@ -4,7 +4,6 @@ import type { Command } from "commander";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
-import { wakePlantingOrder } from "../../modules/planting/wakePlantingOrder.ts";
 import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
 import {
   reinstatePlantingFact,
@@ -58,6 +57,7 @@ const wakeOrder = async (
   { io, connections }: Pick<CliContext, "io" | "connections">,
   orderId: number,
 ): Promise<void> => {
+  const { wakePlantingOrder } = await import("../../modules/planting/wakePlantingOrder.ts");
   const temporal = await connections.temporal().catch(() => null);
   const isNotified =
     temporal !== null &&

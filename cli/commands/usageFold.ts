@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { counted } from "../../runtime/counted.rules.ts";
+import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { foldUsage } from "../../modules/billing/folding/foldUsage.ts";
 import type { FoldedStream } from "../../modules/billing/folding/foldUsage.ts";
 import { readAccountFilter } from "../accountOptions.ts";
@@ -17,8 +17,6 @@ type FoldOptions = ChangeOptions & {
   readonly org?: string;
   readonly dryRun?: true;
 };
-
-const count = (number: number): string => number.toLocaleString("en-US");
 
 const sumOf = (streams: readonly FoldedStream[], name: "facts" | "events" | "kept"): number =>
   streams.reduce((sum, stream) => sum + stream[name], 0);
@@ -50,7 +48,7 @@ export const addFoldCommand = (usage: Command, { io, connections, clock }: CliCo
         { db, clock, actor: actorOf(operator), pace },
         { before, accountId, isDryRun: dryRun === true },
         ({ streams: done, allStreams, facts }) =>
-          bar.update(done / allStreams, `${count(facts)} usage facts${yieldingNote(pace)}`),
+          bar.update(done / allStreams, `${grouped(facts)} usage facts${yieldingNote(pace)}`),
       ).finally(bar.clear);
       if (json) {
         printJson(

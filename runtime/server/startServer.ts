@@ -252,7 +252,3 @@ export const startServer = async (
 /** Returns the URL of a server that listens on an address and a port. */
 export const serverUrl = (host: string, port: number): string =>
   `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-
-/** Returns a URL that a browser can open if the server listens on every interface (`0.0.0.0` or `::`). */
-export const browsableUrl = (url: string): string =>
-  url.replace(/^http:\/\/(?:0\.0\.0\.0|::|\[::\])(?=:\d+$)/u, "http://localhost");

@@ -3,7 +3,7 @@ import { access, chmod, constants, mkdir, mkdtemp, readdir, rm, statfs } from "n
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.ts";
+import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.js";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
