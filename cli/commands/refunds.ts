@@ -8,7 +8,7 @@ import { formatCents } from "../../modules/records/money.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
-import { requireOnly } from "../../modules/records/batches.rules.ts";
+import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import {
   refundAnyRegistration,
@@ -120,7 +120,7 @@ const addDonationCommand = (parent: Command, context: CliContext): void => {
     const request = { id: donation.id, reason, idempotencyKey: null, metadata: {} };
     const { replayed } = isDryRun
       ? { replayed: donation.refunded }
-      : requireOnly(await refundDonations({ db, clock, actor }, donation, [request], true));
+      : resultOfOne(await refundDonations({ db, clock, actor }, donation, [request], true));
     if (options.json) {
       printJson(context.io, {
         donation_id: shownIdOf(donation),

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
-import { requireOnly } from "../../modules/records/batches.rules.ts";
+import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
@@ -103,8 +103,8 @@ export const createOrganizationHistory = (
         );
         return;
       case "donate": {
-        const donated = requireOnly(await donate(context, live, [donationOf(step)], true));
-        const { donation } = requireOnly(await readDonated(context, live, [donated]));
+        const donated = resultOfOne(await donate(context, live, [donationOf(step)], true));
+        const { donation } = resultOfOne(await readDonated(context, live, [donated]));
         ids.set(step.orderNumber, donation.id);
         certify(step.certificate, donation.id);
         return;
