@@ -106,22 +106,29 @@ const listTables = async (client: Client): Promise<readonly Table[]> => {
   return rows;
 };
 
+/** What the programs only read: migrations write it. */
+const READ_ONLY = new Set(["idempotency_secret", "schema_migration"]);
+
 const appPrivileges = ({ name, isAppendOnly }: Table): string => {
-  if (name === "schema_migration") {
+  if (READ_ONLY.has(name)) {
     return "SELECT";
   }
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Columns that open something: the URL of an endpoint or a certificate, or a key that can be guessed from its hash. */
+/** Columns that open something: the URL of an endpoint or a certificate, or what can be guessed from its hash. */
 const SECRET_COLUMNS: Readonly<Record<string, string>> = {
   api_key: "hash",
+  idempotency_key: "request_hash",
   certificate: "token",
   webhook_endpoint: "url",
 };
 
+/** What signs webhooks, and what protects idempotency keys from guesses. */
+const SECRET_TABLES = new Set(["idempotency_secret", "webhook_secret"]);
+
 const readerPrivileges = ({ name, columns }: Table): string | null => {
-  if (name === "webhook_secret") {
+  if (SECRET_TABLES.has(name)) {
     return null;
   }
   const secret = SECRET_COLUMNS[name];

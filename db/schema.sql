@@ -325,17 +325,6 @@ CREATE TABLE donation_refund (
   CONSTRAINT donation_refund_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
 ) WITH ();
 
-CREATE TABLE donation_refund_key (
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  idempotency_key text NOT NULL,
-  key_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
-  donation_id uuid NOT NULL,
-  CONSTRAINT donation_refund_key_pkey PRIMARY KEY (account_id, mode, key_digest),
-  CONSTRAINT donation_refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT donation_refund_key_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
-) WITH ();
-
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
@@ -405,21 +394,29 @@ CREATE TABLE folded_usage (
   CONSTRAINT folded_usage_units CHECK (cardinality(seconds) > 0 AND cardinality(registered_units) = cardinality(seconds) AND cardinality(refunded_units) = cardinality(seconds))
 ) WITH ();
 
-CREATE TABLE idempotent_response (
+CREATE TABLE idempotency_key (
+  key_hash bytea NOT NULL,
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
   operation text COLLATE "C" NOT NULL,
-  key_hash bytea NOT NULL,
+  record_id uuid,
   request_hash bytea,
   response_body text,
-  record_id uuid,
-  created_at timestamp with time zone NOT NULL,
-  CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
-  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL),
-  CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
-  CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
-  CONSTRAINT idempotent_response_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
-  CONSTRAINT idempotent_response_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'operator_refund'::text]))
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT idempotency_key_pkey PRIMARY KEY (key_hash),
+  CONSTRAINT idempotency_key_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL),
+  CONSTRAINT idempotency_key_hash CHECK (length(key_hash) = 32),
+  CONSTRAINT idempotency_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT idempotency_key_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'refund_plant'::text, 'refund_plastic'::text, 'refund_donate'::text, 'operator_refund'::text])),
+  CONSTRAINT idempotency_key_request_hash CHECK (length(request_hash) = 32)
+) WITH ();
+
+CREATE TABLE idempotency_secret (
+  is_only boolean NOT NULL DEFAULT true,
+  secret bytea NOT NULL,
+  CONSTRAINT idempotency_secret_pkey PRIMARY KEY (is_only),
+  CONSTRAINT idempotency_secret_is_only CHECK (is_only),
+  CONSTRAINT idempotency_secret_length CHECK (length(secret) = 32)
 ) WITH ();
 
 CREATE TABLE impact_total (
@@ -774,20 +771,6 @@ CREATE TABLE refund (
   CONSTRAINT refund_count CHECK (count >= 1)
 ) WITH ();
 
-CREATE TABLE refund_key (
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  idempotency_key text NOT NULL,
-  key_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
-  by_operator boolean NOT NULL DEFAULT false,
-  refund_id uuid NOT NULL,
-  CONSTRAINT refund_key_refund UNIQUE (refund_id),
-  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, key_digest, by_operator),
-  CONSTRAINT refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT refund_key_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id)
-) WITH ();
-
 CREATE TABLE registration (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
@@ -1073,8 +1056,6 @@ CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mo
 
 CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
-CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (account_id, mode, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
-
 CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (account_id, mode, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
@@ -1087,11 +1068,7 @@ CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode,
 
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (NOT refunded);
 
-CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
-
 CREATE INDEX donation_refund_reason ON public.donation_refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
-
-CREATE INDEX donation_refund_key_donation ON public.donation_refund_key USING btree (donation_id);
 
 CREATE INDEX event_age ON public.event USING btree (created_at);
 
@@ -1101,9 +1078,11 @@ CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_
 
 CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
-CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE (request_hash IS NOT NULL);
+CREATE INDEX idempotency_key_personal ON public.idempotency_key USING btree (created_at) WHERE (request_hash IS NOT NULL);
 
-CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
+CREATE INDEX idempotency_key_record ON public.idempotency_key USING btree (record_id) WHERE ((record_id IS NOT NULL) AND ((mode = 'test'::text) OR (operation = 'refund_donate'::text)));
+
+CREATE INDEX idempotency_key_test ON public.idempotency_key USING btree (created_at) WHERE ((mode = 'test'::text) AND (record_id IS NULL));
 
 CREATE INDEX impact_total_trees ON public.impact_total USING btree (mode, account_id) WHERE ((kind = 'tree'::text) AND (period = 'all'::text));
 
@@ -1175,8 +1154,6 @@ CREATE INDEX registration_customer_name ON public.registration USING gin (accoun
 
 CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE (usage_batch IS NOT NULL);
 
-CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
-
 CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (account_id, mode, kind, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
@@ -1227,6 +1204,12 @@ CREATE OR REPLACE FUNCTION public.folded_text(given text)
  IMMUTABLE PARALLEL SAFE
 RETURN NORMALIZE(translate(lower((btrim(given, ' 	
 '::text) COLLATE "und-x-icu")), 'ς'::text, 'σ'::text), NFC);
+
+CREATE OR REPLACE FUNCTION public.idempotency_key_hash(secret bytea, account_id uuid, mode text, operation text, key text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN sha256((secret || text_digest((((((((account_id)::text || '/'::text) || mode) || '/'::text) || operation) || '/'::text) || key))));
 
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea

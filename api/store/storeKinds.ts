@@ -1,5 +1,5 @@
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { REGISTER_OPERATIONS } from "../../modules/stores/stores.rules.ts";
+import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
 
 /** How the interface names trees and bottles. */

@@ -42,7 +42,14 @@ const FILL = `
     FROM event
     CROSS JOIN generate_series(1, $3::bigint) AS number
     CROSS JOIN LATERAL to_timestamp(second) AS created_at
-    RETURNING created_at, usage_batch
+    RETURNING id, created_at, idempotency_key, usage_batch
+  ),
+  stored AS (
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+    SELECT
+      idempotency_key_hash((SELECT secret FROM idempotency_secret), $1::uuid, 'live', 'plant', idempotency_key),
+      $1::uuid, 'live', 'plant', id
+    FROM registered
   ),
   total AS (
     INSERT INTO impact_total (account_id, mode, kind, period, total)

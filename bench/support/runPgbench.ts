@@ -9,14 +9,29 @@ import { promisify } from "node:util";
  */
 const statement = (accounts: number): string => `
 \\set account random(1, ${accounts})
-WITH inserted AS (
+WITH entry AS MATERIALIZED (
+  SELECT
+    uuidv7() AS id,
+    ('00000000-0000-4000-8000-' || lpad(:account::text, 12, '0'))::uuid AS account_id,
+    gen_random_uuid()::text || '-0000000000' AS idempotency_key
+),
+claimed AS (
+  INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+  SELECT
+    idempotency_key_hash((SELECT secret FROM idempotency_secret), account_id, 'live', 'plant', idempotency_key),
+    account_id, 'live', 'plant', id
+  FROM entry
+  ON CONFLICT (key_hash) DO NOTHING
+  RETURNING record_id
+),
+inserted AS (
   INSERT INTO registration
     (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata, usage_batch)
-  VALUES (
-    uuidv7(), ('00000000-0000-4000-8000-' || lpad(:account::text, 12, '0'))::uuid, 'live', 'tree', 1, 0, now(),
-    gen_random_uuid()::text || '-0000000000', 'bench', '{"order": "0000000000"}', nextval('usage_batch')
-  )
-  ON CONFLICT (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL DO NOTHING
+  SELECT
+    id, account_id, 'live', 'tree', 1, 0, now(), idempotency_key, 'bench', '{"order": "0000000000"}',
+    nextval('usage_batch')
+  FROM entry
+  WHERE id IN (SELECT record_id FROM claimed)
   RETURNING account_id, mode, kind, count, created_at, usage_batch
 ),
 fact AS (

@@ -2,6 +2,56 @@
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
 
+-- Of this database: a part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
+-- clients build from names or order ids, by their hashes. It is data, so that a restore forgets no key.
+CREATE TABLE idempotency_secret (
+  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT idempotency_secret_is_only CHECK (is_only),
+  secret bytea NOT NULL CONSTRAINT idempotency_secret_length CHECK (length(secret) = 32)
+);
+
+-- Each UUID has 122 random bits.
+INSERT INTO idempotency_secret (secret)
+SELECT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+
+-- The hash of an idempotency key with its scope. No operation contains a slash.
+CREATE FUNCTION idempotency_key_hash(secret bytea, account_id uuid, mode text, operation text, key text) RETURNS bytea
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN sha256(secret || text_digest(account_id::text || '/' || mode || '/' || operation || '/' || key));
+
+-- The idempotency keys of all writes, for ever. The primary key decides which of several concurrent requests with a key
+-- writes. It is the hash alone, so that the planner can only look a key up by it (ADR 102).
+CREATE TABLE idempotency_key (
+  key_hash bytea PRIMARY KEY CONSTRAINT idempotency_key_hash CHECK (length(key_hash) = 32),
+  -- No reference, as in registrations.
+  account_id uuid NOT NULL,
+  mode text COLLATE "C" NOT NULL CONSTRAINT idempotency_key_mode CHECK (mode IN ('live', 'test')),
+  operation text COLLATE "C" NOT NULL CONSTRAINT idempotency_key_operation CHECK (
+    operation IN (
+      'plant', 'plastic', 'donate', 'refund', 'refund_plant', 'refund_plastic', 'refund_donate', 'operator_refund'
+    )
+  ),
+  -- The registration, the donation or the refund that the write recorded; of the refund of a donation, the donation. Null
+  -- for a store's refund, which may change several records, and for a store's imported key.
+  record_id uuid,
+  -- SHA-256 of a store's request. Null once it is erased, because personal data could be guessed from it, for an imported
+  -- key, and in organizations' writes: then any request repeats the write.
+  request_hash bytea CONSTRAINT idempotency_key_request_hash CHECK (length(request_hash) = 32),
+  -- The first response to a store's write, replayed byte for byte. Only successful responses are stored. Null once it is
+  -- erased, for an imported key, and in organizations' writes: then it follows from the record or the repeated request.
+  response_body text,
+  -- Of a store's write, the time of its record or of its refunds, by which an erasure finds it.
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT idempotency_key_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL)
+);
+
+-- For deleting keys of test mode with their records, and for the number of keys of a donation's refund.
+CREATE INDEX idempotency_key_record ON idempotency_key (record_id)
+  WHERE record_id IS NOT NULL AND (mode = 'test' OR operation = 'refund_donate');
+-- For deleting old keys of test mode without a record.
+CREATE INDEX idempotency_key_test ON idempotency_key (created_at) WHERE mode = 'test' AND record_id IS NULL;
+-- For erasing what follows from requests.
+CREATE INDEX idempotency_key_personal ON idempotency_key (created_at) WHERE request_hash IS NOT NULL;
+
 -- Numbers the statements that record registrations with usage.
 CREATE SEQUENCE usage_batch AS bigint;
 
@@ -19,6 +69,7 @@ CREATE TABLE registration (
   refunded_count bigint NOT NULL DEFAULT 0
     CONSTRAINT registration_refunded_count CHECK (refunded_count BETWEEN 0 AND count),
   created_at timestamptz NOT NULL,
+  -- As the client sent it; null in stores' registrations. The table idempotency_key decides which keys are known.
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
@@ -59,9 +110,6 @@ CREATE TABLE registration (
 -- transaction had recorded all, sorting the whole table would seem as cheap, also when it has grown.
 ALTER TABLE registration ALTER COLUMN transaction_id SET (n_distinct = -0.1);
 
--- Decides which of several concurrent requests with the same key creates the record.
-CREATE UNIQUE INDEX registration_idempotency_key
-  ON registration (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
 CREATE UNIQUE INDEX registration_imported_id
   ON registration (account_id, mode, kind, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
@@ -134,19 +182,6 @@ CREATE INDEX refund_registration ON refund (registration_id);
 CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_at IS NULL;
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NOT NULL;
-
--- The refund that each idempotency key was first used for. The primary key decides which of several concurrent requests
--- refunds. The keys of operators are apart from those of clients.
-CREATE TABLE refund_key (
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  idempotency_key text NOT NULL,
-  key_digest bytea GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
-  by_operator boolean NOT NULL DEFAULT false,
-  refund_id uuid NOT NULL CONSTRAINT refund_key_refund UNIQUE REFERENCES refund,
-  PRIMARY KEY (account_id, mode, kind, key_digest, by_operator)
-);
 
 -- The turn of bulk work that was reserved last: lists, exports, imports and reconciliations of all processes take turns
 -- while clients record. Unlogged: after a crash of the database, turns begin again.

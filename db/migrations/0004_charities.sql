@@ -29,9 +29,6 @@ CREATE TABLE donation (
   imported_id text COLLATE "C" CONSTRAINT donation_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64)
 );
 
--- Decides which of several concurrent requests with one key creates the record.
-CREATE UNIQUE INDEX donation_idempotency_key
-  ON donation (account_id, mode, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
 CREATE UNIQUE INDEX donation_imported_id
   ON donation (account_id, mode, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX donation_listing ON donation (account_id, mode, created_at, id);
@@ -83,25 +80,8 @@ CREATE TABLE donation_refund (
   created_at timestamptz NOT NULL
 );
 
-CREATE UNIQUE INDEX donation_refund_idempotency_key
-  ON donation_refund (account_id, mode, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
-
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX donation_refund_reason ON donation_refund (account_id, created_at) WHERE reason IS NOT NULL;
-
--- The donation that each idempotency key of a refund was first used for, even if that donation was already refunded: a
--- key that has received a response must never refund another donation.
-CREATE TABLE donation_refund_key (
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  idempotency_key text NOT NULL,
-  key_digest bytea GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
-  donation_id uuid NOT NULL REFERENCES donation,
-  PRIMARY KEY (account_id, mode, key_digest)
-);
-
--- For deleting donations of test mode.
-CREATE INDEX donation_refund_key_donation ON donation_refund_key (donation_id);
 
 -- The donation subscription of an account in one mode.
 CREATE TABLE donation_subscription (

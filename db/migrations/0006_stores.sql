@@ -79,32 +79,3 @@ CREATE TABLE balance_note (
   entry_id bigint PRIMARY KEY REFERENCES balance_entry,
   note text NOT NULL
 );
-
--- The first response to a write with an Idempotency-Key. Only successful responses are stored.
-CREATE TABLE idempotent_response (
-  -- No reference: it is written under the lock of the store's balance, which has one.
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_mode CHECK (mode IN ('live', 'test')),
-  operation text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_operation CHECK (
-    operation IN ('plant', 'plastic', 'donate', 'refund', 'operator_refund')
-  ),
-  -- SHA-256 of the key, because clients may build their keys from names or order ids.
-  key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
-  -- SHA-256 of the request. Null once it is erased, because personal data could be guessed from it, and for an imported
-  -- key: then any request repeats it.
-  request_hash bytea CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
-  -- Replayed byte for byte. Null once it is erased, and for an imported key: then it follows from the repeated request.
-  response_body text,
-  -- The registration or donation that the write recorded. Null for a refund, which may change several records, and for
-  -- an imported key.
-  record_id uuid,
-  created_at timestamptz NOT NULL,
-  PRIMARY KEY (account_id, mode, operation, key_hash),
-  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL)
-);
-
--- For erasing what follows from requests.
-CREATE INDEX idempotent_response_personal ON idempotent_response (created_at) WHERE request_hash IS NOT NULL;
-
--- For deleting old responses of test mode.
-CREATE INDEX idempotent_response_test ON idempotent_response (created_at) WHERE mode = 'test';

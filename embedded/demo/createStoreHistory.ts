@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { CustomerDetails } from "../../modules/stores/customers.rules.ts";
-import { REGISTER_OPERATIONS } from "../../modules/stores/stores.rules.ts";
+import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
 import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";

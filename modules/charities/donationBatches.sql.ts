@@ -8,7 +8,18 @@ import type { Metadata } from "../records/fields.rules.ts";
 import { isRecordId } from "../records/recordIds.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
-import { ownedWithIds, ownedWithKeys, deleteCertificatesOf } from "../records/ownedRecords.sql.ts";
+import {
+  deleteTestKeys,
+  keyHash,
+  knownKeys,
+  recordOfKey,
+  scopeOf,
+} from "../records/idempotencyKeys.sql.ts";
+import {
+  ownedWithIds,
+  ownedWithImportedIds,
+  deleteCertificatesOf,
+} from "../records/ownedRecords.sql.ts";
 import { sql, timestamp, safeInteger } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
@@ -39,17 +50,11 @@ export const insertDonations = async (
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof insertedRow>>> => {
   const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
+  const scope = scopeOf(owner, "donate");
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
-      WITH inserted AS (
-        INSERT INTO donation (
-          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
-        )
-        SELECT
-          (value ->> 0)::uuid, ${owner.accountId}, ${owner.mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3,
-          value ->> 4, value ->> 5, value ->> 6, ${timestamp(createdAt)}, value ->> 7, value ->> 8,
-          (value -> 9)::jsonb, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+      WITH entry AS MATERIALIZED (
+        SELECT (value ->> 0)::uuid AS id, value ->> 7 AS idempotency_key, value
         FROM json_array_elements(${JSON.stringify(
           donations.map((donation) => [
             donation.id,
@@ -68,9 +73,29 @@ export const insertDonations = async (
             donation.customer?.orderId ?? null,
           ]),
         )}::json) AS value
-        -- By key, so that two batches with the same keys cannot deadlock.
-        ORDER BY text_digest(value ->> 7), value ->> 0
-        ON CONFLICT DO NOTHING
+      ),
+      claimed AS (
+        INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+        SELECT ${keyHash(scope, sql.identifier(["idempotency_key"]))} AS key_hash, ${owner.accountId}, ${owner.mode}, ${scope.operation}, id
+        FROM entry
+        WHERE idempotency_key IS NOT NULL
+        -- In the order of all batches, so that two with the same keys cannot deadlock.
+        ORDER BY key_hash, id
+        ON CONFLICT (key_hash) DO NOTHING
+        RETURNING record_id
+      ),
+      inserted AS (
+        INSERT INTO donation (
+          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
+          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+        )
+        SELECT
+          id, ${owner.accountId}, ${owner.mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3,
+          value ->> 4, value ->> 5, value ->> 6, ${timestamp(createdAt)}, idempotency_key, value ->> 8,
+          (value -> 9)::jsonb, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+        FROM entry
+        WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
+        ORDER BY id
         RETURNING id, amount_cents
       ),
       addition AS (
@@ -108,7 +133,8 @@ export const listDonationsByKeys = (
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
-    FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
+    FROM donation
+    WHERE donation.id = ANY(ARRAY(SELECT record_id FROM ${knownKeys(owner, "donate", keys)}))
   `);
 
 export const listDonationsByIds = (
@@ -149,7 +175,7 @@ export const lockDonations = async (
       CASE WHEN ${possible.length <= MAXIMUM_WITH_METADATA} THEN donation.metadata END AS metadata
     FROM donation
     WHERE donation.id = ANY(ARRAY(
-      SELECT donation.id FROM ${ownedWithKeys("donation", owner, "imported_id", possible)}
+      SELECT donation.id FROM ${ownedWithImportedIds("donation", owner, possible)}
       UNION ALL
       SELECT donation.id FROM ${ownedWithIds("donation", owner, possible.filter(isUuid))}
     ))
@@ -177,36 +203,44 @@ const claimRow = z.strictObject({ idempotencyKey: z.string(), donationId: z.uuid
  */
 export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   claims: ReadonlyMap<string, string>,
 ): Promise<ReadonlyMap<string, string>> => {
+  const scope = scopeOf(owner, "refund_donate");
   const rows = await transaction.any(sql.type(claimRow)`
-    WITH claim AS (
+    WITH claim AS MATERIALIZED (
       SELECT
         value ->> 0 AS idempotency_key,
-        (value ->> 1)::uuid AS donation_id,
-        EXISTS (
-          SELECT
-          FROM donation_refund_key
-          WHERE account_id = ${accountId} AND mode = ${mode} AND key_digest = text_digest(value ->> 0)
-        ) AS is_known
+        ${keyHash(scope, sql.fragment`value ->> 0`)} AS key_hash,
+        (value ->> 1)::uuid AS donation_id
       FROM json_array_elements(${JSON.stringify([...claims])}) AS value
     ),
-    numbered AS (
-      SELECT claim.*, row_number() OVER (PARTITION BY donation_id, is_known ORDER BY idempotency_key) AS number
+    known AS MATERIALIZED (
+      SELECT claim.*, ${recordOfKey(sql.identifier(["claim", "key_hash"]))} IS NOT NULL AS is_known
       FROM claim
+    ),
+    numbered AS (
+      SELECT known.*, row_number() OVER (PARTITION BY donation_id, is_known ORDER BY key_hash) AS number
+      FROM known
+    ),
+    claimed AS (
+      INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+      SELECT key_hash, ${owner.accountId}, ${owner.mode}, ${scope.operation}, donation_id
+      FROM numbered
+      WHERE is_known
+        OR number + (
+          SELECT count(*)
+          FROM idempotency_key
+          WHERE idempotency_key.operation = 'refund_donate' AND idempotency_key.record_id = numbered.donation_id
+        ) <= ${MAXIMUM_REFUND_KEYS}
+      ORDER BY key_hash
+      -- The update changes nothing: it locks the row, and RETURNING needs it.
+      ON CONFLICT (key_hash) DO UPDATE SET record_id = idempotency_key.record_id
+      RETURNING key_hash, record_id
     )
-    INSERT INTO donation_refund_key AS known (account_id, mode, idempotency_key, donation_id)
-    SELECT ${accountId}, ${mode}, idempotency_key, donation_id
-    FROM numbered
-    WHERE is_known
-      OR number + (
-        SELECT count(*) FROM donation_refund_key WHERE donation_refund_key.donation_id = numbered.donation_id
-      ) <= ${MAXIMUM_REFUND_KEYS}
-    ORDER BY text_digest(idempotency_key)
-    -- The update changes nothing: it locks the row, and RETURNING needs it.
-    ON CONFLICT (account_id, mode, key_digest) DO UPDATE SET donation_id = known.donation_id
-    RETURNING known.idempotency_key AS "idempotencyKey", known.donation_id AS "donationId"
+    SELECT claim.idempotency_key AS "idempotencyKey", claimed.record_id AS "donationId"
+    FROM claimed
+    JOIN claim ON claim.key_hash = claimed.key_hash
   `);
   return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
 };
@@ -309,16 +343,15 @@ export const lockOldTestDonations = (
     FOR UPDATE SKIP LOCKED
   `);
 
-/** Deletes donations with their refunds and the keys of these. */
+/** Deletes donations of test mode with their refunds and idempotency keys. */
 export const deleteDonations = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
 ): Promise<void> => {
-  for (const table of ["donation_refund_key", "donation_refund"]) {
-    await transaction.query(sql.typeAlias("void")`
-      DELETE FROM ${sql.identifier([table])} WHERE donation_id = ANY(${sql.array(ids, "uuid")})
-    `);
-  }
+  await deleteTestKeys(transaction, ids);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM donation_refund WHERE donation_id = ANY(${sql.array(ids, "uuid")})
+  `);
   await deleteCertificatesOf(transaction, ids);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})

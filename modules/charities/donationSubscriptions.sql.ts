@@ -7,7 +7,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { isLeaseFree } from "../../db/leases.ts";
 import type { Lease } from "../../db/leases.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { ownedWithKeys } from "../records/ownedRecords.sql.ts";
+import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: z.enum(PROCESSORS),
@@ -76,7 +76,7 @@ export const getDonor = (
       ${accountColumns},
       ${subscriptionColumns},
       ARRAY(
-        SELECT donation.idempotency_key FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
+        SELECT known.key FROM ${knownKeys(owner, "donate", keys)}
       ) AS "knownKeys",
       coalesce(total.amount_cents, 0) AS "totalCents"
     FROM account

@@ -12,7 +12,7 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
-import { REGISTER_OPERATIONS } from "../stores/stores.rules.ts";
+import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { StoreOperation } from "../stores/stores.rules.ts";
 import { responseKey } from "../stores/storeWrites.rules.ts";
 import { fromMicroseconds, spreadTimes, toMicroseconds } from "../records/timestamps.rules.ts";

@@ -5,7 +5,7 @@ import type { ImportedDonation } from "./importedRecords.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
-import { idRow, listKnown, uuidOrNull } from "./importedEntries.sql.ts";
+import { hasNewKey, idRow, insertKeys, listKnown, uuidOrNull } from "./importedEntries.sql.ts";
 
 type DonationEntry = ImportedEntry<ImportedDonation>;
 
@@ -64,10 +64,11 @@ const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragm
  */
 export const insertImportedDonations = async (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   batch: readonly DonationEntry[],
   provider: CharityProviderName,
 ): Promise<readonly string[]> => {
+  const { accountId, mode } = owner;
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entries(batch)}),
@@ -86,13 +87,17 @@ export const insertImportedDonations = async (
           FROM donation
           WHERE donation.id = entry.own_id
         ) IS NOT TRUE
-        ORDER BY idempotency_key, id, place
+          AND ${hasNewKey("donation", owner)}
+        ORDER BY id, place
         ON CONFLICT DO NOTHING
         RETURNING id, amount_cents, created_at, refunded
       ),
+      stored AS (${insertKeys("donation", owner)}),
       addition AS (
         SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
         FROM inserted
+        -- So that the totals are locked after the keys, as by clients.
+        CROSS JOIN (SELECT count(*) AS stored_keys FROM stored) AS keys
         CROSS JOIN LATERAL (
           VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
         ) AS span (period)

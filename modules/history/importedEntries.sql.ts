@@ -3,12 +3,17 @@ import { z } from "zod";
 import { isUuid } from "../records/fields.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { isImported, isOfMode, rowWithId, rowWithKey } from "../records/ownedRecords.sql.ts";
+import {
+  keyHash,
+  recordOfKey,
+  registerOperation,
+  scopeOfRow,
+} from "../records/idempotencyKeys.sql.ts";
+import { isImported, isOfMode, rowWithId, rowWithImportedId } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
 import { inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
 import type { StoreOperation } from "../stores/stores.rules.ts";
-import { hashKey } from "../stores/idempotentResponses.sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
@@ -73,6 +78,47 @@ const isSpread = sql.fragment`(
   AND EXISTS (SELECT FROM store WHERE store.account_id = known.account_id)
 )`;
 
+/** The operation of an entry. */
+const operationOf = (table: RecordTable): FragmentSqlToken =>
+  table === "donation"
+    ? sql.fragment`'donate'`
+    : registerOperation(sql.identifier(["entry", "kind"]));
+
+/** The hash of an entry's idempotency key; null if it has none. */
+const entryKeyHash = (table: RecordTable, { accountId, mode }: AccountMode): FragmentSqlToken =>
+  keyHash(
+    {
+      accountId: sql.fragment`${accountId}::uuid`,
+      mode: sql.fragment`${mode}::text`,
+      operation: operationOf(table),
+    },
+    sql.identifier(["entry", "idempotency_key"]),
+  );
+
+/** The condition that the key of an entry is new. */
+export const hasNewKey = (table: RecordTable, owner: AccountMode): FragmentSqlToken => sql.fragment`
+  NOT EXISTS (SELECT FROM idempotency_key WHERE key_hash = ${entryKeyHash(table, owner)})
+`;
+
+/**
+ * Stores the keys of the records of the query `inserted`. Fails if a key is in use: it was used since the statement began, and
+ * its record would be recorded twice.
+ */
+export const insertKeys = (
+  table: RecordTable,
+  owner: AccountMode,
+): FragmentSqlToken => sql.fragment`
+  INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+  SELECT
+    ${entryKeyHash(table, owner)} AS key_hash, ${owner.accountId}::uuid, ${owner.mode},
+    ${operationOf(table)}, entry.id
+  FROM inserted
+  JOIN entry ON entry.id = inserted.id
+  WHERE entry.idempotency_key IS NOT NULL
+  ORDER BY key_hash
+  RETURNING key_hash
+`;
+
 /** A record without personal data may have been erased, so the data of the entry are no difference. */
 const difference = (table: RecordTable, column: string): FragmentSqlToken => {
   const isPersonal = PERSONAL_COLUMNS[table].includes(column);
@@ -135,12 +181,11 @@ export const listKnown = (
         FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)}
         WHERE ${isOfMode(table, owner)} ${kind === null ? sql.fragment`` : sql.fragment`AND ${name}.kind = ${kind}`}
         UNION
-        -- No record has an empty id or key.
+        -- No record has an empty id.
         SELECT id
-        FROM ${rowWithKey(table, owner, kind, "imported_id", sql.fragment`coalesce(entry.imported_id, '')`)}
+        FROM ${rowWithImportedId(table, owner, kind, sql.fragment`coalesce(entry.imported_id, '')`)}
         UNION
-        SELECT id
-        FROM ${rowWithKey(table, owner, kind, "idempotency_key", sql.fragment`coalesce(entry.idempotency_key, '')`)}
+        SELECT ${recordOfKey(entryKeyHash(table, owner))}
       ) AS match
       JOIN ${name} AS known ON known.id = match.id
     )
@@ -175,13 +220,17 @@ export const insertImportedStoreKeys = async (
     return;
   }
   const rows = keys.map(({ operation, key }) => ({
+    account_id: accountId,
+    mode,
     operation,
-    key_hash: hashKey(key),
+    key,
   }));
   await db.query(sql.typeAlias("void")`
-    INSERT INTO idempotent_response (account_id, mode, operation, key_hash, created_at)
-    SELECT ${accountId}::uuid, ${mode}, operation, decode(key_hash, 'hex'), ${timestamp(createdAt)}
-    FROM json_to_recordset(${JSON.stringify(rows)}) AS given (operation text, key_hash text)
-    ORDER BY operation, key_hash
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, created_at)
+    SELECT
+      ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))} AS key_hash, account_id, mode, operation,
+      ${timestamp(createdAt)}
+    FROM json_to_recordset(${JSON.stringify(rows)}) AS given (account_id uuid, mode text, operation text, key text)
+    ORDER BY key_hash
   `);
 };

@@ -6,7 +6,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rul
 import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { ownedWithKeys } from "../records/ownedRecords.sql.ts";
+import { ownedWithImportedIds } from "../records/ownedRecords.sql.ts";
 
 const importedTreeRow = z.strictObject({
   id: z.uuid(),
@@ -34,7 +34,7 @@ export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT registration.id
-    FROM ${ownedWithKeys("registration", { ...owner, kind: PLANTED_KIND }, "imported_id", treeIds)}
+    FROM ${ownedWithImportedIds("registration", { ...owner, kind: PLANTED_KIND }, treeIds)}
   ))`;
 
 /** Lists the imported tree registrations that have the given imported ids. */

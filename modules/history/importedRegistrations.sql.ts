@@ -5,7 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
-import { idRow, listKnown, uuidOrNull } from "./importedEntries.sql.ts";
+import { hasNewKey, idRow, insertKeys, listKnown, uuidOrNull } from "./importedEntries.sql.ts";
 
 type RegistrationEntry = ImportedEntry<ImportedRegistration>;
 
@@ -69,10 +69,11 @@ const entries = (batch: readonly RegistrationEntry[]): FragmentSqlToken => sql.f
  */
 export const insertImportedRegistrations = async (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   batch: readonly RegistrationEntry[],
   isOrderedElsewhere: boolean,
 ): Promise<readonly string[]> => {
+  const { accountId, mode } = owner;
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entries(batch)}),
@@ -92,13 +93,17 @@ export const insertImportedRegistrations = async (
           FROM registration
           WHERE registration.id = entry.own_id
         ) IS NOT TRUE
-        ORDER BY kind, idempotency_key, id, place
+          AND ${hasNewKey("registration", owner)}
+        ORDER BY kind, id, place
         ON CONFLICT DO NOTHING
         RETURNING id, kind, count - refunded_count AS count, created_at
       ),
+      stored AS (${insertKeys("registration", owner)}),
       addition AS (
         SELECT kind, period, sum(count)::bigint AS count
         FROM inserted
+        -- So that the totals are locked after the keys, as by clients.
+        CROSS JOIN (SELECT count(*) AS stored_keys FROM stored) AS keys
         CROSS JOIN LATERAL (
           VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
         ) AS span (period)

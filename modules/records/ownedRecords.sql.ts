@@ -1,10 +1,8 @@
-import type {
-  CommonQueryMethods,
-  DatabaseTransactionConnection,
-  FragmentSqlToken,
-  IdentifierSqlToken,
-} from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
+import type { Operation } from "./idempotencyKeys.rules.ts";
+import { knownKeys } from "./idempotencyKeys.sql.ts";
 import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
@@ -108,13 +106,6 @@ export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSql
   return sql.fragment`(SELECT * FROM ${name} WHERE ${name}.id = ${id} OFFSET 0) AS ${name}`;
 };
 
-/** A key as its index has it: one that a client chose may be longer than an entry of an index. */
-const indexed = (
-  column: "idempotency_key" | "imported_id",
-  key: FragmentSqlToken | IdentifierSqlToken,
-): FragmentSqlToken =>
-  column === "idempotency_key" ? sql.fragment`text_digest(${key})` : sql.fragment`${key}`;
-
 /** The condition that a record has an attribution that is not empty, in the form that its index serves. */
 export const hasAttribution = (table: RecordTable, attribution: string): FragmentSqlToken => {
   const column = sql.identifier([table, "attribution"]);
@@ -128,48 +119,32 @@ export const attributionCondition = (table: RecordTable, attribution: string): F
     : hasAttribution(table, attribution);
 
 /**
- * The record with a key, as a table of the same name. Both of its bounds are the key, in the order of the key's index. With
- * equalities, any index that begins with the account could find it, and without statistics of the table they cost the same.
+ * The record that was imported with an id, as a table of the same name. Both of its bounds are the id, in the order of the index
+ * of such ids. With equalities, any index that begins with the account could find it, and without statistics of the table
+ * they cost the same.
  * @param kind null for records without one
- * @param key not NULL
+ * @param id not NULL
  */
-export const rowWithKey = (
+export const rowWithImportedId = (
   table: RecordTable,
   { accountId, mode }: AccountMode,
   kind: FragmentSqlToken | null,
-  column: "idempotency_key" | "imported_id",
-  key: FragmentSqlToken,
+  id: FragmentSqlToken,
 ): FragmentSqlToken => {
   const name = sql.identifier([table]);
-  const account = anyAccount(accountId);
-  const indexedColumn = indexed(column, sql.identifier([column]));
-  const indexedKey = indexed(column, key);
+  const scope = sql.fragment`${anyAccount(accountId)}, (SELECT ${mode}::text)`;
   const [columns, values] =
     kind === null
-      ? [
-          sql.fragment`account_id, mode, ${indexedColumn}`,
-          sql.fragment`${account}, (SELECT ${mode}::text), ${indexedKey}`,
-        ]
-      : [
-          sql.fragment`account_id, mode, kind, ${indexedColumn}`,
-          sql.fragment`${account}, (SELECT ${mode}::text), ${kind}, ${indexedKey}`,
-        ];
+      ? [sql.fragment`account_id, mode, imported_id`, sql.fragment`${scope}, ${id}`]
+      : [sql.fragment`account_id, mode, kind, imported_id`, sql.fragment`${scope}, ${kind}, ${id}`];
   return sql.fragment`(
     SELECT *
     FROM ${name}
-    WHERE (${columns}) >= (${values}) AND (${columns}) <= (${values}) AND ${sql.identifier([column])} IS NOT NULL
+    WHERE (${columns}) >= (${values}) AND (${columns}) <= (${values}) AND imported_id IS NOT NULL
     ORDER BY ${columns}
     LIMIT 1
   ) AS ${name}`;
 };
-
-/** The record of the owner with a key, as a table of the same name. */
-export const ownedWithKey = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-  column: "idempotency_key" | "imported_id",
-  key: FragmentSqlToken,
-): FragmentSqlToken => rowWithKey(table, owner, kindOf(table, owner), column, key);
 
 /** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
 export const ownedWithId = <Table extends RecordTable>(
@@ -182,7 +157,7 @@ export const ownedWithId = <Table extends RecordTable>(
   const imported = isRecordId(id) ? id : "";
   const own = isUuid(id) ? id : null;
   return sql.fragment`${name}.id = ANY(ARRAY(
-    SELECT id FROM ${ownedWithKey(table, owner, "imported_id", sql.fragment`${imported}::text`)}
+    SELECT id FROM ${rowWithImportedId(table, owner, kindOf(table, owner), sql.fragment`${imported}::text`)}
     UNION ALL
     SELECT id FROM ${rowWithId(table, sql.fragment`${own}::uuid`)} WHERE ${isOwn(table, owner)}
   ))`;
@@ -202,18 +177,26 @@ export const ownedWithIds = <Table extends RecordTable>(
   WHERE ${isOwn(table, owner)}
 `;
 
-/** The records of the owner with these keys, as a table. */
-export const ownedWithKeys = <Table extends RecordTable>(
+/** The records of the owner that were imported with these ids, as a table. */
+export const ownedWithImportedIds = <Table extends RecordTable>(
   table: Table,
   owner: RecordOwners[Table],
-  column: "idempotency_key" | "imported_id",
-  keys: readonly string[],
+  ids: readonly string[],
 ): FragmentSqlToken => sql.fragment`
-  unnest((SELECT ${sql.array([...keys], "text")})) AS given (key)
-  CROSS JOIN LATERAL ${ownedWithKey(table, owner, column, sql.fragment`given.key`)}
+  unnest((SELECT ${sql.array([...ids], "text")})) AS given (id)
+  CROSS JOIN LATERAL ${rowWithImportedId(table, owner, kindOf(table, owner), sql.fragment`given.id`)}
 `;
 
-const keyRow = z.strictObject({ idempotencyKey: z.string() });
+/** The operation that records something for an owner. */
+const operationOf = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+): Operation => {
+  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
+  return table === "registration" && kind !== undefined ? REGISTER_OPERATIONS[kind] : "donate";
+};
+
+const keyRow = z.strictObject({ key: z.string() });
 
 /** Returns those of the idempotency keys that belong to records of the owner. */
 export const listKnownKeys = async <Table extends RecordTable>(
@@ -224,8 +207,7 @@ export const listKnownKeys = async <Table extends RecordTable>(
 ): Promise<ReadonlySet<string>> =>
   new Set(
     await db.anyFirst(sql.type(keyRow)`
-      SELECT ${sql.identifier([table, "idempotency_key"])} AS "idempotencyKey"
-      FROM ${ownedWithKeys(table, owner, "idempotency_key", keys)}
+      SELECT known.key FROM ${knownKeys(owner, operationOf(table, owner), keys)}
     `),
   );
 
@@ -246,8 +228,8 @@ export const listOwnedIds = async <Table extends RecordTable>(
     CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given::uuid`)}
     WHERE ${isOwn(table, owner)}
     UNION ALL
-    SELECT given.key, ${id}
-    FROM ${ownedWithKeys(table, owner, "imported_id", possible)}
+    SELECT given.id, ${id}
+    FROM ${ownedWithImportedIds(table, owner, possible)}
   `);
   return new Map(rows.map((row) => [row.given, row.id]));
 };

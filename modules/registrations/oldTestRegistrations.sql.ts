@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { ownerColumns } from "../records/columns.sql.ts";
 import { safeInteger, afterLookup, sql, timestamp } from "../../db/sql.ts";
+import { deleteTestKeys } from "../records/idempotencyKeys.sql.ts";
 import { deleteCertificatesOf } from "../records/ownedRecords.sql.ts";
 
 const ownerRow = z.strictObject(ownerColumns);
@@ -93,19 +94,17 @@ export const listWithWaitingRefund = (
       AND ${afterLookup(sql.fragment`dispatched_at IS NULL`)}
   `);
 
-/** Deletes registrations with their certificates, their refunds and the keys of these. Nothing else may refer to them. */
+/** Deletes registrations of test mode with their certificates, refunds and idempotency keys. Nothing else may refer to them. */
 export const deleteRegistrations = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
 ): Promise<void> => {
   const ofRegistrations = sql.fragment`registration_id = ANY(${sql.array(ids, "uuid")})`;
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM refund_key WHERE refund_id IN (SELECT id FROM refund WHERE ${ofRegistrations})
-  `);
   await deleteCertificatesOf(transaction, ids);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM refund WHERE ${ofRegistrations}
+  const refundIds = await transaction.anyFirst(sql.type(idRow)`
+    DELETE FROM refund WHERE ${ofRegistrations} RETURNING id
   `);
+  await deleteTestKeys(transaction, [...ids, ...refundIds]);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM registration WHERE id = ANY(${sql.array(ids, "uuid")})
   `);

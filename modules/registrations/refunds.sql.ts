@@ -12,6 +12,9 @@ import { KINDS } from "../records/owner.rules.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { hasAttribution } from "../records/ownedRecords.sql.ts";
+import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
+import type { Operation } from "../records/idempotencyKeys.rules.ts";
+import { keyHash, knownKeys, recordOfKey, scopeOf } from "../records/idempotencyKeys.sql.ts";
 
 /** One call that refunds units of a registration. */
 type NewRefund = {
@@ -23,6 +26,10 @@ type NewRefund = {
   readonly idempotencyKey: string | null;
 };
 
+/** The operation that an idempotency key of a client or an operator belongs to. */
+const operationOf = ({ kind }: Owner, byOperator: boolean): Operation =>
+  byOperator ? "operator_refund" : REFUND_OPERATIONS[kind];
+
 const keysRow = z.strictObject({ keys: z.int() });
 
 /**
@@ -32,12 +39,14 @@ const keysRow = z.strictObject({ keys: z.int() });
  */
 export const insertRefunds = (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, kind }: Owner,
+  owner: Owner,
   refunds: readonly NewRefund[],
   createdAt: Date,
   byOperator: boolean,
-): Promise<number> =>
-  transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
+): Promise<number> => {
+  const { accountId, mode, kind } = owner;
+  const scope = scopeOf(owner, operationOf(owner, byOperator));
+  return transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
     WITH entry AS MATERIALIZED (
       SELECT
         (value ->> 0)::uuid AS id,
@@ -79,36 +88,32 @@ export const insertRefunds = (
       CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
       ORDER BY entry.id
     ),
-    key AS (
-      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, by_operator, refund_id)
-      SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, ${byOperator}, id
+    claimed AS (
+      INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+      SELECT ${keyHash(scope, sql.identifier(["idempotency_key"]))} AS key_hash, ${accountId}, ${mode}, ${scope.operation}, id
       FROM entry
       WHERE idempotency_key IS NOT NULL
-      ORDER BY text_digest(idempotency_key)
-      ON CONFLICT (account_id, mode, kind, key_digest, by_operator) DO NOTHING
-      RETURNING idempotency_key
+      ORDER BY key_hash
+      ON CONFLICT (key_hash) DO NOTHING
+      RETURNING key_hash
     )
-    SELECT count(*)::integer AS keys FROM key
+    SELECT count(*)::integer AS keys FROM claimed
   `);
+};
 
 const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
 
 /** Returns the refund that an idempotency key of an operator or a client belongs to, or null. */
 export const findRefundByKey = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
+  owner: Owner,
   idempotencyKey: string,
   byOperator: boolean,
 ): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
   db.maybeOne(sql.prepared("find_refund_by_key", keyedRefundRow)`
     SELECT refund.registration_id AS "registrationId", refund.count
-    FROM refund_key
-    JOIN refund ON refund.id = refund_key.refund_id
-    WHERE refund_key.account_id = ${accountId}
-      AND refund_key.mode = ${mode}
-      AND refund_key.kind = ${kind}
-      AND refund_key.key_digest = text_digest(${idempotencyKey})
-      AND refund_key.by_operator = ${byOperator}
+    FROM refund
+    WHERE refund.id = ${recordOfKey(keyHash(scopeOf(owner, operationOf(owner, byOperator)), sql.fragment`${idempotencyKey}`))}
   `);
 
 const lockedRow = z.strictObject({ ...coreRow, hasUsage: z.boolean() });
@@ -143,23 +148,16 @@ export type KeyedRefund = Readonly<z.output<typeof keyedRow>>;
 /** Returns the refunds that belong to keys of clients. */
 export const listRefundsByKeys = (
   db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
+  owner: Owner,
   idempotencyKeys: readonly string[],
 ): Promise<readonly KeyedRefund[]> =>
   db.any(sql.type(keyedRow)`
     SELECT
-      refund_key.idempotency_key AS "idempotencyKey",
+      known.key AS "idempotencyKey",
       refund.registration_id AS "registrationId",
       refund.count
-    FROM unnest(${sql.array([...idempotencyKeys], "text")}) AS given (key)
-    CROSS JOIN LATERAL (
-      SELECT *
-      FROM refund_key
-      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND key_digest = text_digest(given.key)
-        AND NOT by_operator
-      OFFSET 0
-    ) AS refund_key
-    CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = refund_key.refund_id OFFSET 0) AS refund
+    FROM ${knownKeys(owner, REFUND_OPERATIONS[owner.kind], idempotencyKeys)}
+    CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = known.record_id LIMIT 1) AS refund
   `);
 
 const waitingRefundsRow = z.strictObject({

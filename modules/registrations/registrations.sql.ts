@@ -4,12 +4,15 @@ import type { Owner } from "../records/owner.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
+import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import {
-  ownedWithId,
-  ownedWithIds,
-  ownedWithKey,
-  ownedWithKeys,
-} from "../records/ownedRecords.sql.ts";
+  keyHash,
+  knownKeys,
+  recordOfKey,
+  registerOperation,
+  scopeOf,
+} from "../records/idempotencyKeys.sql.ts";
+import { ownedWithId, ownedWithIds } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
@@ -74,6 +77,13 @@ const readTotalColumns = (row: z.output<typeof insertedRow>): readonly PeriodTot
     return { accountId, mode, kind, period, total };
   });
 
+/** The scope of an entry's idempotency key. */
+const ENTRY_SCOPE = {
+  accountId: sql.identifier(["account_id"]),
+  mode: sql.identifier(["mode"]),
+  operation: registerOperation(sql.identifier(["kind"])),
+};
+
 /** A query of the entries. */
 const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   const input = JSON.stringify(
@@ -108,9 +118,9 @@ const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
 
 /**
  * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
- * exists, in this batch or in another transaction, is skipped.
+ * exists, in this batch or in another transaction, is skipped: its key is inserted first, which waits for other transactions.
  *
- * Rows are inserted in a fixed order, so that two batches that share keys or accounts cannot deadlock.
+ * Keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertRegistrations = async (
@@ -126,6 +136,17 @@ export const insertRegistrations = async (
       batch AS MATERIALIZED (
         SELECT nextval('usage_batch') AS number
       ),
+      claimed AS (
+        INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+        SELECT
+          ${keyHash(ENTRY_SCOPE, sql.identifier(["idempotency_key"]))} AS key_hash,
+          account_id, mode, ${ENTRY_SCOPE.operation}, id
+        FROM entry
+        WHERE idempotency_key IS NOT NULL
+        ORDER BY key_hash, id
+        ON CONFLICT (key_hash) DO NOTHING
+        RETURNING record_id
+      ),
       inserted AS (
         INSERT INTO registration (
           id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
@@ -135,8 +156,8 @@ export const insertRegistrations = async (
           id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
           attribution, metadata, json_bytes, (SELECT number FROM batch)
         FROM entry
-        ORDER BY account_id, mode, kind, text_digest(idempotency_key), id
-        ON CONFLICT (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL DO NOTHING
+        WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
+        ORDER BY account_id, mode, kind, id
         RETURNING id, account_id, mode, kind, count
       ),
       addition AS (
@@ -193,8 +214,9 @@ export const findByIdempotencyKey = async (
 ): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
   const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
     SELECT ${registrationColumns()}, totals."all", totals.month
-    FROM ${ownedWithKey("registration", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
+    FROM registration
     CROSS JOIN ${totalsOf(owner, time)}
+    WHERE registration.id = ${recordOfKey(keyHash(scopeOf(owner, REGISTER_OPERATIONS[owner.kind]), sql.fragment`${idempotencyKey}`))}
   `);
   if (!row) {
     return null;
@@ -211,7 +233,10 @@ export const listByIdempotencyKeys = (
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT ${registrationColumns()}
-    FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
+    FROM registration
+    WHERE registration.id = ANY(ARRAY(
+      SELECT record_id FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], idempotencyKeys)}
+    ))
   `);
 
 /** Returns the owner's registrations with these ids of their own. */

@@ -6,11 +6,18 @@ import type { StoreRegistrationWrite } from "./storeWrites.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { nextRecordTime } from "./balances.sql.ts";
 import { ofEachKind, priceColumn } from "./stores.sql.ts";
-import { hashKey } from "./idempotentResponses.sql.ts";
+import { keyHash } from "../records/idempotencyKeys.sql.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
 
 type StoreWrite = StoreRegistrationWrite & CustomerDetails;
+
+/** The scope of a write's idempotency key. */
+const GIVEN_SCOPE = {
+  accountId: sql.fragment`(value ->> 1)::uuid`,
+  mode: sql.fragment`value ->> 2`,
+  operation: sql.fragment`value ->> 10`,
+};
 
 /** A query of the writes. */
 const entryRows = (writes: readonly StoreWrite[]): FragmentSqlToken => {
@@ -27,7 +34,7 @@ const entryRows = (writes: readonly StoreWrite[]): FragmentSqlToken => {
       write.orderId,
       write.notes,
       write.operation,
-      write.idempotency === null ? null : hashKey(write.idempotency.key),
+      write.idempotency === null ? null : write.idempotency.key,
       write.idempotency === null ? null : write.idempotency.requestHash,
       write.idempotency === null ? null : write.responseBody,
     ]),
@@ -46,7 +53,7 @@ const entryRows = (writes: readonly StoreWrite[]): FragmentSqlToken => {
       value ->> 8 AS order_id,
       value ->> 9 AS notes,
       value ->> 10 AS operation,
-      decode(value ->> 11, 'hex') AS key_hash,
+      ${keyHash(GIVEN_SCOPE, sql.fragment`value ->> 11`)} AS key_hash,
       decode(value ->> 12, 'hex') AS request_hash,
       value ->> 13 AS response_body
     FROM jsonb_array_elements(${input}::jsonb) WITH ORDINALITY AS given (value, place)
@@ -123,11 +130,11 @@ const recordedWrites = sql.fragment`
     WHERE store_balance.account_id = written.account_id
   ),
   stored AS (
-    INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    INSERT INTO idempotency_key (
+      key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
     )
     SELECT
-      account_id, mode, operation, key_hash, request_hash, response_body, id, created_at
+      key_hash, account_id, mode, operation, request_hash, response_body, id, created_at
     FROM covered
     WHERE key_hash IS NOT NULL
   )
@@ -181,16 +188,7 @@ export const recordCoveredWrites = (
             sql.fragment` `,
           )}
         END AS unit_price_cents,
-        -- A scalar subquery is searched by the index for each key, whatever the table's statistics are.
-        (
-          SELECT true
-          FROM idempotent_response
-          WHERE idempotent_response.account_id = entry.account_id
-            AND idempotent_response.mode = entry.mode
-            AND idempotent_response.operation = entry.operation
-            AND idempotent_response.key_hash = entry.key_hash
-          LIMIT 1
-        ) AS is_known
+        (SELECT true FROM idempotency_key WHERE idempotency_key.key_hash = entry.key_hash) AS is_known
       FROM free
       JOIN entry ON entry.account_id = free.account_id
     ),

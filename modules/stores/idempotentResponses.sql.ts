@@ -1,10 +1,10 @@
-import { hash } from "node:crypto";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { STORE_OPERATIONS } from "./stores.rules.ts";
 import type { StoreOperation } from "./stores.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
+import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
@@ -33,9 +33,6 @@ export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 /** A response to store. It has the time of its record or of its refunds, by which an erasure finds it. */
 type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
 
-/** Returns what is stored of a key. */
-export const hashKey = (key: string): string => hash("sha256", key, "hex");
-
 export const listIdempotentResponses = async (
   db: CommonQueryMethods,
   keys: readonly ScopedKey[],
@@ -57,18 +54,13 @@ export const listIdempotentResponses = async (
             mode,
             operation,
             key,
-            key_hash: hashKey(key),
           })),
-        )}) AS wanted (account_id uuid, mode text, operation text, key text, key_hash text)
+        )}) AS wanted (account_id uuid, mode text, operation text, key text)
         CROSS JOIN LATERAL (
           SELECT request_hash, response_body, record_id
-          FROM idempotent_response
-          WHERE account_id = wanted.account_id
-            AND mode = wanted.mode
-            AND operation = wanted.operation
-            AND key_hash = decode(wanted.key_hash, 'hex')
-          -- Keeps this a look-up for each key: the planner expects a hundred, and would rather read a table of thousands.
-          OFFSET 0
+          FROM idempotency_key
+          WHERE key_hash = ${keyHash(scopeOfRow("wanted"), sql.identifier(["wanted", "key"]))}
+          LIMIT 1
         ) AS found
       `);
 
@@ -80,32 +72,32 @@ export const insertIdempotentResponses = async (
     return;
   }
   await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
-    INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    INSERT INTO idempotency_key (
+      key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
     )
     SELECT
-      account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
-      record_id, created_at
+      ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))}, account_id, mode, operation, decode(request_hash, 'hex'),
+      response_body, record_id, created_at
     FROM json_to_recordset(${JSON.stringify(
       responses.map(({ key, ...response }) => ({
         account_id: response.accountId,
         mode: response.mode,
         operation: response.operation,
-        key_hash: hashKey(key),
+        key,
         request_hash: response.requestHash,
         response_body: response.responseBody,
         record_id: response.recordId,
         created_at: response.createdAt,
       })),
     )}) AS given (
-      account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text,
+      account_id uuid, mode text, operation text, key text, request_hash text, response_body text,
       record_id uuid, created_at timestamptz
     )
   `);
 };
 
 /**
- * Deletes the oldest responses to test writes.
+ * Deletes the oldest keys of test writes that belong to no single record. The others are deleted with their records.
  * @param from where an earlier batch ended; null for the first
  */
 export const deleteTestResponses = (
@@ -115,11 +107,11 @@ export const deleteTestResponses = (
 ): Promise<Deleted> =>
   db.one(sql.type(deletedRow)`
     WITH deleted AS (
-      DELETE FROM idempotent_response
+      DELETE FROM idempotency_key
       WHERE ctid = ANY(ARRAY(
         SELECT ctid
-        FROM idempotent_response
-        WHERE mode = 'test'
+        FROM idempotency_key
+        WHERE mode = 'test' AND record_id IS NULL
           AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
         ORDER BY created_at
         LIMIT ${limit}

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { REGISTER_OPERATIONS } from "./stores.rules.ts";
+import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
@@ -167,7 +167,7 @@ const ofReversals = (accountId: string): FragmentSqlToken => sql.fragment`
  */
 const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sql.fragment`
   response AS (
-    UPDATE idempotent_response
+    UPDATE idempotency_key
     SET
       request_hash = NULL,
       response_body = CASE WHEN operation IN (${literals(Object.values(REGISTER_OPERATIONS))}) THEN NULL ELSE response_body END

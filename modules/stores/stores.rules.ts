@@ -1,3 +1,4 @@
+import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
@@ -20,21 +21,15 @@ const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
 export const disabledMessage = (feature: Feature): string =>
   `${FEATURE_NAMES[feature]} disabled for this store`;
 
-/** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
+/** The operations on stores that have idempotency keys. */
 export const STORE_OPERATIONS = [
   "plant",
   "plastic",
   "donate",
   "refund",
   "operator_refund",
-] as const;
+] as const satisfies readonly Operation[];
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
-
-/** The operation that registers units of a kind. */
-export const REGISTER_OPERATIONS = {
-  tree: "plant",
-  bottle: "plastic",
-} as const satisfies Record<Kind, StoreOperation>;
 
 /** What a balance entry records. */
 export const BALANCE_ENTRY_KINDS = ["topup", "adjustment", ...KINDS, "donation", "refund"] as const;

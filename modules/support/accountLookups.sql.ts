@@ -1,11 +1,13 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { MODES } from "../records/owner.rules.ts";
+import type { AccountType } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
 import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
 import { sql, values } from "../../db/sql.ts";
-import { hashKey } from "../stores/idempotentResponses.sql.ts";
+import type { Operation } from "../records/idempotencyKeys.rules.ts";
+import { keyHash } from "../records/idempotencyKeys.sql.ts";
 
 /** What every look-up takes. */
 export type LookupOptions = {
@@ -97,6 +99,32 @@ export const listKeysById = (
     WHERE api_key.id = ${text}::uuid AND ${inAccount(accountId)}
   `);
 
+/** A query of the rows of an idempotency key, of accounts of a type. Costs a search for each account, mode and operation. */
+export const knownKeysOf = (
+  type: AccountType,
+  operations: readonly Operation[],
+  { text, accountId }: Pick<LookupOptions, "text" | "accountId">,
+): FragmentSqlToken => sql.fragment`
+  SELECT known.*
+  FROM account
+  CROSS JOIN ${values(MODES)} AS mode
+  CROSS JOIN ${values(operations)} AS operation
+  CROSS JOIN LATERAL (
+    SELECT *
+    FROM idempotency_key
+    WHERE key_hash = ${keyHash(
+      {
+        accountId: sql.identifier(["account", "id"]),
+        mode: sql.identifier(["mode", "mode"]),
+        operation: sql.identifier(["operation", "operation"]),
+      },
+      sql.fragment`${text}::text`,
+    )}
+    LIMIT 1
+  ) AS known
+  WHERE account.type = ${type} AND ${inAccount(accountId)}
+`;
+
 const storeWriteRow = z.strictObject({
   ...accountFields,
   mode: modeColumn,
@@ -112,20 +140,9 @@ export const listStoreWritesByKey = (
   { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundStoreWrite[]> =>
   db.any(sql.type(storeWriteRow)`
-    SELECT ${accountColumns}, stored.mode, stored.operation, ${text} AS key, stored.created_at AS "createdAt"
-    FROM account
-    CROSS JOIN ${values(MODES)} AS mode
-    CROSS JOIN ${values(STORE_OPERATIONS)} AS operation
-    CROSS JOIN LATERAL (
-      SELECT *
-      FROM idempotent_response
-      WHERE idempotent_response.account_id = account.id
-        AND idempotent_response.mode = mode.mode
-        AND idempotent_response.operation = operation.operation
-        AND idempotent_response.key_hash = decode(${hashKey(text)}, 'hex')
-      LIMIT 1
-    ) AS stored
-    WHERE account.type = 'store' AND ${inAccount(accountId)}
-    ORDER BY stored.created_at DESC
+    SELECT ${accountColumns}, known.mode, known.operation, ${text} AS key, known.created_at AS "createdAt"
+    FROM (${knownKeysOf("store", STORE_OPERATIONS, { text, accountId })}) AS known
+    JOIN account ON account.id = known.account_id
+    ORDER BY known.created_at DESC
     LIMIT ${limit}
   `);

@@ -84,6 +84,7 @@ const findHits = async <Record extends Identified>(
     const records = await lookups.listByField(db, field, { ...options, text });
     hits.push({ foundBy: field, records });
   }
+  hits.push({ foundBy: "idempotency_key", records: await lookups.listByKey(db, options) });
   hits.push({
     foundBy: "refund_idempotency_key",
     records: await lookups.listByRefundKey(db, options),

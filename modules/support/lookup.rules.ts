@@ -4,7 +4,6 @@ import { normalizeCustomerId } from "../stores/customers.rules.ts";
 /** The fields that registrations and donations have in common. */
 export const RECORD_FIELDS = [
   "imported_id",
-  "idempotency_key",
   "attribution",
   "order",
   "customer_email",
@@ -16,6 +15,7 @@ export type RecordField = (typeof RECORD_FIELDS)[number];
 export type FoundBy =
   | RecordField
   | "id"
+  | "idempotency_key"
   | "refund_idempotency_key"
   | "customer_name"
   | "stripe_customer"

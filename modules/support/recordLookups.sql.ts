@@ -6,6 +6,8 @@ import type { RecordField } from "./lookup.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, values } from "../../db/sql.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
+import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
+import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { hasAttribution, rowWithId } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import {
@@ -17,7 +19,7 @@ import {
   hasOrder,
 } from "../stores/customers.sql.ts";
 import type { LookupOptions } from "./accountLookups.sql.ts";
-import { inAccount, accountColumns, accountFields } from "./accountLookups.sql.ts";
+import { inAccount, accountColumns, accountFields, knownKeysOf } from "./accountLookups.sql.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
@@ -101,7 +103,6 @@ const fieldCondition = (table: RecordTable, field: RecordField, text: string): F
   const column = (name: string) => sql.identifier([table, name]);
   return {
     imported_id: sql.fragment`${column("imported_id")} = ${text}`,
-    idempotency_key: sql.fragment`text_digest(${column("idempotency_key")}) = text_digest(${text})`,
     attribution: hasAttribution(table, text),
     order: hasOrder(table, text),
     customer_email: hasEmail(table, text),
@@ -117,11 +118,22 @@ const accountCondition = (field: RecordField, accountId: string | null): Fragmen
     ? sql.fragment`${inAccount(accountId)} AND account.type = 'store'`
     : inAccount(accountId);
 
-/** The organizations whose refund keys are searched: stores do not have these keys. */
-const owners = (accountId: string | null): FragmentSqlToken => sql.fragment`(
-  SELECT account.id
-  FROM account
-  WHERE account.type = 'organization' AND ${inAccount(accountId)}
+/** How an idempotency key leads to records. */
+type KeySource = {
+  readonly operations: readonly Operation[];
+  /** The record's id, of the column `known.record_id`. */
+  readonly recordId: FragmentSqlToken;
+};
+
+/** A query of the records of organizations that have a key. Of stores' keys, `listStoreWritesByKey` shows the requests. */
+const rowsWithKey = (
+  table: RecordTable,
+  { operations, recordId }: KeySource,
+  { text, accountId }: LookupOptions,
+): FragmentSqlToken => sql.fragment`(
+  SELECT ${sql.identifier([table])}.*
+  FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
+  CROSS JOIN LATERAL ${rowWithId(table, recordId)}
 )`;
 
 /** What differs between the records. */
@@ -137,14 +149,15 @@ type RecordSource<Found> = {
   readonly inPartition: (table: string) => FragmentSqlToken;
   /** The condition that a record has an id, or one of its refunds does. */
   readonly hasId: (id: string) => FragmentSqlToken;
-  /** The table of its refunds' idempotency keys, and how a key leads to the record's id. */
-  readonly refundKeys: { readonly table: string; readonly recordId: FragmentSqlToken };
+  readonly keys: KeySource;
+  readonly refundKeys: KeySource;
 };
 
 /** The look-ups of one kind of record. The `…Query` functions let a test ask PostgreSQL for their plans. */
 export type RecordLookups<Found> = {
   readonly byFieldQuery: (field: RecordField, options: LookupOptions) => FragmentSqlToken;
   readonly byNameQuery: (options: LookupOptions) => FragmentSqlToken;
+  readonly byKeyQuery: (options: LookupOptions) => FragmentSqlToken;
   readonly byRefundKeyQuery: (options: LookupOptions) => FragmentSqlToken;
   readonly listByField: (
     db: CommonQueryMethods,
@@ -155,6 +168,8 @@ export type RecordLookups<Found> = {
   readonly listByName: List<Found>;
   /** Finds a record by its own id or by that of one of its refunds. */
   readonly listById: List<Found>;
+  readonly listByKey: List<Found>;
+  /** Finds a record by the key of one of its refunds. */
   readonly listByRefundKey: List<Found>;
   /** Lists the records that a condition selects. */
   readonly listWhere: (
@@ -164,29 +179,6 @@ export type RecordLookups<Found> = {
   ) => Promise<readonly Found[]>;
 };
 type List<Found> = (db: CommonQueryMethods, options: LookupOptions) => Promise<readonly Found[]>;
-
-/** A query of the records whose refunds have a key. */
-const rowsWithRefundKey = <Found>(
-  { table, partitions, inPartition, refundKeys }: RecordSource<Found>,
-  { text, accountId }: LookupOptions,
-): FragmentSqlToken => {
-  const keys = sql.identifier([refundKeys.table]);
-  return sql.fragment`(
-    SELECT ${sql.identifier([table])}.*
-    FROM ${owners(accountId)} AS owner
-    ${partitions}
-    CROSS JOIN LATERAL (
-      SELECT DISTINCT ${refundKeys.recordId} AS record_id
-      FROM ${keys}
-      WHERE ${keys}.account_id = owner.id
-        AND ${inPartition(refundKeys.table)}
-        AND ${keys}.key_digest = text_digest(${text})
-      -- A client and an operator may have used the same key.
-      LIMIT 2
-    ) AS used
-    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
-  )`;
-};
 
 const createLookups = <Found>(source: RecordSource<Found>): RecordLookups<Found> => {
   const { table, row, columns, join, partitions, inPartition, hasId } = source;
@@ -232,18 +224,22 @@ const createLookups = <Found>(source: RecordSource<Found>): RecordLookups<Found>
   `;
   const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
     selectWhere(hasNameWith(table, options.text), options);
+  const byKeyQuery = (options: LookupOptions): FragmentSqlToken =>
+    select(rowsWithKey(table, source.keys, options), options);
   const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken =>
-    select(rowsWithRefundKey(source, options), options);
+    select(rowsWithKey(table, source.refundKeys, options), options);
   const list = (db: CommonQueryMethods, query: FragmentSqlToken): Promise<readonly Found[]> =>
     db.any(sql.type(row)`${query}`);
 
   return {
     byFieldQuery,
     byNameQuery,
+    byKeyQuery,
     byRefundKeyQuery,
     listByField: (db, field, options) => list(db, byFieldQuery(field, options)),
     listByName: (db, options) => list(db, byNameQuery(options)),
     listById: (db, options) => list(db, selectWhere(hasId(options.text), options)),
+    listByKey: (db, options) => list(db, byKeyQuery(options)),
     listByRefundKey: (db, options) => list(db, byRefundKeyQuery(options)),
     listWhere: (db, condition, options) => list(db, selectWhere(condition, options)),
   };
@@ -267,9 +263,10 @@ export const registrationLookups = createLookups({
     sql.fragment`${inMode(table)} AND ${sql.identifier([table, "kind"])} = kind.kind`,
   hasId: (id) =>
     sql.fragment`id = ANY(ARRAY[${id}::uuid, (SELECT registration_id FROM refund WHERE id = ${id})])`,
+  keys: { operations: Object.values(REGISTER_OPERATIONS), recordId: sql.fragment`known.record_id` },
   refundKeys: {
-    table: "refund_key",
-    recordId: sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = refund_key.refund_id)`,
+    operations: [...Object.values(REFUND_OPERATIONS), "operator_refund"],
+    recordId: sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`,
   },
 });
 
@@ -281,7 +278,8 @@ export const donationLookups = createLookups({
   partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode`,
   inPartition: inMode,
   hasId: (id) => sql.fragment`id = ${id}`,
-  refundKeys: { table: "donation_refund_key", recordId: sql.fragment`donation_id` },
+  keys: { operations: ["donate"], recordId: sql.fragment`known.record_id` },
+  refundKeys: { operations: ["refund_donate"], recordId: sql.fragment`known.record_id` },
 });
 
 /** Lists the registrations whose usage is in a meter event. */

@@ -12,6 +12,7 @@ import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -109,6 +110,7 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
   await t.context.db.query(sql.typeAlias("void")`
     UPDATE registration SET idempotency_key = 'cart-77', attribution = 'spring sale' WHERE id = ${id}
   `);
+  await insertTestKeys(t.context.db, "registration", "plant", scene.id);
 
   for (const text of [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"]) {
     const { records } = await find(t, text);
@@ -165,6 +167,7 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
       (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, idempotency_key, attribution)
     VALUES (${id}, ${accountId}, 'test', 2500, 'n1', 'catalogue', 'Sea', now(), 'gift-1', 'tide')
   `);
+  await insertTestKeys(t.context.db, "donation", "donate", accountId);
   await call("POST", "/refund/donations", {
     key: apiKeyTest,
     body: { id, idempotency_key: "back-1" },
@@ -282,8 +285,11 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
       INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
       SELECT refund_id, id, account_id, 1, now(), now() FROM filled
     )
-    INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
-    SELECT account_id, 'live', 'tree', 'refund-key-' || refund_id, refund_id FROM filled
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+    SELECT
+      idempotency_key_hash(secret, account_id, 'live', 'refund_plant', 'refund-key-' || refund_id),
+      account_id, 'live', 'refund_plant', refund_id
+    FROM filled, idempotency_secret
   `);
   await db.query(sql.typeAlias("void")`
     WITH new_order AS (
@@ -310,6 +316,8 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
         [`donation ${field}`, donationLookups.byFieldQuery(field, options)],
       ]),
     ),
+    "registration key": registrationLookups.byKeyQuery(options),
+    "donation key": donationLookups.byKeyQuery(options),
     "refund key": registrationLookups.byRefundKeyQuery(options),
   };
   for (const [name, query] of Object.entries(queries)) {
@@ -318,7 +326,7 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
     `);
     t.notRegex(
       plan.join("\n"),
-      /Seq Scan on (?:registration|donation|refund|refund_key|planting_order)\b/u,
+      /Seq Scan on (?:registration|donation|refund|idempotency_key|planting_order)\b/u,
       `${name}\n${plan.join("\n")}`,
     );
   }

@@ -3,6 +3,11 @@ import { Client, escapeIdentifier } from "pg";
 import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
+import { openPool } from "../../db/pools/pool.ts";
+import {
+  insertIdempotentResponses,
+  listIdempotentResponses,
+} from "../../modules/stores/idempotentResponses.sql.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -61,6 +66,7 @@ for (const statement of [
   "DELETE FROM balance_entry",
   "UPDATE balance_entry SET amount_cents = 1",
   "DELETE FROM schema_migration",
+  "UPDATE idempotency_secret SET secret = sha256('')",
   "INSERT INTO schema_migration (number, name) VALUES (9999, 'later')",
   "COPY registration TO PROGRAM 'true'",
   "COPY registration TO '/tmp/registrations'",
@@ -89,6 +95,7 @@ test("every table of the schema has the privileges of the programs' role", async
   t.deepEqual(Object.fromEntries(exceptions.map(({ name, privileges }) => [name, privileges])), {
     audit_entry: "SELECT INSERT",
     balance_entry: "SELECT INSERT",
+    idempotency_secret: "SELECT",
     schema_migration: "SELECT",
   });
 });
@@ -105,7 +112,12 @@ test("a migration creates the roles with the passwords of their URLs; the reader
   await t.throwsAsync(connect(t, wrong.href), { code: "28P01" });
 
   const reader = await connect(t, readerUrl);
-  for (const column of ["api_key.hash", "certificate.token", "webhook_endpoint.url"]) {
+  for (const column of [
+    "api_key.hash",
+    "certificate.token",
+    "idempotency_key.request_hash",
+    "webhook_endpoint.url",
+  ]) {
     const [table = ""] = column.split(".");
     await t.throwsAsync(reader.query(`SELECT ${column} FROM ${table}`), { code: "42501" }, column);
     await reader.query(`SELECT ${table}.account_id FROM ${table}`);
@@ -124,6 +136,66 @@ test("a migration creates the roles with the passwords of their URLs; the reader
   });
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /permission denied for table account\. Check the role of DATABASE_URL/u);
+});
+
+test("the reader cannot compute the hash of an idempotency key that it guesses", async (t) => {
+  const { ownerUrl, urls } = await setUp(t, "app", "reader");
+  const [appUrl = "", readerUrl = ""] = urls;
+  await migrate(ownerUrl, { appUrl, readerUrl });
+  const app = await openPool(appUrl, 1);
+  t.teardown(() => app.end());
+  const account = { accountId: crypto.randomUUID(), mode: "live", operation: "plant" } as const;
+  const known = { ...account, key: "order-48213" };
+  const erased = { requestHash: null, responseBody: null, recordId: null };
+  await app.transaction((transaction) =>
+    insertIdempotentResponses(transaction, [{ ...known, ...erased, createdAt: new Date() }]),
+  );
+  t.is((await listIdempotentResponses(app, [known])).length, 1);
+
+  const reader = await connect(t, readerUrl);
+  const { rows } = await reader.query<{ hash: Buffer }>(
+    "SELECT key_hash AS hash FROM idempotency_key",
+  );
+  const [{ hash } = { hash: null }] = rows;
+  t.is(hash?.length, 32);
+  const scope = `'${account.accountId}', 'live', 'plant', '${known.key}'`;
+  for (const statement of [
+    "SELECT secret FROM idempotency_secret",
+    "COPY idempotency_secret TO STDOUT",
+    `SELECT idempotency_key_hash(secret, ${scope}) FROM idempotency_secret`,
+    "SELECT request_hash FROM idempotency_key",
+  ]) {
+    await t.throwsAsync(reader.query(statement), { code: "42501" }, statement);
+  }
+  const guess = async (secret: string) => {
+    const guessed = await reader.query<{ hash: Buffer }>(
+      `SELECT idempotency_key_hash(${secret}, ${scope}) AS hash UNION ALL SELECT sha256('${known.key}')`,
+    );
+    return guessed.rows.map((row) => row.hash);
+  };
+  for (const secret of ["''", "sha256('')", "decode(repeat('00', 32), 'hex')"]) {
+    t.true((await guess(secret)).every((guessed) => hash?.equals(guessed) === false));
+  }
+  // With the secret, the guess is right.
+  const owner = await connect(t, ownerUrl);
+  const { rows: secrets } = await owner.query<{ secret: string }>(
+    "SELECT encode(secret, 'hex') AS secret FROM idempotency_secret",
+  );
+  const [right] = await guess(`decode('${secrets[0]?.secret}', 'hex')`);
+  t.true(right !== undefined && hash?.equals(right));
+});
+
+test("the databases of two deployments have different secrets", async (t) => {
+  const secrets = new Set<string>();
+  for (const ownerUrl of [await createEmptyDatabase(t), await createEmptyDatabase(t)]) {
+    await migrate(ownerUrl, { appUrl: null, readerUrl: null });
+    const owner = await connect(t, ownerUrl);
+    const { rows } = await owner.query<{ secret: string }>(
+      "SELECT encode(secret, 'hex') AS secret FROM idempotency_secret",
+    );
+    secrets.add(rows[0]?.secret ?? "");
+  }
+  t.is(secrets.size, 2);
 });
 
 test("the roles can use a later table immediately, and migrating again takes away what they should not have", async (t) => {

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
+import { insertTestKeys } from "../support/insertTestKeys.ts";
 
 /** The listing of so many registrations has 170 pages, and they themselves have 600. */
 const RECORDS = 20_000;
@@ -68,12 +69,18 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
       INSERT INTO balance_note (entry_id, note)
       SELECT id, 'reason' FROM new_entry
     )
-    INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    INSERT INTO idempotency_key (
+      key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
     )
-    SELECT account_id, mode, 'plant', sha256(id::text::bytea), sha256(id::text::bytea), '{}', id, created_at
+    SELECT sha256(id::text::bytea), account_id, mode, 'refund', sha256(id::text::bytea), '{}', id, created_at
     FROM refunded
   `);
+  for (const [table, operation] of [
+    ["registration", "plant"],
+    ["donation", "donate"],
+  ] as const) {
+    await insertTestKeys(filler, table, operation, accountId);
+  }
   await filler.query(sql.typeAlias("void")`
     INSERT INTO impact_total (account_id, mode, kind, period, total)
     SELECT ${accountId}, 'live', 'tree', period, ${RECORDS}

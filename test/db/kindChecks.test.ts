@@ -2,16 +2,17 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { CERTIFIED_KINDS } from "../../modules/dashboard/certificate.rules.ts";
-import { BALANCE_ENTRY_KINDS, STORE_OPERATIONS } from "../../modules/stores/stores.rules.ts";
+import { OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
+import { BALANCE_ENTRY_KINDS } from "../../modules/stores/stores.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
 
 const checkRow = z.strictObject({ name: z.string(), definition: z.string() });
 
-const NAMES: ReadonlySet<string> = new Set([...KINDS, ...STORE_OPERATIONS]);
+const NAMES: ReadonlySet<string> = new Set([...KINDS, ...OPERATIONS]);
 
-test("every CHECK that lists kinds, or operations of stores, has those of the code", async (t) => {
+test("every CHECK that lists kinds or operations has those of the code", async (t) => {
   const { db } = t.context;
   const checks = await db.any(sql.type(checkRow)`
     SELECT conname AS name, pg_get_constraintdef(oid) AS definition
@@ -31,6 +32,6 @@ test("every CHECK that lists kinds, or operations of stores, has those of the co
     balance_entry_kind: BALANCE_ENTRY_KINDS.toSorted(),
     certificate_kind: CERTIFIED_KINDS.toSorted(),
     certificate_item_kind: CERTIFIED_KINDS.toSorted(),
-    idempotent_response_operation: STORE_OPERATIONS.toSorted(),
+    idempotency_key_operation: OPERATIONS.toSorted(),
   });
 });

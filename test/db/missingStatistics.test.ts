@@ -14,6 +14,7 @@ import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { insertTestKeys } from "../support/insertTestKeys.ts";
 
 // The tests are serial, because the statistics and the reads of one would be those of the other.
 const test = testWithDatabase();
@@ -22,6 +23,7 @@ const test = testWithDatabase();
 const ACCOUNTS = 20;
 const RECORDS_OF_ACCOUNT = 3000;
 const MAXIMUM_PAGES = 60;
+const TABLES = ["registration", "donation", "idempotency_key"];
 /** So that the indexes of the keys are higher than that of the listing, and seem to cost more. */
 const KEY_PADDING = "x".repeat(200);
 const keyOf = (number: number): string => `${KEY_PADDING}${number}`;
@@ -41,11 +43,13 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
     INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
   `);
+  await insertTestKeys(filler, "registration", "plant", accountId);
+  await insertTestKeys(filler, "donation", "donate", accountId);
 };
 
 test.serial("records are found by their keys in tables without statistics", async (t) => {
   const { filler, db } = await openSinglePools(t);
-  await stopAutovacuum(filler, ["registration", "donation"]);
+  await stopAutovacuum(filler, TABLES);
   let accountId = "";
   for (let account = 0; account < ACCOUNTS; account += 1) {
     ({ id: accountId } = await createTestOrganization(db));
@@ -76,7 +80,7 @@ test.serial("records are found by their keys in tables without statistics", asyn
     await operation(db);
   }
 
-  const countPages = await createPageCounter(filler, db, ["registration", "donation"]);
+  const countPages = await createPageCounter(filler, db, TABLES);
   for (const [name, operation] of Object.entries(operations)) {
     const pages = await countPages(operation);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
@@ -136,7 +140,7 @@ const MAXIMUM_REFUND_PAGES = 40;
 test.serial("a thousand keys of refunds, of which one is known, read one refund", async (t) => {
   const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestOrganization(db);
-  await stopAutovacuum(filler, ["refund", "refund_key"]);
+  await stopAutovacuum(filler, ["refund", "idempotency_key"]);
   await filler.transaction(async (transaction) => {
     // The refunded registrations are not needed.
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
@@ -147,13 +151,15 @@ test.serial("a thousand keys of refunds, of which one is known, read one refund"
         FROM generate_series(1, 20000)
         RETURNING *
       )
-      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
-      SELECT account_id, 'live', 'tree', id::text, id FROM refund
+      INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+      SELECT
+        idempotency_key_hash(secret, account_id, 'live', 'refund_plant', id::text), account_id, 'live', 'refund_plant', id
+      FROM refund, idempotency_secret
     `);
   });
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   const [known = ""] = await filler.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
-    SELECT idempotency_key AS key FROM refund_key WHERE account_id = ${accountId} LIMIT 1
+    SELECT id::text AS key FROM refund WHERE account_id = ${accountId} LIMIT 1
   `);
   const keys = [known, ...Array.from({ length: 999 }, () => crypto.randomUUID())];
   const owner = { accountId, mode: "live", kind: "tree" } as const;

@@ -122,10 +122,10 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     SELECT number::text, '', 1, '', time, time ${times}
   `);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO idempotent_response
-      (account_id, mode, operation, key_hash, request_hash, response_body, created_at)
+    INSERT INTO idempotency_key
+      (key_hash, account_id, mode, operation, request_hash, response_body, created_at)
     SELECT
-      ${accountId}, mode, operation, sha256(number::text::bytea), sha256(''), 'body', time
+      sha256((number || mode)::bytea), ${accountId}, mode, operation, sha256(''), 'body', time
       ${times}
     CROSS JOIN (VALUES ('live', 'plant'), ('test', 'donate')) AS scope (mode, operation)
   `);
@@ -149,7 +149,7 @@ const BATCH_TABLES = [
   "cached_response",
   "donation",
   "registration",
-  "idempotent_response",
+  "idempotency_key",
 ];
 
 test.serial(

@@ -19,6 +19,7 @@ import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -30,6 +31,7 @@ const RECORDS = 50_000;
 const FEW_RECORDS = 60;
 const TRANSACTION_RECORDS = 200;
 const MAXIMUM_PAGES = 100;
+const TABLES = ["registration", "idempotency_key"];
 
 /** In many transactions, because a page of the feed reads all of its last one. */
 const insertRecords = async (
@@ -48,6 +50,7 @@ const insertRecords = async (
       FROM generate_series(${first}::integer, ${Math.min(first + TRANSACTION_RECORDS - 1, to)}::integer) AS number
     `);
   }
+  await insertTestKeys(filler, "registration", "plant", accountId);
 };
 
 const idRow = z.strictObject({ id: z.uuid() });
@@ -65,7 +68,7 @@ test("a plan that was made for few registrations is not kept when there are many
   const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestOrganization(db);
   // The plans are not made again because of new statistics.
-  await stopAutovacuum(filler, ["registration"]);
+  await stopAutovacuum(filler, TABLES);
   await insertRecords(filler, accountId, 1, FEW_RECORDS);
   await filler.query(sql.typeAlias("void")`ANALYZE`);
   const id = await db.oneFirst(sql.type(idRow)`SELECT id FROM registration LIMIT 1`);
@@ -135,7 +138,7 @@ test("a plan that was made for few registrations is not kept when there are many
   await insertRecords(filler, accountId, FEW_RECORDS + 1, RECORDS);
   newest = await findNewestEvent(filler);
 
-  const countPages = await createPageCounter(filler, db, ["registration"]);
+  const countPages = await createPageCounter(filler, db, TABLES);
   for (const operation of Object.values(operations)) {
     await eventually(async () => (await countPages(operation)) <= MAXIMUM_PAGES);
   }

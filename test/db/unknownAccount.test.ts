@@ -78,7 +78,7 @@ const TABLES = [
   "balance_entry",
   "balance_note",
   "refund",
-  "idempotent_response",
+  "idempotency_key",
 ];
 const MAXIMUM_PAGES = 100;
 /** Writes read the pages of many indexes. */

@@ -3,11 +3,15 @@ import { insertImportedStoreKeys } from "../../modules/history/importedEntries.s
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { lockBalances } from "../../modules/stores/balances.sql.ts";
+import { insertRegistrations } from "../../modules/registrations/registrations.sql.ts";
+import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
+import { newId } from "../../runtime/newId.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { lineOf, orderedTree } from "./importLine.ts";
 import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
@@ -90,6 +94,22 @@ test("a key that a store uses while its import runs is a conflict", async (t) =>
 
   t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1 });
+});
+
+test("a key that an organization uses while its import runs is a conflict", async (t) => {
+  const { db } = t.context;
+  const { id: accountId, importText } = await setUpImport(t);
+  const lines = ["a", "b"].map((id) => lineOf({ id, idempotency_key: id }));
+  const entry = { ...registrationOf(accountId, { count: 9, idempotencyKey: "b" }), id: newId() };
+
+  const [run] = await runBehindLocks<[Run]>(
+    db,
+    (transaction) => insertRegistrations(transaction, [entry], systemClock.now()),
+    () => importText(linesOf(...lines)),
+  );
+
+  t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);
+  t.is((await readTotals(db, entry, systemClock.now())).all, 9 + 1);
 });
 
 const EIN = "530196605";

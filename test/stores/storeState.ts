@@ -49,7 +49,7 @@ export const readStoreState = (
         SELECT coalesce(sum(total), 0)::bigint FROM impact_total WHERE account_id = ${id} AND period = 'all'
       ) AS totals,
       (SELECT count(*) FROM usage_fact WHERE account_id = ${id}) AS facts,
-      (SELECT count(*) FROM idempotent_response WHERE account_id = ${id}) AS responses
+      (SELECT count(*) FROM idempotency_key WHERE account_id = ${id}) AS responses
   `);
 
 /** Adds a charity to the built-in catalogue. */

@@ -34,7 +34,9 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
   t.is((await call("POST", "/charities/donate", { key, body: donation })).status, 200);
   const order = { trees: 2, customer_name: "Ann Lee" };
   for (const headers of [store.test, store.live]) {
-    await post("/app/api/plant", { ...headers, "Idempotency-Key": "order-1" }, order);
+    const keyed = { ...headers, "Idempotency-Key": "order-1" };
+    await post("/app/api/plant", keyed, order);
+    await post("/app/api/refund", keyed, { type: "tree", quantity: 1 });
   }
   await issueKey({ db, clock, actor: SERVICE }, { id: accountId, type: "organization" }, "live", {
     name: "trial",
@@ -72,6 +74,10 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
     order,
   );
   t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+  const keys = sql.type(
+    z.strictObject({ mode: z.string() }),
+  )`SELECT DISTINCT mode FROM idempotency_key`;
+  t.deepEqual(await db.anyFirst(keys), ["live"]);
   t.like(await run("second"), {
     testRegistrations: { registrations: 0 },
     testDonations: 0,

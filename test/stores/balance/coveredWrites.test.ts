@@ -2,7 +2,6 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { hashKey } from "../../../modules/stores/idempotentResponses.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import type { StoreResponse } from "../../../modules/stores/storeWrites.rules.ts";
@@ -137,11 +136,10 @@ test("a key that another process commits while a batch is written is replayed, a
   t.teardown(() => client.end());
   await client.query("BEGIN");
   await client.query(
-    `INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
-    )
-    VALUES ($1, 'live', 'plant', decode($2, 'hex'), decode($3, 'hex'), 'first', $4, now())`,
-    [store.id, hashKey("a"), REQUEST_HASH, recordId],
+    `INSERT INTO idempotency_key (key_hash, account_id, mode, operation, request_hash, response_body, record_id)
+    SELECT idempotency_key_hash(secret, $1, 'live', 'plant', 'a'), $1, 'live', 'plant', decode($2, 'hex'), 'first', $3
+    FROM idempotency_secret`,
+    [store.id, REQUEST_HASH, recordId],
   );
 
   const writes = [

@@ -42,7 +42,7 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
 
   const stored = await db.any(sql.type(storedRow)`
     SELECT operation, count(*)::integer AS keys, count(request_hash)::integer AS requests
-    FROM idempotent_response
+    FROM idempotency_key
     WHERE account_id = ${store.id}
     GROUP BY operation
     ORDER BY operation

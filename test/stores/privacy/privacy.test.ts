@@ -346,7 +346,7 @@ test.serial("stored responses are replayed byte for byte, years later", async (t
   // What an earlier release responded.
   const body = first.text.replace("Ann Lee", "Ann  Lee");
   await db.query(sql.typeAlias("void")`
-    UPDATE idempotent_response SET response_body = ${body} WHERE account_id = ${store.id}
+    UPDATE idempotency_key SET response_body = ${body} WHERE account_id = ${store.id}
   `);
 
   clock.set("2036-01-10T12:00:00.000Z");

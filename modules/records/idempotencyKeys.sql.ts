@@ -1,0 +1,78 @@
+import type { DatabaseTransactionConnection, FragmentSqlToken, IdentifierSqlToken } from "slonik";
+import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
+import type { Operation } from "./idempotencyKeys.rules.ts";
+import { KINDS } from "./owner.rules.ts";
+import type { AccountMode } from "./owner.rules.ts";
+import { sql } from "../../db/sql.ts";
+
+/*
+ * The idempotency keys of all writes are one table, whose primary key is a hash of the key and its scope. So a look-up of a key
+ * is a search of the primary key, which is all that the planner can do (ADR 102).
+ */
+
+type Expression = FragmentSqlToken | IdentifierSqlToken;
+
+/** What a key belongs to, as expressions of SQL: those of rows, or parameters. */
+type KeyScope = {
+  readonly accountId: Expression;
+  readonly mode: Expression;
+  readonly operation: Expression;
+};
+
+/** The hash under which a key is stored. */
+export const keyHash = (
+  { accountId, mode, operation }: KeyScope,
+  key: Expression,
+): FragmentSqlToken => sql.fragment`
+  idempotency_key_hash((SELECT secret FROM idempotency_secret), ${accountId}, ${mode}, ${operation}, ${key})
+`;
+
+/** The scope of the keys of an account in a mode. */
+export const scopeOf = ({ accountId, mode }: AccountMode, operation: Operation): KeyScope => ({
+  accountId: sql.fragment`${accountId}::uuid`,
+  mode: sql.fragment`${mode}::text`,
+  operation: sql.fragment`${operation}::text`,
+});
+
+/** The scope of a row's key. */
+export const scopeOfRow = (table: string): KeyScope => ({
+  accountId: sql.identifier([table, "account_id"]),
+  mode: sql.identifier([table, "mode"]),
+  operation: sql.identifier([table, "operation"]),
+});
+
+/** The operation that registers units of a row's kind. */
+export const registerOperation = (kind: Expression): FragmentSqlToken => sql.fragment`
+  CASE ${kind} ${sql.join(
+    KINDS.map(
+      (name) =>
+        sql.fragment`WHEN ${sql.literalValue(name)} THEN ${sql.literalValue(REGISTER_OPERATIONS[name])}`,
+    ),
+    sql.fragment` `,
+  )} END
+`;
+
+/** The id of the record that a key belongs to; null if the key is unknown or belongs to none. */
+export const recordOfKey = (hash: Expression): FragmentSqlToken =>
+  sql.fragment`(SELECT record_id FROM idempotency_key WHERE key_hash = ${hash})`;
+
+/** Those of the keys that are known, as a table `known` with the columns `key` and `record_id`. */
+export const knownKeys = (
+  owner: AccountMode,
+  operation: Operation,
+  keys: readonly string[],
+): FragmentSqlToken => sql.fragment`(
+  SELECT given.key, idempotency_key.record_id
+  FROM unnest(${sql.array([...keys], "text")}) AS given (key)
+  JOIN idempotency_key ON idempotency_key.key_hash = ${keyHash(scopeOf(owner, operation), sql.identifier(["given", "key"]))}
+) AS known`;
+
+/** Deletes the keys of records of test mode. */
+export const deleteTestKeys = async (
+  transaction: DatabaseTransactionConnection,
+  recordIds: readonly string[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM idempotency_key WHERE mode = 'test' AND record_id = ANY(${sql.array([...recordIds], "uuid")})
+  `);
+};
