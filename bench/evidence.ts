@@ -1,6 +1,7 @@
 import { openPool } from "../db/pools/pool.ts";
 import { createPlanting } from "../modules/planting/createPlanting.ts";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
+import { listPlantingOrders } from "../modules/planting/orders.sql.ts";
 import { placePlantingOrder, pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
 import { systemClock } from "../runtime/clock.ts";
 import type { Benchmark } from "./support/benchmark.ts";
@@ -31,8 +32,8 @@ const plantAll = async (databaseUrl: string): Promise<void> => {
   const db = await openPool(databaseUrl);
   try {
     const context = { db, clock: systemClock, planting };
-    const orders = await createPlantingOrders(context, NEVER_ABORTED);
-    for (let id = 1; id <= orders; id += 1) {
+    await createPlantingOrders(context, NEVER_ABORTED);
+    for (const { id } of await listPlantingOrders(db, { limit: 1 })) {
       await placePlantingOrder(context, id, NEVER_ABORTED);
       await pollPlantingOrder(context, id, NEVER_ABORTED);
     }

@@ -529,6 +529,16 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['sealed'::text, 'sending'::text, 'delivered'::text, 'void'::text, 'held'::text, 'rejected'::text, 'expired'::text, 'blocked'::text, 'superseded'::text, 'waived'::text]))
 ) WITH (fillfactor=80);
 
+CREATE TABLE next_planting_order (
+  id integer NOT NULL DEFAULT nextval('planting_order_id_seq'::regclass),
+  account_id uuid NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  is_open boolean NOT NULL DEFAULT true,
+  CONSTRAINT next_planting_order_pkey PRIMARY KEY (id),
+  CONSTRAINT next_planting_order_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT next_planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH ();
+
 CREATE TABLE partner_reference (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
   partner text COLLATE "C" NOT NULL,
@@ -795,7 +805,6 @@ CREATE TABLE registration (
   notes text,
   unit_price_cents bigint,
   imported_id text COLLATE "C",
-  is_ordered_elsewhere boolean NOT NULL DEFAULT false,
   usage_batch bigint,
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
   CONSTRAINT registration_pkey PRIMARY KEY (id),
@@ -805,7 +814,7 @@ CREATE TABLE registration (
   CONSTRAINT registration_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT registration_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= count),
   CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
-) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
+) WITH ();
 
 CREATE TABLE schema_migration (
   number integer NOT NULL,
@@ -1104,6 +1113,8 @@ CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (ac
 
 CREATE INDEX meter_event_waived ON public.meter_event USING btree (id) WHERE (state = 'waived'::text);
 
+CREATE UNIQUE INDEX next_planting_order_open ON public.next_planting_order USING btree (account_id, mode) WHERE is_open;
+
 CREATE INDEX planting_claim_order ON public.planting_claim USING btree (order_id);
 
 CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (order_id, stage) WHERE (state = 'accepted'::text);
@@ -1167,8 +1178,6 @@ CREATE INDEX registration_ordered ON public.registration USING btree (planting_o
 CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
-
-CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count) AND (NOT is_ordered_elsewhere));
 
 CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorded_at);
 

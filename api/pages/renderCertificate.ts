@@ -77,7 +77,7 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
     case "planted":
       return `${allPlanted(counts.planted)}${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
     case "registered":
-      if (certified.isOrderedElsewhere && certified.stage === null) {
+      if (certified.isOrderedElsewhere) {
         return "An earlier system arranged the planting. There is no evidence here.";
       }
       return counts.isSimulated

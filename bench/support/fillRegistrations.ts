@@ -29,17 +29,24 @@ const FILL = `
     SELECT identifier, $1::uuid, 'live', 'tree', second, quantity, settled_at
     FROM sealed
   ),
+  next_order AS (
+    INSERT INTO next_planting_order (account_id, mode) VALUES ($1::uuid, 'live') RETURNING id
+  ),
   registered AS (
     INSERT INTO registration (
-      id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch
+      id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch,
+      planting_order_id, tree_order_id
     )
     SELECT
       uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at,
       'fill-' || second || '-' || number, CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END,
       jsonb_build_object('order', second * $3::bigint + number),
       -- As if each had been recorded by itself.
-      nextval('usage_batch')
-    FROM event
+      nextval('usage_batch'),
+      next_order.id,
+      nextval('tree_order_id')
+    FROM next_order
+    CROSS JOIN event
     CROSS JOIN generate_series(1, $3::bigint) AS number
     CROSS JOIN LATERAL to_timestamp(second) AS created_at
     RETURNING id, created_at, idempotency_key, usage_batch
@@ -66,7 +73,7 @@ const FILL = `
   JOIN sealed ON second = extract(epoch FROM created_at)::bigint`;
 
 /**
- * Inserts an account's registrations with the usage, totals and meter events that the service would have written.
+ * Inserts the first registrations of an account with the usage, totals and meter events that the service would have written.
  * @param count is rounded up to a multiple of five
  */
 export const fillRegistrations = async (

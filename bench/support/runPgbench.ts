@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 
 /**
  * What a service without group commit would run for each request: the same rows and totals, in one statement and so one
- * transaction.
+ * transaction. Each account has one planting order.
  */
 const statement = (accounts: number): string => `
 \\set account random(1, ${accounts})
@@ -26,10 +26,11 @@ claimed AS (
 ),
 inserted AS (
   INSERT INTO registration
-    (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata, usage_batch)
+    (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata, usage_batch,
+      planting_order_id, tree_order_id)
   SELECT
     id, account_id, 'live', 'tree', 1, 0, now(), idempotency_key, 'bench', '{"order": "0000000000"}',
-    nextval('usage_batch')
+    nextval('usage_batch'), :account, nextval('tree_order_id')
   FROM entry
   WHERE id IN (SELECT record_id FROM claimed)
   RETURNING account_id, mode, kind, count, created_at, usage_batch

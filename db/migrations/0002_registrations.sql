@@ -77,10 +77,12 @@ CREATE TABLE registration (
   -- can be longer than what was sent, because jsonb writes 1e300 as 301 digits. The default is for a registration without
   -- imported id, key, attribution and metadata, as stores' are.
   json_bytes integer NOT NULL DEFAULT 260,
-  -- The planting order of a tree registration and how many trees it includes; null until the order is created. There is
-  -- no foreign key, because its trigger would run for each new registration, where the columns are always null.
+  -- The planting order that a tree registration joins when it is inserted, and the number of its part of the order. The
+  -- order's row in planting_order follows when the order is created; until then, the trees are not ordered. Null if another
+  -- system has arranged the planting. There is no foreign key, because there is no row yet.
   planting_order_id integer,
   tree_order_id bigint,
+  -- How many trees the order has of it. Null while none was refunded since the order was created: all that remain.
   ordered_count bigint,
   -- The id that another system has shown for the registration's part of its order.
   tree_order_public_id text,
@@ -94,16 +96,11 @@ CREATE TABLE registration (
   unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0),
   -- The id in the system that the registration was imported from. Clients see it instead of the id.
   imported_id text COLLATE "C" CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
-  -- Whether another system has arranged the planting. The trees are in no planting order of ours.
-  is_ordered_elsewhere boolean NOT NULL DEFAULT false,
   -- The statement that recorded it. With the stream and the second, it leads to the usage fact that counts it. Null if it
   -- has no usage, because it was imported or paid from a store's balance.
   usage_batch bigint,
   -- The transaction that inserted it, which places it among the account's events.
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id()
-) WITH (
-  -- Ordered trees leave a partial index. Without frequent vacuums, every search for unordered trees would step over them.
-  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05
 );
 
 -- A page of the feed sorts the registrations of each transaction by id. If statistics of a few registrations said that one
@@ -115,10 +112,6 @@ CREATE UNIQUE INDEX registration_imported_id
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
 CREATE INDEX registration_attribution
   ON registration (account_id, mode, kind, text_digest(attribution), created_at, id) WHERE attribution <> '';
-
--- Trees for the next planting orders. Ordered trees leave the index, so it stays as small as the backlog.
-CREATE INDEX registration_unordered ON registration (account_id, mode, id)
-  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere;
 
 -- The registrations that are events: those of organizations that were not imported. Not all imported ones have an id of
 -- the other system, but none has usage.

@@ -54,6 +54,18 @@ CREATE INDEX planting_order_unfinished ON planting_order (greatest(workflow_star
 
 CREATE SEQUENCE tree_order_id AS bigint;
 
+-- A planting order that is not created yet. An account's registered trees of a mode join the open one. Who inserts trees, or
+-- refunds trees that are not ordered yet, locks its key until the transaction ends. Closing it does not conflict with that
+-- lock; later trees join another. Creating the order does, and so waits for all of them. The row is deleted then.
+CREATE TABLE next_planting_order (
+  id integer PRIMARY KEY DEFAULT nextval('planting_order_id_seq'),
+  account_id uuid NOT NULL REFERENCES account,
+  mode text COLLATE "C" NOT NULL CONSTRAINT next_planting_order_mode CHECK (mode IN ('live', 'test')),
+  is_open boolean NOT NULL DEFAULT true
+);
+
+CREATE UNIQUE INDEX next_planting_order_open ON next_planting_order (account_id, mode) WHERE is_open;
+
 CREATE TABLE planting_site (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   partner text COLLATE "C" NOT NULL,

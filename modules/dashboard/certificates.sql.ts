@@ -236,7 +236,7 @@ export const findCertified = async (
       registration.count,
       registration.refunded_count AS "refundedCount",
       registration.created_at AS "createdAt",
-      registration.is_ordered_elsewhere AS "isOrderedElsewhere",
+      registration.planting_order_id IS NULL AS "isOrderedElsewhere",
       planting_order.stage,
       planting_order.planted_at AS "plantedAt",
       planting_order.verified_at AS "verifiedAt",

@@ -1,10 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { subtractDonations } from "../charities/donationTotals.sql.ts";
-import { markImportedDonationsRefunded, raiseRefundedCounts } from "./furtherRefunds.sql.ts";
+import {
+  lockFurtherRefunded,
+  markImportedDonationsRefunded,
+  raiseRefundedCounts,
+} from "./furtherRefunds.sql.ts";
 import type { ImportedEntry } from "./importedEntries.sql.ts";
 import { subtractFromTotals } from "../registrations/totals.sql.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { KINDS } from "../records/owner.rules.ts";
+import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { ImportedRecord } from "./importedRecords.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
@@ -25,21 +29,20 @@ const applyChunk = async (
   chunk: readonly ImportedEntry<ImportedRecord>[],
   { clock, actor }: Pick<OperatorContext, "clock" | "actor">,
 ): Promise<readonly AppliedRefund[]> => {
-  const units = await raiseRefundedCounts(
+  const units = await lockFurtherRefunded(
     transaction,
     owner,
     chunk.flatMap(({ id, record }) =>
       record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
     ),
   );
-  const ordered = units.filter(({ isOrdered }) => isOrdered);
-  if (ordered.length > 0) {
-    await releaseRefundedTrees(
-      transaction,
-      owner,
-      ordered.map(({ id, count }) => ({ registrationId: id, count })),
-    );
-  }
+  const trees = units.filter(({ kind }) => kind === PLANTED_KIND);
+  await releaseRefundedTrees(
+    transaction,
+    owner,
+    trees.map(({ id, count }) => ({ registrationId: id, count })),
+  );
+  await raiseRefundedCounts(transaction, units);
   const donations = await markImportedDonationsRefunded(
     transaction,
     owner,

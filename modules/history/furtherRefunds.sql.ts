@@ -5,6 +5,7 @@ import { kindColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { isImported, isOfMode, rowWithId } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { lockRegistrations } from "../registrations/refunds.sql.ts";
 
 const refundedUnitsRow = z.strictObject({
@@ -12,7 +13,6 @@ const refundedUnitsRow = z.strictObject({
   kind: kindColumn,
   count: safeInteger,
   registeredAt: z.date(),
-  isOrdered: z.boolean(),
 });
 
 /** Units of an imported registration that another system refunded after the import. */
@@ -30,11 +30,11 @@ const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
 };
 
 /**
- * Raises the refunded units of imported registrations, and returns by how many. Registrations that were refunded here, or
- * have as many refunded units already, are left as they are.
+ * Locks imported registrations, and lists those of which more units are refunded than here, and how many. Registrations that
+ * were refunded here, or have as many refunded units already, are left as they are.
  * @param refunds what is refunded in total
  */
-export const raiseRefundedCounts = async (
+export const lockFurtherRefunded = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   refunds: readonly { readonly id: string; readonly refundedCount: number }[],
@@ -48,25 +48,31 @@ export const raiseRefundedCounts = async (
     WITH given AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
       FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
-    ),
-    before AS MATERIALIZED (
-      SELECT registration.id, given.refunded_count - registration.refunded_count AS count
-      FROM registration
-      JOIN given ON given.id = registration.id
-      WHERE ${isGiven("registration", owner)}
-        AND ${isImported(sql.fragment`registration.id`)}
-        AND registration.refunded_count < given.refunded_count
-        AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
-    ),
-    raised AS (
-      UPDATE registration
-      SET refunded_count = registration.refunded_count + before.count
-      FROM before
-      WHERE registration.id = before.id
-      RETURNING registration.id, registration.kind, registration.created_at, registration.planting_order_id, before.count
     )
-    SELECT id, kind, count, created_at AS "registeredAt", planting_order_id IS NOT NULL AS "isOrdered"
-    FROM raised
+    SELECT
+      registration.id,
+      registration.kind,
+      given.refunded_count - registration.refunded_count AS count,
+      registration.created_at AS "registeredAt"
+    FROM registration
+    JOIN given ON given.id = registration.id
+    WHERE ${isGiven("registration", owner)}
+      AND ${isImported(sql.fragment`registration.id`)}
+      AND registration.refunded_count < given.refunded_count
+      AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
+  `);
+};
+
+/** Raises the refunded units of registrations. */
+export const raiseRefundedCounts = async (
+  transaction: DatabaseTransactionConnection,
+  refunded: readonly Pick<RefundedUnits, "id" | "count">[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET refunded_count = refunded_count + (value ->> 1)::bigint, ordered_count = ${keptOrderedCount}
+    FROM json_array_elements(${JSON.stringify(refunded.map(({ id, count }) => [id, count]))}) AS value
+    WHERE registration.id = (value ->> 0)::uuid
   `);
 };
 

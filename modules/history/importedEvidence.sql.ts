@@ -5,6 +5,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
+import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { ownedWithImportedIds } from "../records/ownedRecords.sql.ts";
 
@@ -69,8 +70,10 @@ export const listImportedTrees = (
     WHERE ${isImportedTree(owner, treeIds)}
   `);
 
+const treeIdRow = importedTreeRow.pick({ id: true });
+
 /**
- * Locks these registrations until the transaction ends, and lists them. A separate statement waits for the locks, because
+ * Locks these registrations until the transaction ends, and lists them. Separate statements wait for the locks, because
  * a statement that has waited still sees the orders as they were when it began.
  */
 export const lockImportedTrees = async (
@@ -78,13 +81,14 @@ export const lockImportedTrees = async (
   owner: AccountMode,
   treeIds: readonly string[],
 ): Promise<readonly ImportedTree[]> => {
-  await transaction.query(sql.typeAlias("void")`
-    SELECT
+  const ids = await transaction.anyFirst(sql.type(treeIdRow)`
+    SELECT registration.id
     FROM registration
     WHERE ${isImportedTree(owner, treeIds)}
     ORDER BY registration.id
     FOR UPDATE
   `);
+  await lockNextOrdersOf(transaction, ids);
   return listImportedTrees(transaction, owner, treeIds);
 };
 

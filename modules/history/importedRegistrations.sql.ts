@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedRegistration } from "./importedRecords.rules.ts";
 import { sql } from "../../db/sql.ts";
+import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
@@ -77,17 +78,24 @@ export const insertImportedRegistrations = async (
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entries(batch)}),
+      to_order AS MATERIALIZED (
+        SELECT DISTINCT ${accountId}::uuid AS account_id, ${mode}::text AS mode, kind
+        FROM entry
+        WHERE NOT ${isOrderedElsewhere}
+      ),
+      ${joinedOrders("to_order")},
       inserted AS (
         INSERT INTO registration (
           id, imported_id, account_id, mode, kind, count, refunded_count, fractional_count, created_at, idempotency_key,
-          attribution, metadata, customer_name, customer_email, customer_id, order_id, notes, unit_price_cents,
-          is_ordered_elsewhere, json_bytes
+          attribution, metadata, customer_name, customer_email, customer_id, order_id, notes, unit_price_cents, json_bytes,
+          planting_order_id, tree_order_id
         )
         SELECT
           id, imported_id, ${accountId}::uuid, ${mode}, kind, count, refunded_count, fractional_count, created_at,
           idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id, notes,
-          unit_price_cents, ${isOrderedElsewhere}, json_bytes
+          unit_price_cents, json_bytes, planting_order_id, ${treeOrderId}
         FROM entry
+        LEFT JOIN joined_order USING (kind)
         WHERE (
           SELECT (account_id, mode, registration.kind) IS NOT DISTINCT FROM (${accountId}::uuid, ${mode}, entry.kind)
           FROM registration

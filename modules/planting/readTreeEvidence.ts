@@ -33,7 +33,6 @@ const orderOf = (tree: EvidenceTree): OrderedTrees | null =>
   tree.shownOrderId === null ||
   tree.orderPublicId === null ||
   tree.treeOrderId === null ||
-  tree.orderedCount === null ||
   tree.buyerName === null
     ? null
     : {
@@ -66,11 +65,9 @@ const readFacts = async (
   tree: EvidenceTree,
 ): Promise<EvidenceFacts> => {
   const partner = planting.partnerFor(mode);
-  // Our partner will have no part in it.
-  const isElsewhere = tree.isOrderedElsewhere && tree.orderId === null;
   return {
     registration: registrationOf(tree),
-    partnerName: isElsewhere ? "Earlier system" : (tree.partnerName ?? partner.name),
+    partnerName: tree.isOrderedElsewhere ? "Earlier system" : (tree.partnerName ?? partner.name),
     importedFrom: tree.importedFrom,
     isSimulated: isSimulated(expectedPartner(tree, partner.kind) ?? ""),
     shape: tree.timeline ?? partner.timeline,

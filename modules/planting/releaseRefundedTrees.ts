@@ -1,5 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { addRefundedToPlantingOrders, lockPlantingOrdersOf } from "./orders.sql.ts";
+import { lockNextOrdersOf } from "./nextOrders.sql.ts";
+import { addRefundedToPlantingOrders } from "./orders.sql.ts";
 import type { RefundedTrees } from "./orders.sql.ts";
 import { addToTally } from "./tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -7,25 +8,25 @@ import { tallyChanges } from "./tally.rules.ts";
 
 /**
  * Subtracts refunded trees from their owner's planted trees, with the same number of statements for one registration and
- * for thousands. Trees that are in no order are simply never ordered. The caller must hold the registrations' locks, so
- * that no order is created of their trees meanwhile.
+ * for thousands. Trees whose order is not created yet are simply never ordered: it is not created before the transaction
+ * ends. The caller must hold the registrations' locks, and refunds the trees afterwards.
  */
 export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   refunded: readonly RefundedTrees[],
 ): Promise<void> => {
-  const locked = await lockPlantingOrdersOf(transaction, refunded);
-  if (locked.length === 0) {
+  await lockNextOrdersOf(
+    transaction,
+    refunded.map(({ registrationId }) => registrationId),
+  );
+  const orders = await addRefundedToPlantingOrders(transaction, refunded);
+  if (orders.length === 0) {
     return;
   }
-  await addRefundedToPlantingOrders(
-    transaction,
-    locked.map(({ order, count }) => ({ id: order.id, count })),
-  );
-  const changes = locked.map(({ order, count }) => ({
-    before: order,
-    after: { ...order, refundedCount: order.refundedCount + count },
+  const changes = orders.map(({ order, count }) => ({
+    before: { ...order, refundedCount: order.refundedCount - count },
+    after: order,
   }));
   await addToTally(transaction, owner, tallyChanges(changes));
 };

@@ -194,7 +194,7 @@ export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
     session: reached.verified?.evidence ?? reached.planted?.evidence ?? null,
     refundedCount: registration.refundedCount,
     fullRefund: fullRefundOf(facts),
-    isOrderedElsewhere: registration.isOrderedElsewhere && !order,
+    isOrderedElsewhere: registration.isOrderedElsewhere,
     timeline: MILESTONES[facts.shape].map((event) => milestoneOf(event, facts)),
   };
 };

@@ -6,6 +6,7 @@ import { heldDispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
 import { safeInteger, sql, timestamp, inRange } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -68,7 +69,7 @@ export const insertRefunds = (
     ),
     updated AS (
       UPDATE registration
-      SET refunded_count = refunded_count + refunded.count
+      SET refunded_count = refunded_count + refunded.count, ordered_count = ${keptOrderedCount}
       FROM (SELECT registration_id, sum(count)::bigint AS count FROM entry GROUP BY registration_id) AS refunded
       WHERE registration.id = refunded.registration_id
     ),

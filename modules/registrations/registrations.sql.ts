@@ -18,6 +18,7 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.sql.ts";
+import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 
@@ -147,15 +148,17 @@ export const insertRegistrations = async (
         ON CONFLICT (key_hash) DO NOTHING
         RETURNING record_id
       ),
+      ${joinedOrders("entry")},
       inserted AS (
         INSERT INTO registration (
           id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
-          json_bytes, usage_batch
+          json_bytes, usage_batch, planting_order_id, tree_order_id
         )
         SELECT
           id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
-          attribution, metadata, json_bytes, (SELECT number FROM batch)
+          attribution, metadata, json_bytes, (SELECT number FROM batch), planting_order_id, ${treeOrderId}
         FROM entry
+        LEFT JOIN joined_order USING (account_id, mode, kind)
         WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
         ORDER BY account_id, mode, kind, id
         RETURNING id, account_id, mode, kind, count

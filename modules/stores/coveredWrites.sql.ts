@@ -5,6 +5,7 @@ import type { CustomerDetails } from "./customers.rules.ts";
 import type { StoreRegistrationWrite } from "./storeWrites.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { nextRecordTime } from "./balances.sql.ts";
+import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { ofEachKind, priceColumn } from "./stores.sql.ts";
 import { keyHash } from "../records/idempotencyKeys.sql.ts";
 
@@ -86,15 +87,17 @@ const coveredWrites = sql.fragment`
 
 /** Records the writes of the query `covered`. */
 const recordedWrites = sql.fragment`
+  ${joinedOrders("covered")},
   registered AS (
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
-      unit_price_cents
+      unit_price_cents, planting_order_id, tree_order_id
     )
     SELECT
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
-      unit_price_cents
+      unit_price_cents, planting_order_id, ${treeOrderId}
     FROM covered
+    LEFT JOIN joined_order USING (account_id, mode, kind)
   ),
   new_total AS (
     INSERT INTO impact_total (account_id, mode, kind, period, total)

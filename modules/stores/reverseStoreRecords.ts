@@ -9,6 +9,7 @@ import { insertBalanceEntry } from "./balances.sql.ts";
 import { insertReversals, lockReversible } from "./storeRegistrations.sql.ts";
 import type { ReversibleRecord } from "./storeRegistrations.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
+import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { changedBalance } from "./stores.rules.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
@@ -102,6 +103,13 @@ export const reverseStoreRegistrations = (
       const { accountId, mode } = write;
       const owner = { accountId, mode, kind };
       const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
+      if (kind === PLANTED_KIND) {
+        await releaseRefundedTrees(
+          transaction,
+          owner,
+          reversals.map(({ record, count }) => ({ registrationId: record.id, count })),
+        );
+      }
       await insertReversals(
         transaction,
         accountId,
@@ -112,14 +120,6 @@ export const reverseStoreRegistrations = (
         })),
         { reason, reversedAt: now },
       );
-      const ordered = reversals.filter(({ record }) => record.isOrdered);
-      if (ordered.length > 0) {
-        await releaseRefundedTrees(
-          transaction,
-          owner,
-          ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
-        );
-      }
       if (context.actor) {
         await recordAction(transaction, context.actor, now, {
           action: "refund.registration",

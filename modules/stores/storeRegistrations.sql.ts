@@ -11,7 +11,8 @@ import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { safeInteger, nothing, sql, timestamp } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { shownOrderPublicId } from "../planting/orders.sql.ts";
+import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
+import { keptOrderedCount, shownOrderPublicId } from "../planting/orders.sql.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { coreColumns, coreRow } from "../registrations/registrations.sql.ts";
@@ -31,30 +32,47 @@ export const insertStoreRegistrations = async (
   registrations: readonly StoreRegistration[],
 ): Promise<void> => {
   await transaction.query(sql.prepared("insert_store_registrations", nothing)`
+    WITH entry AS MATERIALIZED (
+      SELECT
+        (value ->> 0)::uuid AS id,
+        (value ->> 1)::uuid AS account_id,
+        value ->> 2 AS mode,
+        value ->> 3 AS kind,
+        (value ->> 4)::bigint AS count,
+        value ->> 5 AS customer_name,
+        value ->> 6 AS customer_email,
+        value ->> 7 AS customer_id,
+        value ->> 8 AS order_id,
+        value ->> 9 AS notes,
+        (value ->> 10)::bigint AS unit_price_cents,
+        (value ->> 11)::timestamptz AS created_at
+      FROM json_array_elements(${JSON.stringify(
+        registrations.map((registration) => [
+          registration.id,
+          registration.accountId,
+          registration.mode,
+          registration.kind,
+          registration.count,
+          registration.customerName,
+          registration.customerEmail,
+          registration.customerId,
+          registration.orderId,
+          registration.notes,
+          registration.unitPriceCents,
+          registration.createdAt,
+        ]),
+      )}) AS value
+    ),
+    ${joinedOrders("entry")}
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
-      unit_price_cents
+      unit_price_cents, planting_order_id, tree_order_id
     )
     SELECT
-      (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, (value ->> 4)::bigint,
-      (value ->> 11)::timestamptz, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
-      (value ->> 10)::bigint
-    FROM json_array_elements(${JSON.stringify(
-      registrations.map((registration) => [
-        registration.id,
-        registration.accountId,
-        registration.mode,
-        registration.kind,
-        registration.count,
-        registration.customerName,
-        registration.customerEmail,
-        registration.customerId,
-        registration.orderId,
-        registration.notes,
-        registration.unitPriceCents,
-        registration.createdAt,
-      ]),
-    )}) AS value
+      id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
+      unit_price_cents, planting_order_id, ${treeOrderId}
+    FROM entry
+    LEFT JOIN joined_order USING (account_id, mode, kind)
   `);
 };
 
@@ -107,7 +125,6 @@ const reversibleRow = z.strictObject({
   position: z.string(),
   remaining: safeInteger,
   unitPriceCents: safeInteger,
-  isOrdered: z.boolean(),
 });
 
 /** A record with units that can still be reversed. */
@@ -126,8 +143,7 @@ export const lockReversible = (
       registration.created_at AS "createdAt",
       ${positionColumn("registration")},
       registration.count - registration.refunded_count AS remaining,
-      registration.unit_price_cents AS "unitPriceCents",
-      registration.planting_order_id IS NOT NULL AS "isOrdered"
+      registration.unit_price_cents AS "unitPriceCents"
     FROM registration
     WHERE ${isFiltered("registration", owner, filter)}
       AND registration.unit_price_cents IS NOT NULL
@@ -173,7 +189,7 @@ export const insertReversals = async (
     ),
     updated AS (
       UPDATE registration
-      SET refunded_count = refunded_count + reversed.count
+      SET refunded_count = refunded_count + reversed.count, ordered_count = ${keptOrderedCount}
       FROM reversed
       WHERE registration.id = reversed.registration_id
     )

@@ -90,7 +90,7 @@ test.serial(
       const id = await setup.register(1);
       await db.query(sql.typeAlias("void")`
         UPDATE registration
-        SET is_ordered_elsewhere = ${isOrderedElsewhere}
+        SET planting_order_id = CASE WHEN ${!isOrderedElsewhere} THEN planting_order_id END
         WHERE id = ${id}
       `);
       const { read, urlOf } = await setup.serve();

@@ -9,7 +9,6 @@ import {
   lockOldTestDonations,
 } from "../../modules/charities/donationBatches.sql.ts";
 import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
-import { insertPlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
 import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
@@ -134,10 +133,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
       (id, account_id, mode, created_at, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT gen_random_uuid(), ${accountId}, 'test', time, 100, 'charity', 'catalogue', 'Charity' ${times}
   `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, time ${times}
-  `);
 };
 
 /** The tables that long runs change in batches. */
@@ -148,7 +143,6 @@ const BATCH_TABLES = [
   "processor_event",
   "cached_response",
   "donation",
-  "registration",
   "idempotency_key",
 ];
 
@@ -166,15 +160,6 @@ test.serial(
     await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await snapshot.query("SELECT FROM account");
     const before = new Date(OLD.getTime() + 1);
-    const order = {
-      accountId,
-      mode: "live",
-      partner: "simulated",
-      partnerName: "Partner",
-      buyerName: "Buyer",
-      timeline: "allocations",
-      createdAt: OLD,
-    } as const;
     const countPages = await createPageCounter(filler, db, BATCH_TABLES);
     const countBatches = async <Place>(
       name: string,
@@ -223,20 +208,6 @@ test.serial(
           donations.map(({ id }) => id),
         );
         return { deleted: donations.length, last: donations.at(-1)?.createdAt ?? null };
-      }),
-    );
-    await countBatches<string>("planting orders", (limit, after) =>
-      db.transaction(async (transaction) => {
-        const publicId = crypto.randomUUID();
-        const created = await insertPlantingOrder(
-          transaction,
-          { ...order, publicId },
-          { after, limit },
-        );
-        return {
-          deleted: created?.registrations ?? 0,
-          last: created?.lastRegistrationId ?? null,
-        };
       }),
     );
   },

@@ -59,6 +59,23 @@ export const setUpPlanting = async (
   };
   const orders = async (): Promise<readonly PlantingOrder[]> =>
     (await listPlantingOrders(db, { accountId: organization.id, limit: 1000 })).toReversed();
+  const register = async (
+    count: number,
+    { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
+  ): Promise<string> => {
+    const { registration } = await writer.register(
+      registrationOf(organization.id, {
+        mode,
+        kind,
+        count,
+        fractionalCount: 0.5,
+        attribution: "spring",
+      }),
+    );
+    return registration.id;
+  };
+  const createOrders = (options?: Parameters<typeof createPlantingOrders>[2]): Promise<number> =>
+    createPlantingOrders(deps, NEVER, options);
   return {
     clock,
     deps,
@@ -67,20 +84,14 @@ export const setUpPlanting = async (
     /** Returns the id of an order's workflow. */
     workflowIdOf: async (orderId: number): Promise<string> =>
       plantingOrderWorkflowId(await getDeploymentName({ db, clock }), orderId),
-    register: async (
-      count: number,
-      { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
-    ): Promise<string> => {
-      const { registration } = await writer.register(
-        registrationOf(organization.id, {
-          mode,
-          kind,
-          count,
-          fractionalCount: 0.5,
-          attribution: "spring",
-        }),
-      );
-      return registration.id;
+    register,
+    createOrders,
+    /** Registers trees, and creates an order of each registration. */
+    order: async (...counts: readonly number[]): Promise<void> => {
+      for (const count of counts) {
+        await register(count);
+        await createOrders();
+      }
     },
     /** Refunds trees of a registration of a production key. */
     refund: (id: string, count: number): Promise<Refunded> =>
@@ -89,8 +100,6 @@ export const setUpPlanting = async (
         { accountId: organization.id, mode: "live", kind: "tree" },
         { id, count, reason: null, idempotencyKey: null },
       ),
-    createOrders: (limits?: Parameters<typeof createPlantingOrders>[2]): Promise<number> =>
-      createPlantingOrders(deps, NEVER, limits),
     /** Places every order, as its workflow does; with the manual partner, as an operator does. */
     place: async (): Promise<void> => {
       for (const { id, publicId, partner: kind } of await orders()) {

@@ -11,10 +11,7 @@ const test = testWithDatabase();
 test("reports of two orders do not wait for each other because of sites that both name", async (t) => {
   const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
   const setup = await setUpPlanting(db, { partner: "manual" });
-  await setup.register(2);
-  await setup.register(2);
-  await setup.register(2);
-  await setup.createOrders({ registrationsPerOrder: 1 });
+  await setup.order(2, 2, 2);
   await setup.place();
   const [first, second, third] = await setup.orders();
   const [allocation] = first

@@ -1,13 +1,8 @@
-import { z } from "zod";
 import { parseConfig } from "../../../runtime/config/config.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
-import {
-  listAccountsWithUnorderedTrees,
-  lockPlantingOrder,
-} from "../../../modules/planting/orders.sql.ts";
+import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
-import { sql } from "../../../db/sql.ts";
 import { plantingOrderIntervalMs } from "../../../modules/planting/createPlanting.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { placePlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
@@ -43,93 +38,60 @@ test.serial("an order has all unordered trees but refunded ones, each tree once"
   t.is(order?.buyerName, "Test Organization");
 });
 
-test.serial("concurrent runs put no tree into two orders", async (t) => {
-  const setup = await setUpPlanting(t.context.db);
-  await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
-  const signal = new AbortController().signal;
-  await Promise.all(
-    Array.from({ length: 4 }, () =>
-      createPlantingOrders(setup.deps, signal, { registrationsPerOrder: 7 }),
-    ),
-  );
-  await setup.createOrders({ registrationsPerOrder: 7 });
-  const orders = await setup.orders();
+test.serial("concurrent runs create each order once", async (t) => {
+  const setups = await Promise.all(Array.from({ length: 8 }, () => setUpPlanting(t.context.db)));
+  await Promise.all(setups.flatMap(({ register }) => [register(2), register(3)]));
+  const created = await Promise.all(setups.slice(0, 4).map(({ createOrders }) => createOrders()));
   t.is(
-    orders.reduce((sum, { treeCount }) => sum + treeCount, 0),
-    120,
+    created.reduce((sum, orders) => sum + orders, 0),
+    8,
   );
-  t.is(
-    await t.context.db.oneFirst(sql.type(z.strictObject({ trees: z.bigint() }))`
-      SELECT sum(ordered_count)::bigint AS trees
-      FROM registration
-      WHERE account_id = ${setup.organization.id}
-    `),
-    120n,
-  );
+  for (const { orders } of setups) {
+    t.deepEqual(
+      (await orders()).map(({ treeCount }) => treeCount),
+      [5],
+    );
+  }
 });
 
-test.serial("accounts with more trees than an order may have take turns", async (t) => {
-  const first = await setUpPlanting(t.context.db);
-  const second = await setUpPlanting(t.context.db);
-  // The turns are in the order of the ids.
-  const [large, small] =
-    first.organization.id < second.organization.id ? [first, second] : [second, first];
-  await large.createOrders();
-  await Promise.all(Array.from({ length: 6 }, () => large.register(1)));
-  await small.register(1);
-
-  t.is(await large.createOrders({ registrationsPerOrder: 2 }), 4);
-
-  const ids = (await large.orders()).map(({ id }) => id);
-  t.is(ids.length, 3);
-  const [{ id: smallId } = { id: 0 }] = await small.orders();
-  t.is(ids.filter((id) => id < smallId).length, 1);
-});
-
-test.serial("a run ends after half an hour, once each account had its turn", async (t) => {
+test.serial("each account of a real partner has its turn, however long that takes", async (t) => {
   const one = await setUpPlanting(t.context.db, { partner: "manual" });
   const other = await setUpPlanting(t.context.db, { partner: "manual" });
   await one.createOrders();
-  for (const { register } of [one, other]) {
-    await register(1);
-    await register(1);
-    await register(1);
-  }
+  await one.register(1);
+  await other.register(1);
   let nowMs = one.clock.now().getTime();
   // Each order seems to take longer than a run may.
   const clock = { now: () => new Date((nowMs += 31 * 60 * 1000)) };
-  const run = () =>
-    createPlantingOrders({ ...one.deps, clock }, new AbortController().signal, {
-      registrationsPerOrder: 1,
-    });
 
-  t.is(await run(), 2);
-  t.is((await one.orders()).length, 1);
-  t.is((await other.orders()).length, 1);
-  t.is(await run(), 2);
-  t.is(await one.createOrders(), 2);
+  t.is(await createPlantingOrders({ ...one.deps, clock }, new AbortController().signal), 2);
 });
 
 test.serial(
   "all orders of a real partner come first, and the run's end bounds simulated ones",
   async (t) => {
-    const setup = await setUpPlanting(t.context.db, { partner: "manual" });
-    await setup.createOrders();
-    for (const mode of ["test", "live"] as const) {
-      await setup.register(1, { mode });
-      await setup.register(1, { mode });
-      await setup.register(1, { mode });
+    const { db } = t.context;
+    const setups = await Promise.all(
+      Array.from({ length: 3 }, () => setUpPlanting(db, { partner: "manual" })),
+    );
+    const [first] = setups;
+    await first?.createOrders();
+    for (const { register } of setups) {
+      await register(1, { mode: "test" });
+      await register(1);
     }
     const createOrdersTaking = async (minutes: number) => {
-      let nowMs = setup.clock.now().getTime();
+      let nowMs = first?.clock.now().getTime() ?? 0;
       const clock = { now: () => new Date((nowMs += minutes * 60 * 1000)) };
-      await createPlantingOrders({ ...setup.deps, clock }, new AbortController().signal, {
-        registrationsPerOrder: 1,
-      });
-      return (await setup.orders()).map(({ mode }) => mode).toSorted();
+      await createPlantingOrders({ ...first!.deps, clock }, new AbortController().signal);
+      const orders = await Promise.all(setups.map((setup) => setup.orders()));
+      return orders
+        .flat()
+        .map(({ mode }) => mode)
+        .toSorted();
     };
 
-    t.deepEqual(await createOrdersTaking(5), ["live", "live", "live"]);
+    t.deepEqual(await createOrdersTaking(10), ["live", "live", "live"]);
     t.deepEqual(await createOrdersTaking(10), ["live", "live", "live", "test"]);
   },
 );
@@ -138,7 +100,7 @@ const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> 
   Promise.all(setups.map(async ({ orders }) => (await orders()).length));
 
 test.serial(
-  "simulated orders are bounded: accounts that had none come first, then those whose last one is oldest",
+  "simulated orders are bounded: accounts that had none come first, then those whose trees wait the longest",
   async (t) => {
     const { db } = t.context;
     const { createOrders } = await setUpPlanting(db);
@@ -184,31 +146,6 @@ test.serial("the orders of a real partner are not bounded", async (t) => {
     await Promise.all(setups.map(({ register }) => register(1)));
     t.is(await first?.createOrders({ intervalMs: 1000 }), 3);
   }
-});
-
-test.serial("accounts with unordered trees are listed in pages, each mode once", async (t) => {
-  const { db } = t.context;
-  const waiting = new Set<string>();
-  const { createOrders } = await setUpPlanting(db);
-  await createOrders();
-  for (let number = 0; number < 7; number += 1) {
-    const setup = await setUpPlanting(db);
-    await setup.register(1);
-    await setup.register(1);
-    await setup.register(1, { mode: "test" });
-    waiting.add(`${setup.organization.id} live`).add(`${setup.organization.id} test`);
-  }
-  const listed: string[] = [];
-  const pageSizes: number[] = [];
-  let page = await listAccountsWithUnorderedTrees(db, null, 4);
-  while (page.length > 0) {
-    listed.push(...page.map(({ accountId, mode }) => `${accountId} ${mode}`));
-    pageSizes.push(page.length);
-    page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, 4);
-  }
-  t.deepEqual(listed, [...waiting].toSorted());
-  t.deepEqual(pageSizes, [4, 4, 4, 2]);
-  t.is(await createOrders(), 14);
 });
 
 test.serial(

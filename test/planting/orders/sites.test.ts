@@ -35,10 +35,7 @@ const placeOrders = async (
   db: DatabasePool = t.context.db,
 ) => {
   const setup = await setUpPlanting(db, { partner: "manual" });
-  for (let number = 0; number < count; number += 1) {
-    await setup.register(10);
-  }
-  await setup.createOrders({ registrationsPerOrder: 1 });
+  await setup.order(...Array.from({ length: count }, () => 10));
   await setup.place();
   return {
     setup,

@@ -265,8 +265,7 @@ const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number)
   const db = await openTestPool(t, databaseUrl, 1);
 
   const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
-  await Promise.all(Array.from({ length: others }, () => setup.register(1)));
-  await setup.createOrders({ registrationsPerOrder: 1 });
+  await setup.order(...Array.from({ length: others }, () => 1));
   for (const { id } of await setup.orders()) {
     const records = [{ reference: "shared", trees: 1000 }];
     await claimTrees(

@@ -1,0 +1,212 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { closeNextOrder } from "../../../modules/planting/nextOrders.sql.ts";
+import { readTreeEvidence } from "../../../modules/planting/readTreeEvidence.ts";
+import type { TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
+import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
+import type { RegistrationEntry } from "../../../modules/registrations/registrations.sql.ts";
+import { lockRegistrations } from "../../../modules/registrations/refunds.sql.ts";
+import { releaseRefundedTrees } from "../../../modules/planting/releaseRefundedTrees.ts";
+import { newId } from "../../../runtime/newId.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { endsOrBlocks, openDeadlockPool } from "../../support/lockWaits.ts";
+import { createRandom } from "../../support/random.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+
+const test = testWithDatabase();
+
+const NOW = new Date("2026-05-01T10:00:00.000Z");
+
+const entryOf = (accountId: string, count: number): RegistrationEntry => ({
+  ...registrationOf(accountId, { count }),
+  id: newId(),
+});
+
+const sumsRow = z.strictObject({
+  treeCount: z.bigint().nullable(),
+  refundedCount: z.bigint().nullable(),
+  registered: z.bigint(),
+  remaining: z.bigint(),
+});
+
+/** Returns, of each order that trees have joined, what the order has and what the registrations have. */
+const readOrders = (db: DatabasePool) =>
+  db.any(sql.type(sumsRow)`
+    SELECT
+      planting_order.tree_count AS "treeCount",
+      planting_order.refunded_count AS "refundedCount",
+      sum(registration.count)::bigint AS registered,
+      sum(registration.count - registration.refunded_count)::bigint AS remaining
+    FROM registration
+    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    GROUP BY registration.planting_order_id, planting_order.id
+    ORDER BY registration.planting_order_id
+  `);
+
+test.serial(
+  "trees that are registered while orders are created are in one order each, without deadlocks",
+  async (t) => {
+    const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+    const setup = await setUpPlanting(db);
+    const accountIds = [
+      setup.organization.id,
+      ...(await Promise.all(
+        Array.from({ length: 7 }, async () => (await createTestOrganization(db)).id),
+      )),
+    ];
+    const random = createRandom(1);
+    let registered = 0;
+    const ended = new AbortController();
+    // Each batch has several accounts, in any order, of which some have no open order.
+    const write = async (): Promise<void> => {
+      for (let batch = 0; batch < 40; batch += 1) {
+        const entries = Array.from({ length: 6 }, () =>
+          entryOf(accountIds[random.below(accountIds.length)] ?? "", 1 + random.below(3)),
+        );
+        await insertRegistrations(db, entries, NOW);
+        registered += entries.reduce((sum, { count }) => sum + count, 0);
+      }
+    };
+    const createOrders = async (): Promise<void> => {
+      while (!ended.signal.aborted) {
+        await setup.createOrders();
+      }
+    };
+    const creating = Promise.all([createOrders(), createOrders()]);
+    await Promise.all([write(), write(), write(), write()]);
+    ended.abort();
+    await creating;
+    await setup.createOrders();
+
+    t.deepEqual(deadlocks, []);
+    const orders = await readOrders(db);
+    t.true(orders.length > accountIds.length);
+    t.true(orders.every(({ treeCount, remaining }) => treeCount === remaining));
+    t.is(
+      orders.reduce((sum, { treeCount }) => sum + (treeCount ?? 0n), 0n),
+      BigInt(registered),
+    );
+  },
+);
+
+test.serial("an order waits for its trees, and later trees do not wait for it", async (t) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db);
+  const { id: accountId } = setup.organization;
+  await setup.register(1);
+  const outside = AsyncLocalStorage.snapshot();
+
+  const creating = await db.transaction(async (transaction) => {
+    await insertRegistrations(transaction, [entryOf(accountId, 2)], NOW);
+    const work = outside(setup.createOrders);
+    t.false(await endsOrBlocks(transaction, work));
+    // The totals of the other mode are not locked.
+    await outside(() => setup.register(4, { mode: "test" }));
+    const joined = await transaction.anyFirst(sql.type(z.strictObject({ isOpen: z.boolean() }))`
+      SELECT is_open AS "isOpen" FROM next_planting_order WHERE account_id = ${accountId} AND mode = 'live'
+    `);
+    t.deepEqual(joined, [false]);
+    await insertRegistrations(transaction, [entryOf(accountId, 8)], NOW);
+    return { work };
+  });
+
+  await creating.work;
+  await setup.createOrders();
+  t.deepEqual(
+    (await setup.orders()).map(({ mode, treeCount }) => `${treeCount} ${mode}`).toSorted(),
+    ["3 live", "4 test", "8 live"],
+  );
+});
+
+test.serial("an order that was closed before a crash is created by the next run", async (t) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db);
+  await setup.createOrders();
+  await setup.register(3);
+  const [id = 0] = await db.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
+    SELECT id FROM next_planting_order WHERE account_id = ${setup.organization.id}
+  `);
+  await closeNextOrder(db, id);
+  await setup.register(4);
+
+  t.is(await setup.createOrders(), 2);
+  t.is(await setup.createOrders(), 0);
+  t.deepEqual(
+    (await setup.orders()).map((order) => order.treeCount),
+    [3, 4],
+  );
+});
+
+test.serial("an order waits for a refund of its trees, and does not have them", async (t) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db);
+  const owner = { accountId: setup.organization.id, mode: "live" } as const;
+  const registrationId = await setup.register(5);
+  await setup.createOrders();
+  const refundedId = await setup.register(5);
+  const outside = AsyncLocalStorage.snapshot();
+
+  const creating = await db.transaction(async (transaction) => {
+    await lockRegistrations(transaction, [registrationId, refundedId]);
+    await releaseRefundedTrees(transaction, owner, [
+      { registrationId, count: 1 },
+      { registrationId: refundedId, count: 2 },
+    ]);
+    const work = outside(setup.createOrders);
+    t.false(await endsOrBlocks(transaction, work));
+    await transaction.query(sql.typeAlias("void")`
+      UPDATE registration SET refunded_count = 2 WHERE id = ${refundedId}
+    `);
+    return { work };
+  });
+
+  await creating.work;
+  t.deepEqual(
+    (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]),
+    [
+      [5, 1],
+      [3, 0],
+    ],
+  );
+});
+
+test.serial("trees that are all refunded make no order", async (t) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.refund(await setup.register(5), 5);
+  t.is(await setup.createOrders(), 0);
+  await setup.register(2);
+  t.is(await setup.createOrders(), 1);
+  t.deepEqual(
+    (await setup.orders()).map((order) => order.treeCount),
+    [2],
+  );
+});
+
+test.serial("evidence shows the trees of a registration when its order was created", async (t) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db);
+  const id = await setup.register(10);
+  const readAmount = async (): Promise<number | undefined> => {
+    let shown: TreeEvidence | null = null;
+    await readTreeEvidence(
+      setup.deps,
+      { accountId: setup.organization.id, mode: "live", id },
+      (evidence) => {
+        shown = evidence;
+        return "";
+      },
+    );
+    return (shown as TreeEvidence | null)?.order?.treeCount;
+  };
+  await setup.refund(id, 1);
+  t.is(await readAmount(), undefined);
+  await setup.createOrders();
+  t.is(await readAmount(), 9);
+  await setup.refund(id, 2);
+  t.is(await readAmount(), 9);
+  await setup.refund(id, 3);
+  t.is(await readAmount(), 9);
+});
