@@ -14,7 +14,7 @@ import {
   openReads,
   openSearches,
 } from "../db/openDatabase.ts";
-import { createPlaces } from "./http/requestTurns.ts";
+import { createListGate } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -62,9 +62,6 @@ import type { RequestObserver } from "./http/observeRequests.ts";
 /** Short, because the partner's report waits for it and the workflow polls anyway. */
 const WAKE_TIMEOUT_MS = 1000;
 
-/** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
-const MAXIMUM_LISTS = 64;
-
 /** What both interfaces need. */
 export type HttpContext = CharityContext &
   EvidenceContext &
@@ -76,7 +73,7 @@ export type HttpContext = CharityContext &
     /** How many proxies of our own a request passes; 0 by default. */
     readonly trustedProxies?: number;
     readonly readReadiness: () => Readiness;
-    /** Connections for reads that may be slow. */
+    /** Connections for queries that may read many records. */
     readonly reads: DatabasePool;
     readonly streaming: Streaming;
     readonly guard: RetryGuard;
@@ -199,8 +196,8 @@ export const openApiContext = async (
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads });
   const { keyUses, ...writers } = createWriters(context, { metrics, logger });
-  const places = createPlaces(MAXIMUM_LISTS);
-  metrics.watchLists(places.usedCount);
+  const listGate = createListGate();
+  metrics.watchLists(() => listGate.runningCount());
   const getDeployment = await createDeploymentName(context);
   const servers: RunningServer[] = [];
   return {
@@ -213,7 +210,7 @@ export const openApiContext = async (
     reads,
     copies,
     streaming: {
-      places,
+      gate: listGate,
       pace,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,

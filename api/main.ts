@@ -4,6 +4,7 @@ import type { Config } from "../runtime/config/config.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
+import { createRequestGate } from "../runtime/server/openDoor.ts";
 import { startServer } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
@@ -26,6 +27,7 @@ const listen = async (
   { standalone, store }: { readonly standalone: App; readonly store: App },
 ): Promise<RunningPart["urls"]> => {
   const forClients = {
+    gate: createRequestGate(),
     host: config.HOST,
     maximumConnections: config.MAXIMUM_CONNECTIONS,
     onRejectedConnection: metrics.observeRejectedConnection,
@@ -38,7 +40,6 @@ const listen = async (
     standalone: register(
       await startServer(standalone.callback(), {
         ...forClients,
-        fromMemory: standalone.fromMemory,
         port: config.PORT,
         setting: "PORT",
       }),

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "./bulkWork.rules.ts";
 import type { LatestRecords, Observation } from "./bulkWork.rules.ts";
-import { runForAll } from "./pools/connectionShares.ts";
+import { runForAll } from "../runtime/client.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 import { wrapPool } from "./pools/wrapPool.ts";
 

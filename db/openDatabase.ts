@@ -1,12 +1,11 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import type { BulkPace } from "./createBulkPace.ts";
-import { createReadShares, createTurns } from "./pools/connectionShares.ts";
 import { openCopyPool } from "./pools/copyPool.ts";
 import type { CopyPool } from "./pools/copyPool.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
-import { openPool, openTurnPool } from "./pools/pool.ts";
+import { openPool } from "./pools/pool.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
@@ -74,8 +73,8 @@ const CONCURRENT_SEARCHES = 3;
 const SEARCH_TIMEOUT_MS = 5000;
 /** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
 const SEARCH_WAIT_MS = 3000;
-/** Two slow reads keep one or two cores busy, and the others are for short ones. */
-const CONCURRENT_READS = 4;
+/** They keep one or two cores busy. */
+const CONCURRENT_READS = 2;
 const READ_ADVICE =
   "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
@@ -89,27 +88,24 @@ export const openSearches = (
   config: Pick<Config, "DATABASE_URL">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
-  openTurnPool(sourceOf(config), {
+  openPool(sourceOf(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
     interceptors,
-    maximumConnections: CONCURRENT_SEARCHES,
-    statementTimeoutMs: SEARCH_TIMEOUT_MS,
-    shares: createTurns(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS }),
+    reservedConnections: 0,
+    maximumWaitMs: SEARCH_WAIT_MS,
   });
 
 /**
- * Opens a separate pool for reads that may be slow: lists, statistics, evidence and dashboards. Authentication and writes
- * never wait for them, and short ones never for slow ones.
+ * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
+ * another pool must read counters, rows by their ids, or a bounded part of an index.
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openReads = (
   config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
-  openTurnPool(sourceOf(config), {
+  openPool(sourceOf(config), CONCURRENT_READS, config.READ_TIMEOUT_SECONDS * 1000, {
     interceptors,
-    maximumConnections: CONCURRENT_READS,
-    statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
-    shares: createReadShares(CONCURRENT_READS),
+    reservedConnections: 0,
     timeoutAdvice: READ_ADVICE,
   });
 

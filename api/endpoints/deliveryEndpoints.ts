@@ -154,7 +154,7 @@ const createCommonParts = ({ accountType, prefix }: WebhookInterface) => ({
 });
 
 const listEndpoint = (
-  { reads, publicBaseUrl }: DeliveryReadsContext,
+  { db, reads, publicBaseUrl }: DeliveryReadsContext,
   on: WebhookInterface,
 ): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
@@ -184,8 +184,10 @@ const listEndpoint = (
     schemas: { query: listQuery, response: listResponse },
     examples: { response: { deliveries: [example], has_more: false } },
     handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
-      const { id } = await getRequestedEndpoint(reads, ctx, caller);
-      const { deliveries, hasMore } = await readDeliveries(reads, id, {
+      const { id } = await getRequestedEndpoint(db, ctx, caller);
+      // Many deliveries may have to be read to find those in a state.
+      const pool = state === undefined ? db : reads;
+      const { deliveries, hasMore } = await readDeliveries(pool, id, {
         state: state ?? null,
         startingAfter: starting_after ?? null,
         limit,
@@ -200,7 +202,7 @@ const listEndpoint = (
   });
 };
 
-const readEndpoint = ({ reads }: DeliveryReadsContext, on: WebhookInterface): Endpoint => {
+const readEndpoint = ({ db }: DeliveryReadsContext, on: WebhookInterface): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
   return keyEndpoint({
     method: "get",
@@ -229,8 +231,8 @@ const readEndpoint = ({ reads }: DeliveryReadsContext, on: WebhookInterface): En
       },
     },
     handle: async ({ ctx, caller }) => {
-      const { id } = await getRequestedEndpoint(reads, ctx, caller);
-      const read = await readDelivery(reads, id, pathParameter(ctx, "delivery_id"));
+      const { id } = await getRequestedEndpoint(db, ctx, caller);
+      const read = await readDelivery(db, id, pathParameter(ctx, "delivery_id"));
       return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
     },
   });

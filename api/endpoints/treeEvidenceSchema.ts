@@ -196,31 +196,25 @@ const tagOf = (response: CachedResponse): string => {
 };
 
 /**
- * Returns the headers by which clients cache evidence, except its age, and the mark of simulated evidence.
+ * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
  * @param isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
-export const cacheHeaders = (
-  response: EvidenceResponse,
-  isLasting: boolean,
-): Readonly<Record<string, string>> => ({
-  ETag: tagOf(response),
-  "Cache-Control": isLasting ? `private, max-age=${EVIDENCE_CACHE_SECONDS}` : "private, no-cache",
-  ...(response.isSimulated ? { "Evidence-Simulated": "true" } : {}),
-});
-
-/** Returns the header `Age` of a lasting response. */
-export const ageOf = ({ storedAt }: CachedResponse, now: Date): string =>
-  String(Math.floor(Math.max(0, now.getTime() - storedAt.getTime()) / 1000));
-
-/** Sets the headers of evidence. */
 export const setCacheHeaders = (
   ctx: RequestContext,
   response: EvidenceResponse,
   { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {
   ctx.status = 200;
-  ctx.set(cacheHeaders(response, isLasting));
+  ctx.set("ETag", tagOf(response));
+  ctx.set(
+    "Cache-Control",
+    isLasting ? `private, max-age=${EVIDENCE_CACHE_SECONDS}` : "private, no-cache",
+  );
+  if (response.isSimulated) {
+    ctx.set("Evidence-Simulated", "true");
+  }
   if (isLasting) {
-    ctx.set("Age", ageOf(response, now));
+    const ageMs = Math.max(0, now.getTime() - response.storedAt.getTime());
+    ctx.set("Age", String(Math.floor(ageMs / 1000)));
   }
 };

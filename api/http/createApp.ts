@@ -3,8 +3,7 @@ import Koa from "koa";
 import type { Middleware } from "koa";
 import compose from "koa-compose";
 import type { PresentError } from "../../runtime/errorStatus.ts";
-import type { Listener } from "../../runtime/server/limitConcurrency.ts";
-import type { AnswersFromMemory } from "../../runtime/server/startServer.ts";
+import type { Listener } from "../../runtime/server/openDoor.ts";
 import {
   browserFallback,
   ignoreLongAccept,
@@ -14,16 +13,13 @@ import {
 import type { BrowserFallback } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { identifyRequest, observeRequest, traceRequests } from "./observeRequests.ts";
-import { limitBatches, limitRate, takeTurns } from "./requestTurns.ts";
+import { limitBatches, limitRate, runForAccounts, runForVisitors } from "./requestTurns.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
 import { requireWriteScope } from "./authenticate.ts";
-import { shareConnections } from "./shareConnections.ts";
 import type { HttpContext } from "../context.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
-import { answerFromMemory } from "./readyResponses.ts";
-import type { ConfirmedEndpoints, FindPublicResponse } from "./readyResponses.ts";
 
 /** A page or file that is served by GET without a key and is not part of the API. */
 export type Page = {
@@ -60,11 +56,7 @@ const requireKey =
   };
 
 /** The app of one interface. */
-export type App = {
-  readonly callback: () => Listener;
-  /** Answers requests that need no app. Absent if there are none. */
-  readonly fromMemory?: AnswersFromMemory | undefined;
-};
+export type App = { readonly callback: () => Listener };
 
 type Dispatcher = ReturnType<Router<ApiState>["routes"]>;
 
@@ -100,15 +92,11 @@ type AppOptions = Pick<
 > & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
-  /** Returns the caller whom `checkKey` would set, if it need not wait for the database; otherwise null. */
-  readonly findCachedCaller?: ConfirmedEndpoints["findCachedCaller"];
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
-  /** Finds pages that are in memory. */
-  readonly findPublic?: FindPublicResponse;
   readonly webhooks?: readonly Webhook[];
   readonly browserFallbacks?: readonly BrowserFallback[];
 };
@@ -120,8 +108,12 @@ const addEndpoints = (
   {
     checkKey,
     takePermit,
+    trustedProxies,
     vary,
-  }: Pick<AppOptions, "checkKey" | "takePermit"> & { readonly vary: string },
+  }: Pick<AppOptions, "checkKey" | "takePermit"> & {
+    readonly trustedProxies: number;
+    readonly vary: string;
+  },
 ): void => {
   const parseBody = readBody(BODY_KIB);
   const parseBatch = [limitBatches(), parseBody];
@@ -136,11 +128,10 @@ const addEndpoints = (
         ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
         ...(access === "public" ? [] : [checkKey]),
         ...(access === "write" ? [requireWriteScope] : []),
-        shareConnections(`${method} ${path}`),
+        access === "public" ? runForVisitors(path, trustedProxies) : runForAccounts,
         ...(requestsPerSecond === undefined
           ? []
           : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
-        ...(access === "public" ? [] : [takeTurns]),
         ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
         run,
       ]),
@@ -156,12 +147,10 @@ export const createApp = ({
   takePermit,
   trustedProxies = 0,
   checkKey,
-  findCachedCaller,
   keyHeaders,
   presentError,
   endpoints,
   pages = [],
-  findPublic,
   webhooks = [],
   browserFallbacks = [],
 }: AppOptions): App => {
@@ -181,37 +170,22 @@ export const createApp = ({
 
   const routers = createRouters({ sensitive: true, strict: false });
   const vary = keyHeaders.join(", ");
-  addEndpoints(routers, endpoints, { checkKey, takePermit, vary });
+  addEndpoints(routers, endpoints, { checkKey, takePermit, trustedProxies, vary });
   for (const { path, run } of webhooks) {
-    routers.routerOf(path).post(path, setRoute(path, null), shareConnections(path), run);
+    routers
+      .routerOf(path)
+      .post(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
   }
   app.use(routers.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouters = createRouters({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouters.routerOf(path).get(path, setRoute(path, null), shareConnections(path), run);
+    pageRouters
+      .routerOf(path)
+      .get(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
   }
   app.use(pageRouters.routes());
   app.use(browserFallback(browserFallbacks));
   app.use(rejectUnmatched);
-  return {
-    callback: () => app.callback(),
-    // Spans are recorded by the app's middleware.
-    fromMemory:
-      findCachedCaller === undefined || tracing !== undefined
-        ? undefined
-        : answerFromMemory({
-            logger,
-            observe,
-            trustedProxies,
-            findPublic,
-            confirmed: {
-              endpoints: endpoints.flatMap(({ path, confirm }) =>
-                confirm === undefined ? [] : [{ path, confirm }],
-              ),
-              findCachedCaller,
-              vary,
-            },
-          }),
-  };
+  return { callback: () => app.callback() };
 };

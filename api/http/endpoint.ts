@@ -5,7 +5,6 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
-import type { ConfirmResponse } from "./readyResponses.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseBody, parseQuery } from "./parseRequest.ts";
 
@@ -102,8 +101,6 @@ export type Endpoint = {
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   readonly examples: Examples<z.ZodType, z.ZodType>;
-  /** Finds responses in memory, which are sent before the app. Only for GET, and for paths that end with their only parameter. */
-  readonly confirm?: ConfirmResponse;
   readonly run: (ctx: RequestContext) => Promise<void>;
 };
 

@@ -4,8 +4,8 @@ import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
-import type { Places } from "./requestTurns.ts";
-import { leaveForGood } from "../../runtime/server/limitConcurrency.ts";
+import type { Gate } from "../../runtime/gate.ts";
+import { leaveDoor } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { buildKeyEndpoint, RETRY_AFTER } from "./endpoint.ts";
@@ -19,7 +19,7 @@ import { streamText } from "./streamText.ts";
 /** How lists are sent. */
 export type Streaming = {
   /** For the lists that are being sent: each holds a page in memory. */
-  readonly places: Places;
+  readonly gate: Gate;
   /** When the pages of exports and of usage are read. */
   readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
@@ -31,11 +31,11 @@ export type Streaming = {
 const stream = async (
   ctx: RequestContext,
   chunks: () => AsyncIterable<string | Buffer>,
-  { places, writeTimeoutMs }: Streaming,
+  { gate, writeTimeoutMs }: Streaming,
 ): Promise<void> => {
-  ctx.state.arePlacesNeeded = places.areNeeded;
-  leaveForGood(ctx.req);
-  await places.run(accountModeKey(callerOf(ctx)), async () => {
+  leaveDoor(ctx.req);
+  ctx.state.gate = gate;
+  await gate.run(accountModeKey(callerOf(ctx)), async () => {
     // The client may have gone while the list waited.
     if (!ctx.res.destroyed) {
       await streamText(ctx, chunks(), writeTimeoutMs);

@@ -1,23 +1,17 @@
-import type { ServerResponse, IncomingMessage, IncomingHttpHeaders } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
-import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import { PROBES } from "../../runtime/server/limitConcurrency.ts";
+import { PROBES } from "../../runtime/server/openDoor.ts";
 import type { ApiState } from "./requestContext.ts";
 import { randomUUID } from "node:crypto";
 import type { Tracing } from "../../runtime/tracing.rules.ts";
 
 const REQUEST_ID = /^[\u0021-\u007E]{1,128}$/u;
 
-/** Returns the client's own id of the request if it is well-formed, otherwise a new one. */
-export const requestIdOf = (headers: IncomingHttpHeaders): string => {
-  const given = headers["x-request-id"];
-  return typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
-};
-
-/** Sets the request's id and returns it in `X-Request-Id`. */
+/** Sets the request's id, the client's own if it is well-formed, and returns it in `X-Request-Id`. */
 export const identifyRequest = (): Middleware<ApiState> => (ctx, next) => {
-  const requestId = requestIdOf(ctx.req.headers);
+  const given = ctx.req.headers["x-request-id"];
+  const requestId = typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
   ctx.state.requestId = requestId;
   ctx.res.setHeader("X-Request-Id", requestId);
   return next();
@@ -50,79 +44,48 @@ export type RequestObserver = (
   durationSeconds: number,
 ) => void;
 
-/** Where requests are logged and counted. */
-export type RequestLog = {
-  readonly logger: Logger;
-  readonly observe: RequestObserver;
-};
-
 /**
- * Logs a request, successful probes at the level debug, and reports it to the metrics. The log has the route's pattern,
- * the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may contain
- * keys and personal data.
+ * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's
+ * pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
+ * contain keys and personal data.
  */
-export const logRequest = (
-  { logger, observe }: RequestLog,
-  response: Pick<ServerResponse, "destroyed" | "statusCode" | "writableEnded">,
-  {
-    requestId,
-    method,
-    route,
-    startedAtMs,
-    caller,
-    address,
-  }: {
-    readonly requestId: string;
-    readonly method: string;
-    readonly route: string;
-    /** Of `performance.now()`. */
-    readonly startedAtMs: number;
-    readonly caller: Caller | undefined;
-    readonly address: string | undefined;
-  },
-): void => {
-  const durationMs = performance.now() - startedAtMs;
-  const status = response.statusCode;
-  observe({ method, route, status }, durationMs / 1000);
-  // Balancers probe every second or two.
-  const level = PROBES.has(route) && status < 500 ? "debug" : "info";
-  logger[level](
-    {
-      requestId,
-      method,
-      route,
-      status,
-      durationMs: Math.round(durationMs * 100) / 100,
-      accountId: caller?.accountId,
-      keyId: caller?.keyId,
-      clientAddress: address,
-      aborted: response.writableEnded || !response.destroyed ? undefined : true,
-    },
-    "request",
-  );
-};
-
-/** Logs each request once, and reports it to the metrics. */
 export const observeRequest =
   ({
+    logger,
+    observe,
     trustedProxies,
-    ...log
-  }: RequestLog & { readonly trustedProxies: number }): Middleware<ApiState> =>
+  }: {
+    readonly logger: Logger;
+    readonly observe: RequestObserver;
+    readonly trustedProxies: number;
+  }): Middleware<ApiState> =>
   async (ctx, next) => {
     const startedAtMs = performance.now();
     const { req, res, state } = ctx;
     // A request whose body was not read to its end has no socket any more.
     const address = clientAddress(req, trustedProxies);
     await next();
+    const durationMs = performance.now() - startedAtMs;
     const { route = "unknown", requestId, caller } = state;
-    logRequest(log, res, {
-      requestId,
-      method: req.method ?? "",
-      route,
-      startedAtMs,
-      caller,
-      address,
-    });
+    const { method = "" } = req;
+    const status = res.statusCode;
+    observe({ method, route, status }, durationMs / 1000);
+    // Balancers probe every second or two.
+    const level = PROBES.has(route) && status < 500 ? "debug" : "info";
+    logger[level](
+      {
+        requestId,
+        method,
+        route,
+        status,
+        durationMs: Math.round(durationMs * 100) / 100,
+        accountId: caller?.accountId,
+        keyId: caller?.keyId,
+        clientAddress: address,
+        aborted: res.writableEnded || !res.destroyed ? undefined : true,
+      },
+      "request",
+    );
   };
 
 /**

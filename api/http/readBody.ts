@@ -5,7 +5,9 @@ import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 import { HttpError } from "./httpError.ts";
-import { requireUtf8, bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
+import { requireUtf8, bodyTooLarge, receiveBody } from "./receiveBody.ts";
+import { currentClient } from "../../runtime/client.ts";
+import { holdBytes } from "../../runtime/server/openDoor.ts";
 import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
 
 const PARAMETER =
@@ -137,31 +139,29 @@ const takeTurnIfLong = async (
   {
     decode,
     limitKib,
-    clientName,
-    resize,
+    hold,
     signal,
   }: {
     readonly decode: typeof inflate | null;
     readonly limitKib: number;
-    readonly clientName: string;
-    readonly resize: (bytes: number) => void;
+    readonly hold: (bytes: number) => void;
     readonly signal: AbortSignal;
   },
 ): Promise<{ readonly body: Buffer; readonly endTurn: () => void }> => {
   const maximumBytes = limitKib * 1024;
   if (decode !== null) {
-    resize(received.length + LONG_BODY_BYTES);
+    hold(received.length + LONG_BODY_BYTES);
   }
   const short = decode === null ? received : await decompress(received, decode, LONG_BODY_BYTES);
   if (short !== null && short.length <= LONG_BODY_BYTES) {
     return { body: short, endTurn: () => {} };
   }
-  const endTurn = await takeTurnOfLongBody(clientName, signal);
+  const endTurn = await takeTurnOfLongBody(currentClient() ?? "", signal);
   try {
     if (short !== null || decode === null) {
       return { body: received, endTurn };
     }
-    resize(received.length + maximumBytes);
+    hold(received.length + maximumBytes);
     const body = await decompress(received, decode, maximumBytes);
     if (body === null) {
       throw bodyTooLarge(limitKib);
@@ -218,8 +218,13 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     }
     const decode = hasBody ? decoderOf(coding) : null;
     const parseReceived = async (): Promise<() => void> => {
-      const { body, endTurn } = await receiveBody(ctx, limitKib, (received, memory) =>
-        takeTurnIfLong(received, { ...memory, decode, limitKib, clientName: bodyOwnerOf(ctx) }),
+      const { body, endTurn } = await receiveBody(ctx, limitKib, (received, signal) =>
+        takeTurnIfLong(received, {
+          decode,
+          limitKib,
+          hold: (bytes) => holdBytes(ctx.req, bytes),
+          signal,
+        }),
       );
       try {
         requireUtf8(body);

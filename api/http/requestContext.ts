@@ -1,5 +1,6 @@
 import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { Gate } from "../../runtime/gate.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 
 /** What the middleware adds to a request. */
@@ -13,8 +14,8 @@ export type ApiState = {
   caller?: Caller;
   /** The caller's store, on the stores' interface; its balance may be some seconds old. */
   store?: Store;
-  /** Whether other requests wait for the place of this one, whose client takes its time to read the response. */
-  arePlacesNeeded?: () => boolean;
+  /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
+  gate?: Gate;
 };
 
 export type RequestContext = ParameterizedContext<ApiState>;

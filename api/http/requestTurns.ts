@@ -1,25 +1,40 @@
 import type { Middleware } from "koa";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
-import { takeTurn, withoutPlace } from "../../runtime/server/limitConcurrency.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
+import { runForClient } from "../../runtime/client.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { Gate } from "../../runtime/gate.ts";
+import { leaveDoor, nameClient } from "../../runtime/server/openDoor.ts";
+import { clientAddress } from "./observeRequests.ts";
 import { callerOf } from "./requestContext.ts";
 import type { ApiState } from "./requestContext.ts";
-import { HttpError } from "./httpError.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
-import { createConnectionShares } from "../../db/pools/connectionShares.ts";
 
-const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): Promise<void> => {
-  if (!(await turn)) {
-    throw new HttpError("request_malformed", "the client has disconnected");
-  }
-  await next();
+const goOn = async (
+  turn: Promise<void>,
+  clientName: string,
+  next: () => Promise<unknown>,
+): Promise<void> => {
+  await turn;
+  await runForClient(clientName, next);
 };
 
-/** Runs a request when its account has a turn. Its body is not read before, so the requests that wait take little memory. */
-export const takeTurns: Middleware<ApiState> = (ctx, next) => {
-  const turn = takeTurn(ctx.req, accountModeKey(callerOf(ctx)));
-  return turn === null ? next() : runAfter(turn, next);
+/** Runs requests for their accounts. One may wait for its account's turn, before its body is read. */
+export const runForAccounts: Middleware<ApiState> = (ctx, next) => {
+  const name = accountModeKey(callerOf(ctx));
+  const turn = nameClient(ctx.req, name);
+  return turn === null ? runForClient(name, next) : goOn(turn, name, next);
 };
+
+/**
+ * Runs requests of a route that needs no key. Whatever key one claims to have, its address is its client. Its queries wait
+ * among those of the route, so that many addresses do not get more connections than an account.
+ */
+export const runForVisitors =
+  (route: string, trustedProxies: number): Middleware<ApiState> =>
+  (ctx, next) => {
+    const turn = nameClient(ctx.req, clientAddress(ctx.req, trustedProxies) ?? "");
+    return turn === null ? runForClient(route, next) : goOn(turn, route, next);
+  };
 
 const RATE_WINDOW_MS = 1000;
 
@@ -42,39 +57,24 @@ export const limitRate =
     await next();
   };
 
-/** Places for responses that hold much memory for as long as their clients take to read them. */
-export type Places = {
-  /**
-   * Runs work when it is its turn. Accounts take turns, and one has half of the places at most.
-   * @throws DomainError queue_full if too much work waits, or this has waited too long
-   */
-  readonly run: <Result>(accountName: string, work: () => Promise<Result>) => Promise<Result>;
-  readonly usedCount: () => number;
-  /** Returns whether work waits, so that a client that does not read must leave its place. */
-  readonly areNeeded: () => boolean;
-};
-
-export const createPlaces = (maximum: number): Places => {
-  const shares = createConnectionShares({
-    total: maximum,
-    perKind: maximum,
-    perAccount: Math.ceil(maximum / 2),
-  });
-  return {
-    run: (accountId, work) => shares.run({ accountId, kind: "any" }, work),
-    usedCount: shares.usedCount,
-    areNeeded: () => shares.waitingCount() > 0,
-  };
-};
-
 /** Each may take some ten megabytes until its response has been read. */
 const CONCURRENT_BATCHES = 16;
+/** Clients and proxies commonly wait no longer. */
+const MAXIMUM_WAIT_MS = 60_000;
 
 /** Lets batches wait while this process records too many. */
 export const limitBatches = (): Middleware<ApiState> => {
-  const places = createPlaces(CONCURRENT_BATCHES);
+  const gate = new Gate({ places: CONCURRENT_BATCHES, maximumWaitMs: MAXIMUM_WAIT_MS });
   return (ctx, next) => {
-    ctx.state.arePlacesNeeded = places.areNeeded;
-    return withoutPlace(ctx.req, () => places.run(callerOf(ctx).accountId, next));
+    leaveDoor(ctx.req);
+    ctx.state.gate = gate;
+    return gate.run(accountModeKey(callerOf(ctx)), next);
   };
 };
+
+/** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
+const MAXIMUM_LISTS = 64;
+
+/** Creates the gate of lists. */
+export const createListGate = (): Gate =>
+  new Gate({ places: MAXIMUM_LISTS, maximumWaitMs: MAXIMUM_WAIT_MS });

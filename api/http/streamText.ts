@@ -42,7 +42,7 @@ const CHECK_INTERVAL_MS = 500;
 
 /** Waits until the client has accepted what was written; breaks the response if that takes too long. */
 const waitForClient = (
-  { res: response, state: { arePlacesNeeded = () => false } }: RequestContext,
+  { res: response, state: { gate } }: RequestContext,
   event: "drain" | "finish",
   timeoutMs: number,
 ): Promise<void> =>
@@ -55,7 +55,8 @@ const waitForClient = (
     const timer = setInterval(
       () => {
         const stalledMs = performance.now() - startedAtMs;
-        if (stalledMs >= timeoutMs || (stalledMs >= STALLED_MS && arePlacesNeeded())) {
+        const isNeeded = gate !== undefined && gate.waitingCount() > 0;
+        if (stalledMs >= timeoutMs || (stalledMs >= STALLED_MS && isNeeded)) {
           breakResponse(response);
         }
       },

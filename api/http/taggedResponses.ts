@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import type { RequestContext } from "./requestContext.ts";
 import { isFresh } from "./endpoint.ts";
-import { listHeaders } from "./readyResponses.ts";
-import type { PublicResponse } from "./readyResponses.ts";
+
+export const JSON_TYPE = "application/json; charset=utf-8";
 
 export type Rendered = {
   readonly type: string;
@@ -24,38 +24,19 @@ export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged 
   etag,
 });
 
-const headersOf = (
-  { headers, etag }: Tagged,
-  cacheControl: string,
-): Readonly<Record<string, string>> => ({
-  "Referrer-Policy": "no-referrer",
-  "Cache-Control": cacheControl,
-  ...headers,
-  ETag: etag,
-});
-
 /** Sends a page, picture or file, or a 304 to a client that has it. */
 export const send = (ctx: RequestContext, tagged: Tagged, cacheControl: string): void => {
   ctx.status = 200;
   ctx.type = tagged.type;
-  ctx.set(headersOf(tagged, cacheControl));
+  ctx.set({
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": cacheControl,
+    ...tagged.headers,
+    ETag: tagged.etag,
+  });
   if (isFresh(ctx)) {
     ctx.status = 304;
     return;
   }
   ctx.body = tagged.body;
 };
-
-/** Returns what `send` sends to a client that does not have it. The type must be complete, with its charset. */
-export const asReadyResponse = (
-  tagged: Tagged,
-  cacheControl: string,
-  route: string,
-): PublicResponse => ({
-  route,
-  headers: listHeaders(
-    { "Content-Type": tagged.type, ...headersOf(tagged, cacheControl) },
-    tagged.body,
-  ),
-  body: tagged.body,
-});

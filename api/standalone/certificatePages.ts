@@ -101,7 +101,7 @@ export const certificatePages = ({
         if (certificate === null) {
           throw new HttpError("path_not_found", "failed to find certificate");
         }
-        const json = rendered.render(`json/${token}`, certificate, () =>
+        const json = rendered(`json/${token}`, certificate, () =>
           renderJson(certificate, publicBaseUrl()),
         );
         send(ctx, json, CACHE_CONTROL);
@@ -116,7 +116,7 @@ export const certificatePages = ({
           showNotFound(ctx);
           return;
         }
-        const page = rendered.render(`page/${token}`, certificate, () =>
+        const page = rendered(`page/${token}`, certificate, () =>
           renderPage(certificate, publicBaseUrl()),
         );
         send(ctx, page, CACHE_CONTROL);

@@ -1,7 +1,7 @@
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
-import { authenticate, findCachedCaller } from "../http/authenticate.ts";
+import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import type { StandaloneContext } from "../context.ts";
@@ -31,25 +31,24 @@ const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", ke
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
-  const reading = { ...context, db: context.reads };
   const endpoints = [
     ...registrationEndpoints(context),
     ...batchEndpoints(context),
     ...charityEndpoints(context),
     ...donationBatchEndpoints(context),
-    ...evidenceEndpoints(reading),
-    ...usageEndpoints(reading),
-    ...eventEndpoints(reading),
+    ...evidenceEndpoints(context),
+    ...usageEndpoints(context),
+    ...eventEndpoints(context),
     ...webhookEndpoints(context, WEBHOOKS),
     ...deliveryEndpoints(context, WEBHOOKS),
-    statsEndpoint(reading),
+    statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
     ...(plantingCallbackSecrets === null
       ? []
       : [callbackEndpoint(context, plantingCallbackSecrets)]),
     ...healthEndpoints(context.readReadiness),
   ];
-  const dashboards = dashboardPages(reading);
+  const dashboards = dashboardPages(context);
   const document = (): object =>
     createDocument(endpoints, {
       title: "Impact tracking service: standalone API",
@@ -69,12 +68,10 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
   return createApp({
     ...context,
     checkKey: authenticate(authenticator),
-    findCachedCaller: findCachedCaller(authenticator),
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboards.pages],
-    findPublic: dashboards.findReady,
+    pages: [...documentPages(document), ...dashboards],
     webhooks: readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)],
     browserFallbacks: [documentFallback, dashboardFallback],
   });

@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { LRUCache } from "lru-cache";
 import { text } from "../../modules/records/fields.rules.ts";
 import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
@@ -10,8 +9,6 @@ import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
-import { JSON_TYPE } from "../http/readyResponses.ts";
-import type { FindPublicResponse, PublicResponse } from "../http/readyResponses.ts";
 import { HttpError } from "../http/httpError.ts";
 import type { BrowserFallback } from "../http/requestTargets.ts";
 import { html, styleElement } from "../pages/html.ts";
@@ -23,14 +20,13 @@ import type { PageLinks } from "../pages/renderPage.ts";
 import { createRenderings } from "./createRenderings.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { logoPage, previewPage } from "./picturePages.ts";
-import { asReadyResponse, hashOf, send, tag } from "../http/taggedResponses.ts";
+import { hashOf, JSON_TYPE, send, tag } from "../http/taggedResponses.ts";
 import type { Rendered, Tagged } from "../http/taggedResponses.ts";
 import { allowStyles, IMMUTABLE, OPEN_TO_ALL, openToAll, policy, pictureOf } from "./servePages.ts";
 import { drawSimulatedPhoto } from "../pages/drawSimulatedPhoto.ts";
 import { brandStyle, CARD_STYLE, PAGE_STYLE } from "../pages/styles.ts";
 import { renderWorld } from "../pages/worldMap.ts";
 
-const MAXIMUM_PATHS = 20_000;
 const RENDERED_BYTES = 32 * 1024 * 1024;
 const CACHE_CONTROL = "public, max-age=10";
 const ONE_DAY = "public, max-age=86400";
@@ -191,49 +187,22 @@ const FIXED_PAGES: readonly Page[] = [
   { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
 ];
 
-/** A rendered page, and the response that it is sent in if the client does not have it. */
-type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
-
-const keyOf = (kind: Kind, slug: string): string => `${kind}/${slug}`;
-
-/**
- * Caches the data of dashboards for some seconds, and what is rendered from them, which is found by the path that is usual
- * for it.
- */
-const createPageCache = ({ publicBaseUrl, ...context }: EvidenceContext) => {
-  const dashboards = createDashboardCache(context);
-  const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length, {
+/** Returns what renders a dashboard, or finds what was rendered from the same data. */
+const createRenderer = (publicBaseUrl: () => string) => {
+  const render = createRenderings<Dashboard, Tagged>(({ body }) => body.length, {
     maximumBytes: RENDERED_BYTES,
   });
-  /** What the usual paths are of. */
-  const paths = new LRUCache<string, { readonly kind: Kind; readonly slug: string }>({
-    max: MAXIMUM_PATHS,
-  });
-  const findReady: FindPublicResponse = (target) => {
-    const path = paths.get(target);
-    const dashboard = path && dashboards.find(path.slug);
-    return dashboard && rendered.find(keyOf(path.kind, path.slug), dashboard)?.ready;
-  };
-  return {
-    dashboards,
-    paths,
-    render: (kind: Kind, dashboard: Dashboard): Tagged =>
-      rendered.render(keyOf(kind, dashboard.slug), dashboard, () => {
-        const links = linksOf(publicBaseUrl(), dashboard.slug);
-        const tagged = renderTagged(RENDERINGS[kind], dashboard, links);
-        const route = `/dashboard/:slug${SUFFIXES[kind]}`;
-        return { tagged, ready: asReadyResponse(tagged, CACHE_CONTROL, route) };
-      }).tagged,
-    findReady,
-  };
+  return (kind: Kind, dashboard: Dashboard): Tagged =>
+    render(`${kind}/${dashboard.slug}`, dashboard, () =>
+      renderTagged(RENDERINGS[kind], dashboard, linksOf(publicBaseUrl(), dashboard.slug)),
+    );
 };
 
 /** The public pages and pictures. */
-export const dashboardPages = (
-  context: EvidenceContext,
-): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
+export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, clock, planting, publicBaseUrl } = context;
-  const { dashboards, paths, render, findReady } = createPageCache(context);
+  const dashboards = createDashboardCache(context);
+  const render = createRenderer(publicBaseUrl);
 
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>
@@ -251,10 +220,6 @@ export const dashboardPages = (
       const slug = pathParameter(ctx, "slug");
       const cached = dashboards.find(slug);
       if (cached) {
-        // A path can be encoded in many ways. One is enough, so that the others evict nothing.
-        if (ctx.path === `/dashboard/${encodeURIComponent(slug)}${SUFFIXES[kind]}`) {
-          paths.set(ctx.path, { kind, slug });
-        }
         send(ctx, render(kind, cached), CACHE_CONTROL);
         return;
       }
@@ -299,7 +264,7 @@ export const dashboardPages = (
     }
   };
 
-  const pages: readonly Page[] = [
+  return [
     ...FIXED_PAGES,
     logoPage(db),
     ...certificatePages({ db, planting, publicBaseUrl, showNotFound }),
@@ -318,5 +283,4 @@ export const dashboardPages = (
     { path: "/dashboard/:slug/", run: redirectSlash },
     { path: "/dashboard/:slug/{*rest}", run: redirectImported },
   ];
-  return { pages, findReady };
 };

@@ -2,12 +2,9 @@ import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
 import { createCachedTreeLookup } from "../../modules/planting/createCachedTreeLookup.ts";
 import { createSummaryReader } from "../../modules/planting/createSummaryReader.ts";
-import type { TreeEvidenceResponse } from "../../modules/planting/readTreeEvidence.ts";
 import { readTreeEvidence, simulateTreeEvidence } from "../../modules/planting/readTreeEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import {
-  ageOf,
-  cacheHeaders,
   EVIDENCE_HEADERS,
   evidenceStage,
   setCacheHeaders,
@@ -19,8 +16,6 @@ import { renderTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { JSON_TYPE, listHeaders } from "../http/readyResponses.ts";
-import type { ReadyResponse } from "../http/readyResponses.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
@@ -154,21 +149,7 @@ const treeQuery = queryObject({
 });
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
-  const cachedTrees = createCachedTreeLookup(context);
-  /** Without `Age`, which changes every second. */
-  const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
-  const asReadyResponse = (response: TreeEvidenceResponse): ReadyResponse => {
-    let ready = readyResponses.get(response);
-    if (ready === undefined) {
-      const body = Buffer.from(response.body);
-      const headers = { "Content-Type": JSON_TYPE, ...cacheHeaders(response, response.isComplete) };
-      ready = { headers: listHeaders(headers, body), body };
-      readyResponses.set(response, ready);
-    }
-    return response.isComplete
-      ? { ...ready, headers: [...ready.headers, "Age", ageOf(response, context.clock.now())] }
-      : ready;
-  };
+  const findCachedTree = createCachedTreeLookup(context);
   return textKeyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
@@ -210,17 +191,13 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
         return renderTreeEvidence(evidence, context.publicBaseUrl());
       }
       const response =
-        (await cachedTrees.find(selection)) ??
+        (await findCachedTree(selection)) ??
         (await readTreeEvidence(context, selection, renderTreeEvidence));
       setCacheHeaders(ctx, response, {
         isLasting: response.isComplete,
         now: context.clock.now(),
       });
       return response.body;
-    },
-    confirm: (id, { accountId, mode }) => {
-      const confirmation = cachedTrees.confirm({ accountId, mode, id });
-      return confirmation && confirmation.then((response) => response && asReadyResponse(response));
     },
   });
 };

@@ -122,7 +122,12 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
           rows: () =>
             presentSearched(
               listUsageReports(
-                { ...context, pace: context.streaming.pace },
+                {
+                  ...context,
+                  // Many registrations may have to be read to find those in a state.
+                  db: query.state === undefined ? context.db : context.reads,
+                  pace: context.streaming.pace,
+                },
                 { accountId, mode },
                 {
                   kinds: query.kind === undefined ? KINDS : [query.kind],

@@ -46,17 +46,16 @@ const WEBHOOKS: WebhookInterface = {
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
   const { storeAuthenticator, platformSecrets } = context;
-  const reading = { ...context, db: context.reads };
   const endpoints = [
     verifyEndpoint(context),
-    ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), listEndpoint(kind, reading)]),
+    ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), listEndpoint(kind, context)]),
     searchEndpoint(context),
     donateEndpoint(context),
-    donationListEndpoint(reading),
-    statsEndpoint(reading),
+    donationListEndpoint(context),
+    statsEndpoint(context),
     refundEndpoint(context),
-    evidenceEndpoint(reading),
-    balanceEndpoint(reading),
+    evidenceEndpoint(context),
+    balanceEndpoint(context),
     ...certificateEndpoints(context),
     ...webhookEndpoints(context, WEBHOOKS),
     ...deliveryEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),

@@ -10,7 +10,7 @@ import {
   readStoreEvidence,
   simulateStoreEvidence,
 } from "../../modules/stores/readStoreEvidence.ts";
-import type { EvidenceContext } from "../../modules/planting/context.ts";
+import type { StoreAppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
@@ -162,7 +162,7 @@ const presentStoreEvidence = (
 const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
   JSON.stringify(presentStoreEvidence(evidence, baseUrl));
 
-export const evidenceEndpoint = (context: EvidenceContext): Endpoint =>
+export const evidenceEndpoint = (app: StoreAppContext): Endpoint =>
   textKeyEndpoint({
     method: "get",
     path: "/app/api/evidence",
@@ -197,6 +197,9 @@ export const evidenceEndpoint = (context: EvidenceContext): Endpoint =>
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
       const selection = selectionOf(given);
+      // Many records may have to be read to find those of a project or a region.
+      const isSearch = selection.projectPublicId !== null || selection.region !== null;
+      const context = { ...app, db: isSearch ? app.reads : app.db };
       const owner = accountModeOf(caller);
       if (stage !== null) {
         const evidence = await simulateStoreEvidence(context, owner, selection, stage);

@@ -16,6 +16,7 @@ import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import {
   pageFields,
+  poolOfList,
   impactFilterOf,
   listQuery,
   EXPORT_DETAILS,
@@ -25,7 +26,7 @@ import { KIND_NAMES } from "./storeKinds.ts";
 import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 
 /** Builds the endpoint that lists the registrations of one kind. */
-export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): Endpoint => {
+export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   const response = z
     .strictObject({
@@ -68,6 +69,7 @@ export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): En
       },
       exported: { name: listField, columns: IMPACT_RECORD_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
+        const db = poolOfList(context, query);
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
@@ -77,7 +79,7 @@ export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): En
         });
       },
     },
-    streaming,
+    context.streaming,
   );
 };
 
@@ -90,7 +92,7 @@ const response = z
   .meta({ id: "DonationRecords" });
 
 /** The endpoint that lists a store's donations. */
-export const donationListEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
+export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -131,6 +133,7 @@ export const donationListEndpoint = ({ db, streaming }: StoreAppContext): Endpoi
       },
       exported: { name: "donations", columns: DONATION_RECORD_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
+        const db = poolOfList(context, query);
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
@@ -140,5 +143,5 @@ export const donationListEndpoint = ({ db, streaming }: StoreAppContext): Endpoi
         });
       },
     },
-    streaming,
+    context.streaming,
   );

@@ -1,4 +1,6 @@
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { HttpContext } from "../context.ts";
 import { integerUpTo, startOfDay } from "../http/listPages.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
@@ -88,6 +90,13 @@ export const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter 
   ...(query.start_date ? { from: startOfDay(query.start_date) } : {}),
   ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
 });
+
+/** Returns the pool for a list: many records may have to be read to find those of a customer or an order. */
+export const poolOfList = (
+  { db, reads }: Pick<HttpContext, "db" | "reads">,
+  query: z.output<typeof listQuery>,
+): DatabasePool =>
+  isGiven(query.order_id) || Object.keys(customerFilterOf(query)).length > 0 ? reads : db;
 
 /** What the descriptions of lists say about their other formats. */
 export const EXPORT_DETAILS = "CSV and NDJSON have all of them, unless limit is given.";

@@ -1,5 +1,5 @@
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
-import { runForAll } from "../pools/connectionShares.ts";
+import { runForAll } from "../../runtime/client.ts";
 
 /**
  * Returns a function that makes an account ready to be written. Writers write as long as accounts are ready.

@@ -1,5 +1,5 @@
 import { setImmediate as afterReading } from "node:timers/promises";
-import { runForAll } from "../pools/connectionShares.ts";
+import { runForAll } from "../../runtime/client.ts";
 import { LRUCache } from "lru-cache";
 
 /** One statement reads that many rows in a millisecond or two. */

@@ -9,7 +9,7 @@ import { requireWritableClient } from "../connections/connectClient.ts";
 import { isPooled } from "../connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource, Server } from "../connections/databaseServers.ts";
-import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
+import { Gate } from "../../runtime/gate.ts";
 import { databaseUnavailable, asQueryTimeout } from "../databaseErrors.ts";
 
 /*
@@ -76,6 +76,9 @@ export type CopyPool = {
 
 /** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
+
+/** Clients and proxies commonly wait no longer. */
+const MAXIMUM_WAIT_MS = 60_000;
 
 /** Inserts the values as literals, since COPY does not accept parameters. */
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
@@ -150,7 +153,7 @@ export const openCopyPool = (
     readonly pace?: BulkPace;
   } = {},
 ): CopyPool => {
-  const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS));
+  const gate = new Gate({ places: MAXIMUM_CONNECTIONS, maximumWaitMs: MAXIMUM_WAIT_MS });
   const servers = readDatabaseServers(url);
   const connectTimeoutMs = connectTimeoutOf(servers, CONNECT_TIMEOUT_MS);
   /** The library's pool supports one server. */
@@ -204,7 +207,7 @@ export const openCopyPool = (
   };
   return {
     copy: (owner, query, { isBulk = false } = {}) => {
-      const share = () => shares.run({ accountId: owner, kind: "list" }, () => copy(query));
+      const share = () => gate.run(owner, () => copy(query));
       // A list waits for its turn without a connection, so that others are not rejected for having waited too long.
       return isBulk ? pace.run(share) : share();
     },

@@ -3,9 +3,8 @@ import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from
 import { readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
+import { Gate } from "../../runtime/gate.ts";
 import { keepConnections } from "./wrapPool.ts";
-import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
-import type { ConnectionShares } from "./connectionShares.ts";
 import { asQueryTimeout } from "../databaseErrors.ts";
 import { DEFAULT_LIMITS } from "../connections/inspectPooler.ts";
 import { sharePool } from "./sharePool.ts";
@@ -48,96 +47,72 @@ const reportTimeouts = (advice: string): Interceptor => ({
  */
 const IDLE_TIMEOUT_MS = 120_000;
 
+/** Clients and proxies commonly wait no longer. */
+const MAXIMUM_WAIT_MS = 60_000;
+
 type PoolOptions = {
-  readonly maximumConnections: number;
-  /** After it the database cancels a statement. */
-  readonly statementTimeoutMs: number;
   /** After it the database is considered lost, and the connection is destroyed. */
   readonly responseTimeoutMs?: number;
   /** To get a connection; a busy machine needs seconds to open one. */
   readonly connectTimeoutMs?: number;
   readonly interceptors?: readonly Interceptor[];
+  /** How many connections clients leave to work on behalf of all; a third by default. */
+  readonly reservedConnections?: number;
+  /** How long work may wait for a connection. */
+  readonly maximumWaitMs?: number;
+  /**
+   * What a client can change if a statement takes too long. With it the error is a DomainError query_timeout, otherwise
+   * slonik's.
+   */
+  readonly timeoutAdvice?: string;
 };
 
-/** `timestamptz` is read as a Date, `int8` as a bigint. */
-const createUnsharedPool = async (
-  url: DatabaseUrlSource,
-  {
-    maximumConnections,
-    statementTimeoutMs,
-    responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
-    connectTimeoutMs = 15_000,
-    interceptors = [],
-  }: PoolOptions,
-): Promise<DatabasePool> =>
-  // The driver reads the servers' URLs itself, because the pool's own parser supports fewer parameters.
-  keepConnections(
-    await createPool("postgres://", {
-      driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
-      interceptors: [parseRows, ...interceptors],
-      maximumPoolSize: maximumConnections,
-      connectionTimeout: connectTimeoutMs,
-      // Without a pause between them, further attempts would fail as well.
-      connectionRetryLimit: 0,
-      idleTimeout: IDLE_TIMEOUT_MS,
-      statementTimeout: statementTimeoutMs,
-      idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
-      // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
-      // changes a session must clean up itself.
-      resetConnection: () => Promise.resolve(),
-      // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
-      typeParsers: [
-        createBigintTypeParser(),
-        asIs("numeric"),
-        { name: "timestamptz", parse: (value) => new Date(value) },
-      ],
-    }),
-  );
-
-/** Opens a pool of connections, of which accounts have shares. */
+/**
+ * Opens a pool of connections, for which clients wait at a gate. `timestamptz` is read as a Date, `int8` as a bigint.
+ * @param statementTimeoutMs after it the database cancels a statement
+ */
 export const openPool = async (
   url: DatabaseUrlSource,
   maximumConnections = 10,
   statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
-  options: Omit<PoolOptions, "maximumConnections" | "statementTimeoutMs"> = {},
-): Promise<DatabasePool> =>
-  sharePool(
-    await createUnsharedPool(url, { ...options, maximumConnections, statementTimeoutMs }),
-    maximumConnections,
-    createConnectionShares(sharesOfMixedPool(maximumConnections)),
-  );
-
-/**
- * Opens a pool for work that may be slow.
- * @param options.shares decide which account may have a connection
- * @param options.timeoutAdvice what a client can change if a statement takes too long. With it the error is a DomainError
- *   query_timeout, otherwise slonik's.
- */
-export const openTurnPool = async (
-  url: DatabaseUrlSource,
   {
-    maximumConnections,
-    statementTimeoutMs,
-    shares,
-    timeoutAdvice,
+    responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
+    connectTimeoutMs = 15_000,
     interceptors = [],
-  }: {
-    readonly maximumConnections: number;
-    readonly statementTimeoutMs: number;
-    readonly shares: ConnectionShares;
-    readonly timeoutAdvice?: string;
-    readonly interceptors?: readonly Interceptor[];
-  },
-): Promise<DatabasePool> =>
-  sharePool(
-    await createUnsharedPool(url, {
-      maximumConnections,
-      statementTimeoutMs,
-      interceptors: [
-        ...interceptors,
-        ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
-      ],
-    }),
-    maximumConnections,
-    shares,
-  );
+    reservedConnections = Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
+    maximumWaitMs = MAXIMUM_WAIT_MS,
+    timeoutAdvice,
+  }: PoolOptions = {},
+): Promise<DatabasePool> => {
+  // The driver reads the servers' URLs itself, because the pool's own parser supports fewer parameters.
+  const pool = await createPool("postgres://", {
+    driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
+    interceptors: [
+      parseRows,
+      ...interceptors,
+      ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
+    ],
+    maximumPoolSize: maximumConnections,
+    connectionTimeout: connectTimeoutMs,
+    // Without a pause between them, further attempts would fail as well.
+    connectionRetryLimit: 0,
+    idleTimeout: IDLE_TIMEOUT_MS,
+    statementTimeout: statementTimeoutMs,
+    idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
+    // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
+    // changes a session must clean up itself.
+    resetConnection: () => Promise.resolve(),
+    // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
+    typeParsers: [
+      createBigintTypeParser(),
+      asIs("numeric"),
+      { name: "timestamptz", parse: (value) => new Date(value) },
+    ],
+  });
+  const gate = new Gate({
+    places: maximumConnections,
+    reserved: reservedConnections,
+    maximumWaitMs,
+  });
+  return sharePool(keepConnections(pool), gate);
+};

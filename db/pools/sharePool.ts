@@ -1,8 +1,7 @@
 import { ConnectionError } from "slonik";
 import type { DatabasePool } from "slonik";
-import { readClaim } from "./connectionShares.ts";
-import type { ConnectionShares } from "./connectionShares.ts";
-import { createConnectionQueue } from "./createConnectionQueue.ts";
+import { currentClient } from "../../runtime/client.ts";
+import type { Gate } from "../../runtime/gate.ts";
 import { databaseUnavailable, findRefusalForNow } from "../databaseErrors.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
@@ -19,35 +18,23 @@ const withUnavailable =
   };
 
 /**
- * Returns the pool with shares for accounts: work that runs for an account waits until it may have a connection.
- * @param maximumConnections those of the pool; more work waits, also that of no account
- * @param shares decide which account may have one
+ * Returns the pool behind a gate, which has at most as many places as the pool has connections. So nothing waits inside
+ * the pool, where slonik would forget it: if the connections that are being opened all fail, nothing wakes what waits for
+ * one. Out here each piece of work gets its own attempt, and its own error.
  * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
  *   lacks disk, memory or connections; then nothing was done
  */
-export const sharePool = (
-  pool: DatabasePool,
-  maximumConnections: number,
-  shares: ConnectionShares,
-): DatabasePool => {
-  const queue = createConnectionQueue(maximumConnections);
-  const enqueue =
-    (method: PoolMethod): PoolMethod =>
-    (...parameters) =>
-      queue.run(() => method(...parameters));
-  const share =
-    (method: PoolMethod): PoolMethod =>
-    (...parameters) => {
-      const claim = readClaim();
-      return claim === undefined
-        ? method(...parameters)
-        : shares.run(claim, () => method(...parameters));
-    };
-  return wrapPool(pool, (method) => share(enqueue(withUnavailable(method))), {
-    state: () => {
-      const state = pool.state();
-      const waitingClients = state.waitingClients + queue.waitingCount() + shares.waitingCount();
-      return { ...state, waitingClients };
+export const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
+  wrapPool(
+    pool,
+    (method) => {
+      const attempt = withUnavailable(method);
+      return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
     },
-  });
-};
+    {
+      state: () => {
+        const state = pool.state();
+        return { ...state, waitingClients: state.waitingClients + gate.waitingCount() };
+      },
+    },
+  );

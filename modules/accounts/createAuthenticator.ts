@@ -15,11 +15,7 @@ export const UNKNOWN_MS = 1000;
 const MAXIMUM_UNKNOWN = 10_000;
 
 /** Returns the caller of a key; null if the key is unknown, revoked, expired or of the other interface. */
-export type Authenticate = {
-  (key: string): Promise<Caller | null>;
-  /** Returns the caller if the key is cached and valid, without waiting; otherwise null. */
-  readonly findCached: (key: string) => Caller | null;
-};
+export type Authenticate = (key: string) => Promise<Caller | null>;
 
 /**
  * Looks keys up by their SHA-256 and caches them briefly. Unknown keys have a separate cache, so that made-up keys
@@ -58,7 +54,7 @@ export const createAuthenticator = ({
     ttlResolution: 0,
     perf: { now: nowMs },
   });
-  const authenticate = async (key: string): Promise<Caller | null> => {
+  return async (key) => {
     if (!isPossibleKey(key, accountType)) {
       return null;
     }
@@ -79,10 +75,4 @@ export const createAuthenticator = ({
     }
     return unlessExpired(caller);
   };
-  return Object.assign(authenticate, {
-    findCached: (key: string): Caller | null => {
-      const known = callers.find(digestOf(key));
-      return known && unlessExpired(known);
-    },
-  });
 };

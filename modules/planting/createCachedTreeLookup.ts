@@ -11,12 +11,8 @@ import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
 
-type CachedTreeLookup = {
-  /** Returns the cached evidence of a tree; null if there is none, or if the id is not the registration's own. */
-  readonly find: (selection: TreeSelection) => Promise<TreeEvidenceResponse | null>;
-  /** The same, if this process has the text in memory; otherwise returns null without asking the database. */
-  readonly confirm: (selection: TreeSelection) => Promise<TreeEvidenceResponse | null> | null;
-};
+/** Returns the cached evidence of a tree; null if there is none, or if the id is not the registration's own. */
+type FindCachedTree = (selection: TreeSelection) => Promise<TreeEvidenceResponse | null>;
 
 type KnownTree = {
   readonly version: string;
@@ -37,7 +33,7 @@ export const createCachedTreeLookup = ({
   db,
   clock,
   publicBaseUrl,
-}: Pick<EvidenceContext, "db" | "clock" | "publicBaseUrl">): CachedTreeLookup => {
+}: Pick<EvidenceContext, "db" | "clock" | "publicBaseUrl">): FindCachedTree => {
   const known = new LRUCache<string, KnownTree>({
     maxSize: MAXIMUM_CHARACTERS,
     sizeCalculation: ({ response }) => response.body.length + 1,
@@ -86,11 +82,5 @@ export const createCachedTreeLookup = ({
     }
     return found;
   });
-  return {
-    find: (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null)),
-    confirm: (selection) => {
-      const key = keyOf(selection);
-      return known.has(key) ? lookUp(key) : null;
-    },
-  };
+  return (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null));
 };

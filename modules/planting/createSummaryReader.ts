@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { runForAll } from "../../db/pools/connectionShares.ts";
+import { runForAll } from "../../runtime/client.ts";
 import { findCachedResponse, lockSummary, summaryKey } from "./cachedResponses.sql.ts";
 import type { CachedResponse, SummarizedTrees } from "./cachedResponses.sql.ts";
 import type { PlantedRegion } from "./summary.sql.ts";

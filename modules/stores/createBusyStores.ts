@@ -1,4 +1,4 @@
-import { createConnectionShares, sharesOfOneKind } from "../../db/pools/connectionShares.ts";
+import { Gate } from "../../runtime/gate.ts";
 import { isContentError } from "../../db/databaseErrors.ts";
 import { isLockTimeout } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
@@ -51,7 +51,7 @@ export const createBusyStores = <Write, Result>(
   const queues = new Map<string, Waiting<Write, Result>[]>();
   const running = new Set<Promise<void>>();
   // A turn takes little longer than the wait for a lock, so only very many busy stores reach this limit.
-  const shares = createConnectionShares(sharesOfOneKind(CONNECTIONS), { maximumWaitMs });
+  const gate = new Gate({ places: CONNECTIONS, maximumWaitMs });
 
   /**
    * Tries to write the batch.
@@ -64,9 +64,7 @@ export const createBusyStores = <Write, Result>(
   ): Promise<"done" | "locked" | "divide"> => {
     try {
       const writes = batch.map(({ write }) => write);
-      const results = await shares.run({ accountId, kind: "write" }, () =>
-        writeStore(accountId, writes, lockWaitMs),
-      );
+      const results = await gate.run(accountId, () => writeStore(accountId, writes, lockWaitMs));
       for (const [index, result] of results.entries()) {
         batch[index]?.resolve(result);
       }

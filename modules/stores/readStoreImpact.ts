@@ -43,14 +43,21 @@ const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: Customer
 
 /** Returns a store's lifetime totals from its counters, or a customer's from the customer's records. */
 export const readStoreImpact = async (
-  { db, clock }: Context,
+  {
+    db,
+    reads,
+    clock,
+  }: Pick<Context, "db" | "clock"> & {
+    /** For the sums of a customer, of whom a store may have many records. */
+    readonly reads: DatabasePool;
+  },
   owner: AccountMode,
   filter: CustomerFilter,
 ): Promise<StoreImpactTotals> => {
   const now = clock.now();
   const customerScoped = Object.keys(filter).length > 0;
   const sums = customerScoped
-    ? await sumRecords(db, owner, filter)
+    ? await sumRecords(reads, owner, filter)
     : await readCounters(db, owner, now);
   return { ...sums, co2Kg: projectGenericCo2Kg(sums.units[PLANTED_KIND], now), customerScoped };
 };

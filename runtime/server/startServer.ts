@@ -3,9 +3,10 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "../errorStatus.ts";
 import type { HttpErrorCode, PresentError } from "../errorStatus.ts";
-import { limitConcurrency } from "./limitConcurrency.ts";
-import type { Answer, Listener } from "./limitConcurrency.ts";
+import { createRequestGate, openDoor } from "./openDoor.ts";
+import type { Listener } from "./openDoor.ts";
 import { StartupError } from "../errors.rules.ts";
+import type { Gate } from "../gate.ts";
 
 export type RunningServer = {
   /** `http://host:port`, with the port that was actually bound. */
@@ -16,15 +17,8 @@ export type RunningServer = {
   readonly close: (deadlineMs: number) => Promise<void>;
 };
 
-/** How some requests are answered before the app; both set the default headers. */
-export type AnswersFromMemory = {
-  readonly answer: Answer;
-  /** Returns a listener that answers some requests itself, which may wait, and leaves all others to the given one. */
-  readonly answerFirst: (listener: Listener) => Listener;
-};
-
 /** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
-export const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
+const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
   ["Cache-Control", "no-store"],
   ["X-Content-Type-Options", "nosniff"],
 ]);
@@ -55,7 +49,8 @@ export type ServerOptions = {
   readonly setting: string;
   readonly hostSetting?: "HOST" | "METRICS_HOST";
   readonly presentError?: PresentError;
-  readonly fromMemory?: AnswersFromMemory | undefined;
+  /** Of the requests; several servers may share one. */
+  readonly gate?: Gate;
   /** Further connections are closed immediately. */
   readonly maximumConnections?: number;
   readonly onRejectedConnection?: () => void;
@@ -195,8 +190,7 @@ export const startServer = async (
   listener: Listener,
   options: ServerOptions,
 ): Promise<RunningServer> => {
-  const { presentError = (_code, message) => ({ error: message }), fromMemory } = options;
-  const app = withDefaultHeaders(listener);
+  const { presentError = (_code, message) => ({ error: message }) } = options;
   const requestTimeout = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
   let isClosing = false;
   const server = createServer(
@@ -211,9 +205,9 @@ export const startServer = async (
       requireHostHeader: false,
     },
     requireHost(
-      limitConcurrency(fromMemory?.answerFirst(app) ?? app, {
+      openDoor(withDefaultHeaders(listener), {
+        gate: options.gate ?? createRequestGate(),
         isClosing: () => isClosing,
-        answer: fromMemory?.answer,
         reject: (response) => {
           respond(
             response,

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
-import { createPlaces } from "../../api/http/requestTurns.ts";
+import { Gate } from "../../runtime/gate.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";
@@ -343,15 +343,15 @@ test("a store's records, donations and ledger are exported whole, or up to a lim
 });
 
 test("an export waits for its turn among the lists", async (t) => {
-  const places = createPlaces(2);
-  const { url, id, key } = await startApiOf(t, { places });
+  const listGate = new Gate({ places: 2 });
+  const { url, id, key } = await startApiOf(t, { listGate });
   const gate = Promise.withResolvers<null>();
-  const held = places.run(accountModeKey({ accountId: id, mode: "live" }), () => gate.promise);
+  const held = listGate.run(accountModeKey({ accountId: id, mode: "live" }), () => gate.promise);
 
   const exports = ["/plant/trees", "/charities/donations", "/usage"].map((path) =>
     download(url + path, CSV, { Authorization: key }),
   );
-  await eventually(() => places.areNeeded());
+  await eventually(() => listGate.waitingCount() > 0);
   gate.resolve(null);
   await held;
 

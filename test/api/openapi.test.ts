@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { SLOW_READS } from "../../api/http/shareConnections.ts";
 import { startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { apiDescription } from "./responseChecker.ts";
@@ -175,28 +174,6 @@ test("operation ids are unique", async (t) => {
   );
 
   t.is(new Set(names).size, names.length);
-});
-
-test("the slow reads are endpoints of the APIs and have the parameters that make them slow", async (t) => {
-  const apis = [await startStandaloneApi(t, t.context), await startStoreApi(t, t.context)];
-  const parameters = new Map<string, readonly string[]>();
-  for (const { url } of apis) {
-    const { paths } = await readDescription(url);
-    for (const [path, methods] of Object.entries(paths)) {
-      for (const [method, described] of Object.entries(methods)) {
-        const names = operation.parse(described).parameters.map(({ name }) => name);
-        parameters.set(`${method} ${path}`, names);
-      }
-    }
-  }
-
-  for (const [endpoint, slow] of Object.entries(SLOW_READS)) {
-    const known = parameters.get(endpoint.replaceAll(/:(\w+)/gu, "{$1}"));
-    t.truthy(known, endpoint);
-    for (const name of slow === "any" ? [] : slow) {
-      t.true(known?.includes(name), `${endpoint}: ${name}`);
-    }
-  }
 });
 
 test("the request examples are accepted", async (t) => {

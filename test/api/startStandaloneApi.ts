@@ -5,7 +5,7 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
-import type { Listener } from "../../runtime/server/limitConcurrency.ts";
+import type { Listener } from "../../runtime/server/openDoor.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { CreatedOrganization } from "../../modules/accounts/createOrganization.ts";
@@ -18,8 +18,8 @@ import { createCharities } from "../../modules/charities/createCharities.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
-import { createPlaces } from "../../api/http/requestTurns.ts";
-import type { Places } from "../../api/http/requestTurns.ts";
+import { createListGate } from "../../api/http/requestTurns.ts";
+import type { Gate } from "../../runtime/gate.ts";
 import { createDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
@@ -66,7 +66,7 @@ export type Api = {
   readonly checkResponse: (response: ResponseText) => void;
   /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
-  /** Returns how many requests were not answered before the app. */
+  /** Returns how many requests the app has received. */
   readonly appRequests: () => number;
 };
 
@@ -74,7 +74,7 @@ export type StandaloneApiOptions = {
   readonly db: DatabasePool;
   readonly reads?: DatabasePool;
   readonly copies?: CopyPool;
-  readonly places?: Places;
+  readonly listGate?: Gate;
   readonly writeTimeoutMs?: number;
   readonly pageSearchMs?: number;
   readonly pace?: BulkPace;
@@ -104,7 +104,7 @@ export const startStandaloneApi = async (
     db,
     reads = db,
     copies,
-    places = createPlaces(64),
+    listGate = createListGate(),
     writeTimeoutMs = 60_000,
     pageSearchMs = 60_000,
     pace = unhurriedPace,
@@ -142,7 +142,7 @@ export const startStandaloneApi = async (
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
-    streaming: { pace, places, writeTimeoutMs, pageSearchMs },
+    streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
     clock,
     writer,
     authenticator,
@@ -168,7 +168,7 @@ export const startStandaloneApi = async (
       return listener(request, response);
     };
   };
-  const url = await serve(t, { ...app, callback });
+  const url = await serve(t, { callback });
   own.url = url;
   const checkResponse = await readResponseChecker(
     url,

@@ -2,22 +2,8 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import test from "ava";
-import { createAccountTurns } from "../../runtime/server/accountTurns.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
-
-test("a response that ends late does not forget the requests that an account runs since", (t) => {
-  const { enter, finish, end } = createAccountTurns({ maximumRunning: 1, maximumUnreadBytes: 0 });
-  const late = enter("a");
-  finish(late, 0);
-  const other = enter("a");
-  end(other);
-
-  t.true(enter("a").isRunning);
-  end(late);
-
-  t.false(enter("a").isRunning);
-});
 
 /** In the table of the system's sockets. */
 const TIME_WAIT = "06";

@@ -16,7 +16,7 @@ import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
-import { createPlaces } from "../../api/http/requestTurns.ts";
+import { createListGate } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
@@ -124,7 +124,7 @@ export const startStoreApi = async (
     readReadiness: () => READY,
     streaming: {
       pace: unhurriedPace,
-      places: createPlaces(64),
+      gate: createListGate(),
       writeTimeoutMs: 60_000,
       pageSearchMs: 60_000,
     },

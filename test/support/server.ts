@@ -8,7 +8,6 @@ export const serve = async (t: ExecutionContext, app: App): Promise<string> => {
     host: "127.0.0.1",
     port: 0,
     setting: "PORT",
-    fromMemory: app.fromMemory,
   });
   t.teardown(() => close(1000));
   return url;

@@ -1,4 +1,4 @@
-import { createConnectionQueue } from "../../../db/pools/createConnectionQueue.ts";
+import { Gate } from "../../../runtime/gate.ts";
 import { treesIn } from "../creditOrder.rules.ts";
 import type { PlantingFactOf } from "../fact.rules.ts";
 import type { PlantingPartner } from "../partner.ts";
@@ -95,7 +95,7 @@ export const createTreeMapperPartner = ({
 }): PlantingPartner => {
   const shareDownload = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
   // Changes of claims wait for each other. Each would do so with a connection, and leave none for billing.
-  const claimQueue = createConnectionQueue(1);
+  const claimQueue = new Gate({ places: 1 });
   return {
     kind: "treemapper",
     name,
@@ -117,7 +117,7 @@ export const createTreeMapperPartner = ({
         { treeCount, since: placedAt ?? createdAt, now },
         claims,
         (change) =>
-          claimQueue.run(() => {
+          claimQueue.run(undefined, () => {
             signal.throwIfAborted();
             return change();
           }),

@@ -7,7 +7,6 @@ import { z } from "zod";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { observeRequest } from "../../../api/http/observeRequests.ts";
 import { serve } from "../../support/server.ts";
-import { createArrivingBodies } from "../../../api/http/receiveBody.ts";
 
 const logged = z.looseObject({ clientAddress: z.string(), keyId: z.string() });
 
@@ -89,76 +88,4 @@ test("probes are logged at the level debug, unless they fail", async (t) => {
     { route: "/readyz", level: 30 },
     { route: "/plant/trees", level: 30 },
   ]);
-});
-
-const TOO_MANY = { code: "queue_full", message: "too many request bodies are arriving, try again" };
-
-/** Adds bodies of clients and notes which are dropped. */
-const start = (maximumBytes: number) => {
-  const add = createArrivingBodies(maximumBytes);
-  const dropped: string[] = [];
-  return {
-    dropped,
-    add: (clientName: string, bodyName: string, bytes: number) => {
-      const memory = add(clientName, () => dropped.push(bodyName));
-      memory.resize(bytes);
-      return memory;
-    },
-  };
-};
-
-test("a client that starts more than is free loses its own oldest bodies, and only as many as necessary", (t) => {
-  const { add, dropped } = start(100);
-  add("other", "other's", 30);
-  add("client", "first", 20);
-  add("client", "second", 15);
-  // A client may have as much as is free.
-  t.deepEqual(dropped, []);
-
-  add("client", "third", 10);
-  t.deepEqual(dropped, ["first"]);
-  // As much as is free now.
-  add("client", "fourth", 20);
-  t.deepEqual(dropped, ["first"]);
-});
-
-test("a client never drops the bodies of another one, and is rejected if those leave no space", (t) => {
-  const { add, dropped } = start(100);
-  add("first", "of the first", 50);
-  add("second", "of the second", 25);
-
-  t.throws(() => add("newcomer", "of the newcomer", 26), TOO_MANY);
-  t.throws(() => add("second", "another of the second", 51), TOO_MANY);
-  t.deepEqual(dropped, []);
-});
-
-test("a body that grows drops the older ones of its client, and neither itself nor another client's", (t) => {
-  const { add, dropped } = start(100);
-  add("other", "other's", 30);
-  add("client", "first", 20);
-  const growing = add("client", "growing", 10);
-
-  growing.resize(30);
-  t.deepEqual(dropped, []);
-  growing.resize(40);
-  t.deepEqual(dropped, ["first"]);
-  growing.resize(70);
-  t.throws(() => growing.resize(71), TOO_MANY);
-  t.deepEqual(dropped, ["first"]);
-});
-
-test("a body that has arrived, was dropped or whose client has gone gives its bytes back once", (t) => {
-  const { add, dropped } = start(100);
-  const first = add("client", "first", 50);
-  const second = add("client", "second", 50);
-  t.deepEqual(dropped, ["first"]);
-
-  // The request of a dropped body ends later.
-  first.free();
-  t.throws(() => add("newcomer", "of the newcomer", 51), TOO_MANY);
-  second.free();
-  second.free();
-  add("newcomer", "of the newcomer", 50);
-  t.throws(() => add("client", "third", 51), TOO_MANY);
-  t.deepEqual(dropped, ["first"]);
 });

@@ -9,7 +9,9 @@ import Koa from "koa";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { takeTurnOfLongBody } from "../../../api/http/longBodies.ts";
 import { readBody } from "../../../api/http/readBody.ts";
-import { limitConcurrency } from "../../../runtime/server/limitConcurrency.ts";
+import { runForClient } from "../../../runtime/client.ts";
+import { Gate } from "../../../runtime/gate.ts";
+import { openDoor } from "../../../runtime/server/openDoor.ts";
 
 const app = new Koa<ApiState>();
 const read = readBody(64);
@@ -21,7 +23,7 @@ type Given = {
 };
 
 /** Reads a body that has arrived. */
-const start = ({ body, accountId, coding }: Given, parsed: () => void) => {
+const start = ({ body, accountId = "public", coding }: Given, parsed: () => void) => {
   const request = new IncomingMessage(new Socket());
   const sent = coding === undefined ? Buffer.from(body) : gzipSync(body);
   request.method = "POST";
@@ -35,11 +37,12 @@ const start = ({ body, accountId, coding }: Given, parsed: () => void) => {
   request.complete = true;
   const response = new ServerResponse(request);
   const ctx = app.createContext<ApiState>(request, response);
-  Object.assign(ctx.state, accountId === undefined ? {} : { caller: { accountId } });
-  const done = read(ctx, () => {
-    parsed();
-    return Promise.resolve();
-  });
+  const done = runForClient(accountId, () =>
+    read(ctx, () => {
+      parsed();
+      return Promise.resolve();
+    }),
+  );
   return { response, done };
 };
 
@@ -114,11 +117,9 @@ test.serial("as much time as a long body took is left to others before the next"
 test.serial("accounts and clients without a key take turns with their long bodies", async (t) => {
   const endTurn = await holdTurn();
   const order: string[] = [];
-  const names = ["a", "a", "a", "b", undefined, undefined];
+  const names = ["a", "a", "a", "b", "public", "public"];
   const reads = names.map((accountId) =>
-    start({ body: LONG, ...(accountId === undefined ? {} : { accountId }) }, () =>
-      order.push(accountId ?? "public"),
-    ),
+    start({ body: LONG, accountId }, () => order.push(accountId)),
   );
   await nextLoopIteration();
   endTurn();
@@ -142,48 +143,49 @@ test.serial("a long body whose client disconnects is not parsed", async (t) => {
   t.deepEqual(order, ["last"]);
 });
 
-test.serial("long bodies that wait are in the memory for bodies", async (t) => {
-  const endTurn = await holdTurn();
-  const body = bodyOf(63 * 1024);
-  const ofAccount = start({ body, accountId: "a" }, () => {});
-  const oldest = start({ body }, () => {});
-  // Clients without a key have 8 MiB together.
-  const others = Array.from({ length: 129 }, () => start({ body }, () => {}));
+test.serial(
+  "a long body that waits has no place in the process, and is in the memory for bodies",
+  async (t) => {
+    const gate = new Gate({ places: 1, maximumBytes: 4 * LONG.length });
+    const server = createServer(
+      openDoor(
+        async (request, response) => {
+          try {
+            await read(app.createContext<ApiState>(request, response), () => Promise.resolve());
+            response.end("parsed");
+          } catch (error) {
+            response.end(String(error));
+          }
+        },
+        { gate, reject: (response) => response.writeHead(503).end() },
+      ),
+    );
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.teardown(() => server.close());
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+    const { port } = server.address() as AddressInfo;
+    const post = (body: string): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body,
+      });
+    const endTurn = await holdTurn();
 
-  await t.throwsAsync(async () => oldest.done, { message: /^too many request bodies/u });
-  endTurn();
-  await t.notThrowsAsync(async () => ofAccount.done);
-  await t.notThrowsAsync(async () => others.at(-1)?.done);
-  await Promise.allSettled(others.map(({ done }) => done));
-});
-
-test.serial("a long body that waits has no place in the process", async (t) => {
-  const server = createServer(
-    limitConcurrency(
-      async (request, response) => {
-        await read(app.createContext<ApiState>(request, response), () => Promise.resolve());
-        response.end("parsed");
-      },
-      { maximumRunning: 1, reject: (response) => response.writeHead(503).end() },
-    ),
-  );
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => server.close());
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = server.address() as AddressInfo;
-  const post = (body: string): Promise<Response> =>
-    fetch(`http://127.0.0.1:${port}`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body,
-    });
-  const endTurn = await holdTurn();
-
-  const arrived = once(server, "request");
-  const long = post(LONG);
-  await arrived;
-  t.is(await (await post("{}")).text(), "parsed");
-  endTurn();
-  t.is(await (await long).text(), "parsed");
-});
+    const waiting: Promise<Response>[] = [];
+    for (const _ of [1, 2]) {
+      const arrived = once(server, "request");
+      waiting.push(post(LONG));
+      await arrived;
+    }
+    t.is(await (await post("{}")).text(), "parsed");
+    // The client may hold as many bytes as are free.
+    t.regex(await (await post(LONG)).text(), /too many request bodies are arriving/u);
+    endTurn();
+    for (const response of waiting) {
+      t.is(await (await response).text(), "parsed");
+    }
+    t.regex(await (await post(LONG)).text(), /parsed/u);
+  },
+);

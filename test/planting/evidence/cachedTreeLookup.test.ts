@@ -13,7 +13,7 @@ test.serial("a query that ends late does not give its text to a later version", 
         answers.push(resolve);
       }),
   });
-  const { find } = createCachedTreeLookup({
+  const find = createCachedTreeLookup({
     db,
     clock: systemClock,
     publicBaseUrl: () => "https://impact.example",

@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { DatabasePool, Interceptor } from "slonik";
 import { renderEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
-import { createReadShares, runForAccount } from "../../../db/pools/connectionShares.ts";
+import { runForClient } from "../../../runtime/client.ts";
 import { lockSummary } from "../../../modules/planting/cachedResponses.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
-import { openTurnPool } from "../../../db/pools/pool.ts";
+import { openPool } from "../../../db/pools/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
@@ -73,9 +73,6 @@ test.serial("the summary reads one total of each account, and the tallies once",
   t.true(pages <= MAXIMUM_PAGES, `${pages} pages`);
 });
 
-const runFor = <Result>(accountId: string, work: () => Result): Result =>
-  runForAccount({ accountId, kind: "get /evidence" }, work);
-
 test.serial("requests that wait for the summary use one connection", async (t) => {
   const { deps } = await setUpPlanting(t.context.db);
   let queries = 0;
@@ -86,25 +83,25 @@ test.serial("requests that wait for the summary use one connection", async (t) =
       return null;
     },
   };
-  const reads = await openTurnPool(t.context.databaseUrl, {
+  const pool = await openPool(t.context.databaseUrl, 4, 30_000, {
     interceptors: [counter],
-    maximumConnections: 4,
-    statementTimeoutMs: 30_000,
-    shares: createReadShares(4, { maximumWaitMs: 5000 }),
+    maximumWaitMs: 5000,
   });
-  t.teardown(() => reads.end());
-  const readCached = createSummaryReader({ ...deps, db: reads }, renderEvidenceSummary);
+  t.teardown(() => pool.end());
+  const readCached = createSummaryReader({ ...deps, db: pool }, renderEvidenceSummary);
   const outside = AsyncLocalStorage.snapshot();
 
   const waiting = await t.context.db.transaction(async (transaction) => {
     await lockSummary(transaction);
     const started = outside(() =>
-      ["one", "one", "two", "two"].map((account) => runFor(account, () => readCached("live"))),
+      ["one", "one", "two", "two"].map((account) =>
+        runForClient(account, () => readCached("live")),
+      ),
     );
     await eventually(() => Promise.resolve(queries === started.length));
     await awaitBlocked(transaction);
     await outside(() =>
-      runFor("another", () => reads.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`)),
+      runForClient("another", () => pool.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`)),
     );
     t.is((await awaitBlocked(transaction)).length, 1);
     return { started };

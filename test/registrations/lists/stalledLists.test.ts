@@ -8,7 +8,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
-import { createPlaces } from "../../../api/http/requestTurns.ts";
+import { Gate } from "../../../runtime/gate.ts";
 import { maximumJsonBytes } from "../../../modules/registrations/presentRegistration.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
@@ -145,17 +145,17 @@ test("a client that stops reading is disconnected, and its place is free again",
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 700, LONG_METADATA);
-  const places = createPlaces(10);
+  const listGate = new Gate({ places: 10 });
   const { url, call, logged } = await startStandaloneApi(t, {
     db,
-    places,
+    listGate,
     writeTimeoutMs: 3000,
   });
 
   const [status, stalled] = await openList(`${url}/plant/trees`, key);
   t.is(status, 200);
 
-  await eventually(() => places.usedCount() === 0);
+  await eventually(() => listGate.runningCount() === 0);
   t.like(
     logged().findLast((line) => line["msg"] === "request"),
     { route: "/plant/trees", aborted: true },
@@ -169,8 +169,8 @@ test("a client that reads none of many short lists is disconnected", async (t) =
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 2, LONG_METADATA);
-  const places = createPlaces(10);
-  const { url } = await startStandaloneApi(t, { db, places, writeTimeoutMs: 1000 });
+  const listGate = new Gate({ places: 10 });
+  const { url } = await startStandaloneApi(t, { db, listGate, writeTimeoutMs: 1000 });
   const { hostname, host, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port) });
   t.teardown(() => socket.destroy());
@@ -187,7 +187,7 @@ test("a client that reads none of many short lists is disconnected", async (t) =
     socket.write(list);
     return socket.destroyed;
   });
-  await eventually(() => places.usedCount() === 0);
+  await eventually(() => listGate.runningCount() === 0);
   t.is(socket.bytesRead, 0);
 });
 
@@ -202,7 +202,7 @@ for (const [accept, page] of [
     await fill(db, id, 1000, {});
     const copies = openCopyPool(databaseUrl, 60_000, { pace: createYieldingPace() });
     t.teardown(copies.end);
-    const places = createPlaces(10);
+    const listGate = new Gate({ places: 10 });
     let steps = 0;
     const client = new AbortController();
     const served = Promise.withResolvers<ServerResponse>();
@@ -217,7 +217,7 @@ for (const [accept, page] of [
         return copies.copy(...parameters);
       },
     };
-    const { url } = await startStandaloneApi(t, { db, places, copies: counting });
+    const { url } = await startStandaloneApi(t, { db, listGate, copies: counting });
     const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
     const headers = { Authorization: key, accept };
     const call = request(list, { agent: false, signal: client.signal, headers });
@@ -232,15 +232,15 @@ for (const [accept, page] of [
     t.teardown(() => unsubscribe("http.server.request.start", onRequest));
     call.end();
 
-    await eventually(() => steps >= 2 && places.usedCount() === 0);
+    await eventually(() => steps >= 2 && listGate.runningCount() === 0);
     t.is(steps, 2, "of four");
   });
 }
 
 test("more lists than there are places wait for their turn, and other requests do not", async (t) => {
   const { db } = t.context;
-  const places = createPlaces(4);
-  const { url, call } = await startStandaloneApi(t, { db, places });
+  const listGate = new Gate({ places: 4 });
+  const { url, call } = await startStandaloneApi(t, { db, listGate });
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 700, LONG_METADATA);
   const other = await createTestOrganization(db);
@@ -257,7 +257,7 @@ test("more lists than there are places wait for their turn, and other requests d
   const waiting = Array.from({ length: 300 }, () =>
     call("GET", "/plant/trees?created_at=2100-01-01", { key }),
   );
-  await eventually(() => places.areNeeded());
+  await eventually(() => listGate.waitingCount() > 0);
   t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
   t.is((await call("HEAD", "/plant/trees", { key })).status, 200);
   // One account has half of the places at most.
@@ -265,5 +265,5 @@ test("more lists than there are places wait for their turn, and other requests d
 
   // The clients that do not read lose their places.
   t.true((await Promise.all(waiting)).every(({ status }) => status === 200));
-  await eventually(() => places.usedCount() === 0);
+  await eventually(() => listGate.runningCount() === 0);
 });

@@ -6,12 +6,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import {
-  limitConcurrency,
-  takeTurn,
-  withoutPlace,
-} from "../../../runtime/server/limitConcurrency.ts";
-import type { Answer } from "../../../runtime/server/limitConcurrency.ts";
+import { Gate } from "../../../runtime/gate.ts";
+import { nameClient, openDoor, withoutPlace } from "../../../runtime/server/openDoor.ts";
 import { eventually } from "../../support/programs.ts";
 
 type Started = { readonly url: string; readonly end: (body?: string | Buffer) => void };
@@ -19,12 +15,12 @@ type Started = { readonly url: string; readonly end: (body?: string | Buffer) =>
 /** Serves requests that last until the test ends them. */
 const startServer = async (
   t: ExecutionContext,
-  limits: Omit<Parameters<typeof limitConcurrency>[1], "reject" | "isClosing">,
+  gate: Gate,
   prepare: (request: IncomingMessage) => Promise<unknown> | null = () => null,
 ) => {
   const started: Started[] = [];
   const server = createServer(
-    limitConcurrency(
+    openDoor(
       async (request, response: ServerResponse) => {
         const { url = "" } = request;
         await prepare(request);
@@ -36,7 +32,7 @@ const startServer = async (
           started.push({ url, end });
         });
       },
-      { ...limits, reject: (response) => response.writeHead(503).end() },
+      { gate, reject: (response) => response.writeHead(503).end() },
     ),
   );
   server.listen(0, "127.0.0.1");
@@ -62,14 +58,13 @@ const get = (url: string, key: string): string =>
 
 const urlsOf = (started: readonly Started[]): readonly string[] => started.map(({ url }) => url);
 
-test("a connection runs some of its pipelined requests at a time, and all of them in order", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunningPerConnection: 2 });
+test("thousands of pipelined requests run some at a time, and are answered in their order", async (t) => {
+  const { started, open } = await startServer(t, new Gate({ places: 4 }));
   const { socket, text } = await open();
   const paths = Array.from({ length: 3000 }, (_, index) => `/${index}`);
 
   socket.write(paths.map((path) => get(path, "a")).join(""));
 
-  await eventually(() => started.length === 2);
   for (let index = 0; index < paths.length; index += 1) {
     while (started.length <= index) {
       await nextLoopIteration();
@@ -81,8 +76,8 @@ test("a connection runs some of its pipelined requests at a time, and all of the
   t.deepEqual(urlsOf(started), paths);
 });
 
-test("a connection whose requests wait is not read", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunningPerConnection: 1 });
+test("bodies of pipelined requests that wait are not read", async (t) => {
+  const { started, open } = await startServer(t, new Gate({ places: 2 }));
   const { socket, text } = await open();
   const other = await open();
 
@@ -109,7 +104,7 @@ test("a connection whose requests wait is not read", async (t) => {
 });
 
 test("in a busy process clients take turns, and the rejection goes to the client that sends too much", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunning: 1, maximumWaiting: 6 });
+  const { started, open } = await startServer(t, new Gate({ places: 1, maximumWaiting: 6 }));
   const send = async (path: string, key: string) => {
     const connection = await open();
     connection.socket.write(get(path, key));
@@ -141,7 +136,7 @@ test("in a busy process clients take turns, and the rejection goes to the client
 });
 
 test("a lost connection gives back the places of all its pipelined requests", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunning: 3 });
+  const { started, open } = await startServer(t, new Gate({ places: 6 }));
   const { socket } = await open();
   socket.write(["/1", "/2", "/3"].map((path) => get(path, "a")).join(""));
   await eventually(() => started.length === 3);
@@ -155,7 +150,7 @@ test("a lost connection gives back the places of all its pipelined requests", as
 });
 
 test("a client that is gone does not keep its place", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunning: 1 });
+  const { started, open } = await startServer(t, new Gate({ places: 1 }));
   const first = await open();
   first.socket.write(get("/first", "a"));
   await eventually(() => started.length === 1);
@@ -171,49 +166,8 @@ test("a client that is gone does not keep its place", async (t) => {
   t.true(started.length <= 3);
 });
 
-const answerReady: Answer = ({ url }, response) => {
-  if (url !== "/ready") {
-    return false;
-  }
-  response.end("at once");
-  return true;
-};
-
-test("a request that can be answered immediately takes no place, but gets nothing from a busy process", async (t) => {
-  const { started, open } = await startServer(t, {
-    maximumRunning: 1,
-    maximumWaiting: 0,
-    answer: answerReady,
-  });
-  const first = await open();
-  const second = await open();
-
-  first.socket.write(get("/ready", "a") + get("/slow", "a"));
-  await eventually(() => started.length === 1 && first.text().endsWith("at once"));
-  second.socket.write(get("/ready", "b"));
-  await eventually(() => second.text().startsWith("HTTP/1.1 503"));
-  started[0]?.end();
-  await eventually(() => first.text().endsWith("/slow"));
-  second.socket.write(get("/ready", "b"));
-  await eventually(() => second.text().endsWith("at once"));
-  t.deepEqual(urlsOf(started), ["/slow"]);
-});
-
-test("a request behind another one of its connection is not answered immediately", async (t) => {
-  const { started, open } = await startServer(t, { answer: answerReady });
-  const { socket, text } = await open();
-
-  socket.write(get("/slow", "a") + get("/ready", "a"));
-  await eventually(() => started.length === 2);
-  started[1]?.end();
-  started[0]?.end();
-
-  await eventually(() => text().endsWith("/ready"));
-  t.regex(text(), /\/slow[^]*\/ready$/u);
-});
-
 test("a response that is not read keeps no place", async (t) => {
-  const { started, open } = await startServer(t, { maximumRunning: 1 });
+  const { started, open } = await startServer(t, new Gate({ places: 1 }));
   const silent = await open();
   silent.socket.pause();
   silent.socket.write(get("/silent", "a"));
@@ -230,7 +184,7 @@ test("a response that is not read keeps no place", async (t) => {
 
 test("a request that waits for its client has no place, and goes on although others run", async (t) => {
   const arrived = Promise.withResolvers<void>();
-  const { started, open } = await startServer(t, { maximumRunning: 1 }, (request) =>
+  const { started, open } = await startServer(t, new Gate({ places: 1 }), (request) =>
     request.url === "/slow" ? withoutPlace(request, () => arrived.promise) : null,
   );
   const slow = await open();
@@ -255,7 +209,7 @@ test("a request that waits for its client has no place, and goes on although oth
 test("a request that leaves its place immediately does not start the next one within its call", async (t) => {
   let depth = 0;
   const depths: number[] = [];
-  const { started, open } = await startServer(t, { maximumRunning: 1 }, (request) => {
+  const { started, open } = await startServer(t, new Gate({ places: 1 }), (request) => {
     if (request.url !== "/waiting") {
       return null;
     }
@@ -283,15 +237,16 @@ test("a request that leaves its place immediately does not start the next one wi
   t.true(depths.every((each) => each === 1));
 });
 
-const accountOf = ({ headers }: IncomingMessage): string => headers.authorization ?? "";
+/** An account is a letter, and its keys are numbered. */
+const accountOf = ({ headers: { authorization = "" } }: IncomingMessage): string =>
+  authorization.slice(0, 1);
 
-test("an account never has all places, and its further requests run in their order", async (t) => {
-  const limits = { maximumRunning: 2, maximumRunningPerAccount: 1 };
-  const { started, open } = await startServer(t, limits, (request) =>
-    takeTurn(request, accountOf(request)),
+test("an account never has all places, whatever keys it uses, and its further requests run in their order", async (t) => {
+  const { started, open } = await startServer(t, new Gate({ places: 2 }), (request) =>
+    nameClient(request, accountOf(request)),
   );
   const busy = await open();
-  busy.socket.write(get("/1", "a") + get("/2", "a") + get("/3", "a"));
+  busy.socket.write(get("/1", "a1") + get("/2", "a2") + get("/3", "a3"));
   await eventually(() => started.length === 1);
   const other = await open();
   other.socket.write(get("/other", "b"));
@@ -306,30 +261,35 @@ test("an account never has all places, and its further requests run in their ord
 });
 
 test("a request whose client goes before its turn does not run", async (t) => {
-  const turns: (boolean | null)[] = [];
-  const limits = { maximumRunningPerAccount: 1 };
-  const { started, open } = await startServer(t, limits, async (request) => {
-    turns.push(await takeTurn(request, accountOf(request)));
+  const turns: string[] = [];
+  const { started, open } = await startServer(t, new Gate({ places: 2 }), async (request) => {
+    const turn = nameClient(request, accountOf(request));
+    turns.push(String(request.url));
+    await turn?.catch((error: unknown) => {
+      turns.push(String(error));
+      throw error;
+    });
   });
   const first = await open();
   first.socket.write(get("/first", "a"));
   await eventually(() => started.length === 1);
   const gone = await open();
-  gone.socket.write(get("/gone", "a"), () => gone.socket.destroy());
-  await eventually(() => turns.length === 2);
+  gone.socket.write(get("/gone", "a2"), () => gone.socket.destroy());
+  await eventually(() => turns.length === 3);
   started[0]?.end();
   await eventually(() => first.text().endsWith("/first"));
   first.socket.write(get("/next", "a"));
 
-  await eventually(() => turns.length === 3);
-  t.deepEqual(turns, [null, false, null]);
+  await eventually(() => started.length === 2);
+  t.deepEqual(turns, ["/first", "/gone", "DomainError: the client has disconnected", "/next"]);
+  t.deepEqual(urlsOf(started), ["/first", "/next"]);
 });
 
 test("requests of an account whose clients read nothing wait until they have read", async (t) => {
-  const limits = { maximumUnreadBytesPerAccount: 1024 };
   const waiting: string[] = [];
-  const { started, open } = await startServer(t, limits, async (request) => {
-    const turn = takeTurn(request, accountOf(request));
+  const gate = new Gate({ places: 10, maximumBytes: 2048 });
+  const { started, open } = await startServer(t, gate, async (request) => {
+    const turn = nameClient(request, accountOf(request));
     if (turn !== null) {
       waiting.push(String(request.url));
     }
@@ -340,9 +300,10 @@ test("requests of an account whose clients read nothing wait until they have rea
   silent.socket.write(get("/silent", "a"));
   await eventually(() => started.length === 1);
   started[0]?.end(Buffer.alloc(64 * 1024 * 1024));
+  await eventually(() => gate.runningCount() === 0);
 
   const second = await open();
-  second.socket.write(get("/second", "a"));
+  second.socket.write(get("/second", "a2"));
   const other = await open();
   other.socket.write(get("/other", "b"));
   await eventually(() => started.length === 2 && waiting.length === 1);

@@ -1,0 +1,343 @@
+import { DomainError } from "./errors.rules.ts";
+
+type Client = {
+  readonly name: string | undefined;
+  /** Its jobs, also those that wait or have left their places. */
+  jobs: number;
+  running: number;
+  bytes: number;
+  /** In the order in which they came; null if none has waited. */
+  waiting: Set<Pass> | null;
+};
+
+/** A job of a client at a gate. */
+export type Pass = {
+  readonly gate: Gate;
+  /** Null once the job has ended. */
+  client: Client | null;
+  /** Whether the job has a place. */
+  isRunning: boolean;
+  bytes: number;
+  /** Called once the job has a place, or with an error if it gets none. Set it if the job does not run at once. */
+  resume: ((error?: Error) => void) | null;
+};
+
+type Limits = {
+  /** How many jobs may run at the same time. */
+  readonly places: number;
+  /** How many of the places are only for work on behalf of all clients. */
+  readonly reserved: number;
+  /** How many jobs of clients may wait. */
+  readonly maximumWaiting: number;
+  /** For how long they may wait in `run` and `admit`. */
+  readonly maximumWaitMs: number;
+  /** How many bytes jobs may hold together. */
+  readonly maximumBytes: number;
+};
+
+const DEFAULT_LIMITS = {
+  reserved: 0,
+  maximumWaiting: 10_000,
+  maximumWaitMs: Infinity,
+  maximumBytes: Infinity,
+};
+
+const tooMany = (what: string): DomainError =>
+  new DomainError("queue_full", `too many ${what}, try again`);
+
+const WAITING = "requests are waiting";
+
+const hasGone = (): DomainError =>
+  new DomainError("request_invalid", "the client has disconnected");
+
+/**
+ * Decides which job waits for which: a client may hold as much as is free. Each of several greedy clients has as much as it
+ * leaves for the next one, so a newcomer always finds room.
+ *
+ * - A job runs if its client has fewer places than are free. Otherwise it waits, and clients take turns.
+ * - A client may have as many jobs waiting as there is room for more, so the rejected ones are of the client that fills the
+ *   gate. The same holds for bytes.
+ * - Work on behalf of all clients, whose client is undefined, needs only a place.
+ */
+export class Gate {
+  readonly #limits: Limits;
+  readonly #clients = new Map<string, Client>();
+  /** Of the work on behalf of all clients. */
+  readonly #own: Client = { name: undefined, jobs: 0, running: 0, bytes: 0, waiting: null };
+  /** Clients with jobs that wait, in the order of their turns. */
+  readonly #turns = new Set<Client>();
+  #running = 0;
+  #waiting = 0;
+  #bytes = 0;
+  #isStarting = false;
+
+  constructor(limits: Pick<Limits, "places"> & Partial<Limits>) {
+    this.#limits = { ...DEFAULT_LIMITS, ...limits };
+  }
+
+  /** How many jobs have a place. */
+  runningCount(): number {
+    return this.#running;
+  }
+
+  waitingCount(): number {
+    return this.#waiting;
+  }
+
+  /**
+   * Enters a job, which then runs or waits.
+   * @throws DomainError queue_full
+   */
+  enter(name: string | undefined): Pass {
+    const pass: Pass = { gate: this, client: null, isRunning: false, bytes: 0, resume: null };
+    this.#join(pass, name);
+    return pass;
+  }
+
+  /**
+   * Makes a running job one of another client, for whose turn it may have to wait.
+   * @returns whether it may go on; otherwise it waits
+   * @throws DomainError queue_full
+   */
+  rename(pass: Pass, name: string): boolean {
+    // A job that has ended does not wait.
+    if (pass.client === null || pass.client.name === name) {
+      return true;
+    }
+    const { bytes } = pass;
+    this.#remove(pass);
+    try {
+      this.#join(pass, name);
+    } finally {
+      this.#startWaiting();
+    }
+    this.addBytes(pass, bytes);
+    return pass.isRunning;
+  }
+
+  /**
+   * Enters a job and waits until it runs.
+   * @throws DomainError queue_full if too much waits, or this has waited too long; the reason of the signal, once it is
+   *   aborted
+   */
+  async admit(name: string | undefined, signal?: AbortSignal): Promise<Pass> {
+    signal?.throwIfAborted();
+    const pass = this.enter(name);
+    if (!pass.isRunning) {
+      await this.wait(pass, signal);
+    }
+    return pass;
+  }
+
+  /**
+   * Runs work as soon as its client may have a place.
+   * @throws as `admit`
+   */
+  async run<Result>(name: string | undefined, work: () => Promise<Result>): Promise<Result> {
+    const pass = this.enter(name);
+    if (!pass.isRunning) {
+      await this.wait(pass);
+    }
+    try {
+      return await work();
+    } finally {
+      this.end(pass);
+    }
+  }
+
+  /** Takes the place from a job, for example while it waits for its client. */
+  leave(pass: Pass): void {
+    if (pass.isRunning) {
+      this.#setRunning(pass, false);
+      this.#startWaiting();
+    }
+  }
+
+  /** Gives a job its place again: beyond the maximum if necessary, because it has had its turn. */
+  retake(pass: Pass): void {
+    if (!pass.isRunning) {
+      this.#setRunning(pass, true);
+    }
+  }
+
+  /**
+   * Sets how many bytes a job holds.
+   * @throws DomainError queue_full if its client may not hold as many
+   */
+  hold(pass: Pass, bytes: number): void {
+    const more = bytes - pass.bytes;
+    if (more > 0 && more > this.#limits.maximumBytes - this.#bytes - (pass.client?.bytes ?? 0)) {
+      throw tooMany("request bodies are arriving");
+    }
+    this.addBytes(pass, more);
+    this.#startWaiting();
+  }
+
+  /** Adds bytes that a job already holds. While its client has more than are free, its further jobs wait. */
+  addBytes(pass: Pass, bytes: number): void {
+    if (pass.client !== null) {
+      pass.bytes += bytes;
+      pass.client.bytes += bytes;
+      this.#bytes += bytes;
+    }
+  }
+
+  /** Ends a job. If it still waits, it is resumed with the error. */
+  end(pass: Pass, error?: Error): void {
+    const { resume } = pass;
+    this.#remove(pass);
+    this.#startWaiting();
+    resume?.(error ?? hasGone());
+  }
+
+  /**
+   * Waits until a job that waits runs.
+   * @throws as `admit`
+   */
+  wait(pass: Pass, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const abort = (): void => this.end(pass, signal?.reason);
+      const { maximumWaitMs } = this.#limits;
+      const timer =
+        maximumWaitMs === Infinity
+          ? undefined
+          : setTimeout(() => this.end(pass, tooMany(WAITING)), maximumWaitMs);
+      signal?.addEventListener("abort", abort);
+      pass.resume = (error) => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
+        if (error === undefined) {
+          resolve();
+        } else {
+          reject(error);
+        }
+      };
+    });
+  }
+
+  #clientOf(name: string | undefined): Client {
+    if (name === undefined) {
+      return this.#own;
+    }
+    let client = this.#clients.get(name);
+    if (client === undefined) {
+      client = { name, jobs: 0, running: 0, bytes: 0, waiting: null };
+      this.#clients.set(name, client);
+    }
+    return client;
+  }
+
+  /** How many places clients may still have. */
+  #free(): number {
+    const reserved = Math.max(0, this.#limits.reserved - this.#own.running);
+    return this.#limits.places - this.#running - reserved;
+  }
+
+  /** Returns whether the next job of a client may run. */
+  #mayRun(client: Client): boolean {
+    return client === this.#own
+      ? this.#running < this.#limits.places
+      : client.running < this.#free() &&
+          client.bytes <= Math.max(0, this.#limits.maximumBytes - this.#bytes);
+  }
+
+  #join(pass: Pass, name: string | undefined): void {
+    const client = this.#clientOf(name);
+    if ((client.waiting?.size ?? 0) === 0 && this.#mayRun(client)) {
+      pass.client = client;
+      client.jobs += 1;
+      this.#setRunning(pass, true);
+      return;
+    }
+    client.waiting ??= new Set();
+    if (
+      client !== this.#own &&
+      client.waiting.size >= this.#limits.maximumWaiting - this.#waiting
+    ) {
+      this.#forgetIfIdle(client);
+      throw tooMany(WAITING);
+    }
+    pass.client = client;
+    client.jobs += 1;
+    client.waiting.add(pass);
+    this.#waiting += 1;
+    if (client !== this.#own) {
+      this.#turns.add(client);
+    }
+  }
+
+  #setRunning(pass: Pass, isRunning: boolean): void {
+    if (pass.client !== null) {
+      pass.isRunning = isRunning;
+      const change = isRunning ? 1 : -1;
+      pass.client.running += change;
+      this.#running += change;
+    }
+  }
+
+  #stopWaiting(pass: Pass): void {
+    const { client } = pass;
+    if (client?.waiting?.delete(pass) === true) {
+      pass.resume = null;
+      this.#waiting -= 1;
+      if (client.waiting.size === 0) {
+        this.#turns.delete(client);
+      }
+    }
+  }
+
+  #remove(pass: Pass): void {
+    const { client } = pass;
+    if (client !== null) {
+      this.#stopWaiting(pass);
+      if (pass.isRunning) {
+        this.#setRunning(pass, false);
+      }
+      this.addBytes(pass, -pass.bytes);
+      pass.client = null;
+      client.jobs -= 1;
+      this.#forgetIfIdle(client);
+    }
+  }
+
+  #forgetIfIdle(client: Client): void {
+    if (client.jobs === 0 && client.name !== undefined) {
+      this.#clients.delete(client.name);
+    }
+  }
+
+  /** Returns the job whose turn it is. */
+  #findNext(): Pass | undefined {
+    if (this.#mayRun(this.#own)) {
+      const [first] = this.#own.waiting ?? [];
+      if (first !== undefined || this.#free() <= 0) {
+        return first;
+      }
+      for (const client of this.#turns) {
+        if (this.#mayRun(client)) {
+          return client.waiting?.values().next().value;
+        }
+      }
+    }
+    return undefined;
+  }
+
+  /** Starts what may run now. A job that ends within its own start does not start the next one within that call. */
+  #startWaiting(): void {
+    if (this.#waiting === 0 || this.#isStarting) {
+      return;
+    }
+    this.#isStarting = true;
+    for (let pass = this.#findNext(); pass !== undefined; pass = this.#findNext()) {
+      const { client, resume } = pass;
+      this.#stopWaiting(pass);
+      // The next turn of its client comes after those of the others.
+      if (client !== null && this.#turns.delete(client)) {
+        this.#turns.add(client);
+      }
+      this.#setRunning(pass, true);
+      resume?.();
+    }
+    this.#isStarting = false;
+  }
+}
