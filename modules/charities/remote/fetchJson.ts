@@ -3,7 +3,6 @@ import type { z } from "zod";
 import { boundBody } from "../../../runtime/outgoing.ts";
 import { CharityProviderError } from "../provider.ts";
 import type { UnusableHits } from "./readHits.ts";
-import type { Charity } from "../charities.rules.ts";
 
 /** Starts the time limit of one attempt, from connecting to the last byte. */
 export type StartTimeout = () => AbortSignal;
@@ -123,27 +122,3 @@ export const fetchJson = async <Schema extends z.ZodType>(
 
 /** Whether an id can be a path segment without changing the path. */
 export const isPathSafe = (id: string): boolean => /^[\w~-][\w.~-]{0,199}$/u.test(id);
-
-/**
- * Fetches a charity by its id at the provider.
- * @param request.url the URL of the charity without its last segment, the id
- * @returns null if the provider has no charity with this id, or responds with another one
- * @throws CharityProviderError
- */
-export const fetchCharity = async (
-  {
-    url,
-    ...request
-  }: Omit<JsonRequest<z.ZodType<Charity>>, "call" | "url"> & { readonly url: string },
-  id: string,
-  signal: AbortSignal,
-): Promise<Charity | null> => {
-  if (!isPathSafe(id)) {
-    return null;
-  }
-  const charity = await fetchJson(
-    { ...request, call: "details", url: new URL(`${url}/${id}`) },
-    signal,
-  );
-  return charity?.nonprofitId === id ? charity : null;
-};

@@ -66,10 +66,6 @@ export const readHits = async <Schema extends z.ZodType>(
   return readable;
 };
 
-/** Returns how many charities a search has up to the end of a page; 0 if the page is empty, so perhaps beyond the last. */
-export const countSeen = ({ page, pageSize }: CharityQuery, listedCount: number): number =>
-  listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
-
 const matchesName = (charity: Charity, name: string): boolean => {
   const { phrase } = nameWords(charity.name);
   return nameWords(name).words.every((word) => phrase.includes(word));
