@@ -1,7 +1,8 @@
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { listRegistrationsByIds } from "../../modules/registrations/registrations.sql.ts";
-import { refundBatch } from "../../modules/registrations/refundBatch.ts";
+import { refundAll } from "../../modules/registrations/refundRegistration.ts";
+import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { readRegistered, registerAll } from "../../modules/registrations/register.ts";
 import type { RegistrationContext } from "../../modules/registrations/context.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -49,7 +50,12 @@ const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoi
   });
 };
 
-const refundBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
+type EndpointContext = RegistrationContext & { readonly refunds: RefundWriter };
+
+const refundBatchEndpoint = (
+  kind: Kind,
+  { db, clock, billing, tracing, refunds }: EndpointContext,
+): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
     path: `${names.refundPath}/batch`,
@@ -69,17 +75,17 @@ const refundBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
-      refundBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
+      refundAll({ db, clock, billing, tracing, refunds }, ownerOf(caller, kind), items, {
+        isAtomic,
+      }),
     present: async (caller, done) => {
-      const ids = new Set(done.map(({ registrationId }) => registrationId));
-      const registrations = await listRegistrationsByIds(context.db, ownerOf(caller, kind), [
-        ...ids,
-      ]);
+      const ids = new Set(done.map(({ registration }) => registration.id));
+      const registrations = await listRegistrationsByIds(db, ownerOf(caller, kind), [...ids]);
       const byId = new Map(registrations.map((registration) => [registration.id, registration]));
-      return done.map(({ registrationId, refundedCount, refundedSoFar, total }) => {
-        const registration = byId.get(registrationId);
+      return done.map(({ registration: { id }, refundedCount, refundedSoFar, total }) => {
+        const registration = byId.get(id);
         if (!registration) {
-          throw new Error(`Registration ${registrationId} was deleted in the meantime.`);
+          throw new Error(`Registration ${id} was deleted in the meantime.`);
         }
         const then = { ...registration, refundedCount: refundedSoFar };
         return presentRefunded(kind, then, refundedCount, total);
@@ -89,7 +95,7 @@ const refundBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint
 };
 
 /** The endpoints that take many registrations or refunds in one request. */
-export const batchEndpoints = (context: RegistrationContext): readonly Endpoint[] =>
+export const batchEndpoints = (context: EndpointContext): readonly Endpoint[] =>
   KINDS.flatMap((kind) => [
     registerBatchEndpoint(kind, context),
     refundBatchEndpoint(kind, context),

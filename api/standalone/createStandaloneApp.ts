@@ -4,6 +4,7 @@ import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
@@ -31,9 +32,10 @@ const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", ke
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
+  const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
-    ...registrationEndpoints(context),
-    ...batchEndpoints(context),
+    ...registrationEndpoints(refunding),
+    ...batchEndpoints(refunding),
     ...charityEndpoints(context),
     ...donationBatchEndpoints(context),
     ...evidenceEndpoints(context),

@@ -7,13 +7,9 @@ import {
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { register } from "../../modules/registrations/register.ts";
-import {
-  createRefundQueue,
-  findOriginalRefund,
-  refundRegistration,
-} from "../../modules/registrations/refundRegistration.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
-import type { RefundQueue } from "../../modules/registrations/refundRegistration.ts";
+import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";
@@ -38,8 +34,10 @@ import {
 } from "./registrationSchemas.ts";
 
 type EndpointContext = RegistrationContext &
-  ListContext &
-  Pick<HttpContext, "streaming" | "publicBaseUrl">;
+  ListContext & { readonly refunds: RefundWriter } & Pick<
+    HttpContext,
+    "streaming" | "publicBaseUrl"
+  >;
 
 const registerEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -129,8 +127,7 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
 
 const refundEndpoint = (
   kind: Kind,
-  { db, clock, billing, guard, tracing }: EndpointContext,
-  queue: RefundQueue,
+  { db, clock, billing, tracing, refunds }: EndpointContext,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
@@ -173,24 +170,18 @@ const refundEndpoint = (
     checkBody: (body) => (isBlankId(body) ? idRequiredMessage(kind) : null),
     handle: async ({ ctx, caller, body }) => {
       const owner = ownerOf(caller, kind);
-      const request = refundRequestOf(body);
-      const refund = await guard.write(caller, {
-        idempotencyKey: request.idempotencyKey,
-        write: () => refundRegistration({ db, clock, billing, tracing, queue }, owner, request),
-        findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
-      });
+      const context = { db, clock, billing, tracing, refunds };
+      const refund = await refundRegistration(context, owner, refundRequestOf(body));
       markReplay(ctx, refund);
-      return presentRefunded(kind, refund.registration, refund.refundedCount, refund.totals.all);
+      return presentRefunded(kind, refund.registration, refund.refundedCount, refund.total);
     },
   });
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
-export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] => {
-  const queue = createRefundQueue(context);
-  return KINDS.flatMap((kind) => [
+export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] =>
+  KINDS.flatMap((kind) => [
     registerEndpoint(kind, context),
     listEndpoint(kind, context),
-    refundEndpoint(kind, context, queue),
+    refundEndpoint(kind, context),
   ]);
-};

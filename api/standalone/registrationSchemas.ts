@@ -36,7 +36,7 @@ import type {
   RegistrationFilter,
 } from "../../modules/registrations/registrations.rules.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
-import type { RefundRequest } from "../../modules/registrations/refundRegistration.ts";
+import type { RefundRequest } from "../../modules/registrations/writeRefunds.ts";
 
 export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
   accountId,

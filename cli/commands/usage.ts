@@ -18,7 +18,7 @@ import { readUsage } from "../../modules/billing/readUsage.ts";
 import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
-import { findRefundWindow } from "../../modules/registrations/readRefundWindow.ts";
+import { findRefundWindows } from "../../modules/registrations/readRefundWindow.ts";
 import {
   refundWorkflowId,
   usageSenderWorkflowId,
@@ -205,7 +205,9 @@ const canBeRefunded = async (
     return registration.refundedCount < registration.count;
   }
   const [db, billing] = [await connections.database(), await connections.billing()];
-  const window = await findRefundWindow({ db, clock, billing }, registration);
+  const [window = null] = (
+    await findRefundWindows({ db, clock, billing }, [registration])
+  ).values();
   const hasUsage = facts.length > 0;
   return (
     window === null ||

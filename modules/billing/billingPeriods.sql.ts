@@ -24,19 +24,50 @@ export const wasReadLater = (storedReadAt: FragmentSqlToken, readAt: Date): Frag
     AND ${storedReadAt} <= ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
   )`;
 
-const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
+const payerRow = z.strictObject({
+  accountId: z.uuid(),
+  kind: kindColumn,
+  billingDay: z.int(),
+  stripeCustomerId: z.string().nullable(),
+  stripeSubscriptionId: z.string().nullable(),
+  period: z
+    .strictObject({ start: z.coerce.date(), end: z.coerce.date(), readAt: z.coerce.date() })
+    .nullable(),
+});
 
-/** Returns the subscription's latest billing period as Stripe last reported it, and when that was. */
-export const findBillingPeriod = (
+/**
+ * Returns who pays for the usage of accounts and kinds, and the latest billing period of their subscriptions as Stripe last
+ * reported it, and when that was.
+ */
+export const listPayers = (
   db: CommonQueryMethods,
-  { accountId, subscriptionId, kind }: Subscription,
-): Promise<Readonly<z.output<typeof periodRow>> | null> =>
-  db.maybeOne(sql.type(periodRow)`
-    SELECT starts_at AS start, ends_at AS "end", read_at AS "readAt"
-    FROM billing_period
-    WHERE account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}
-    ORDER BY starts_at DESC
-    LIMIT 1
+  streams: readonly { readonly accountId: string; readonly kind: Kind }[],
+): Promise<readonly Readonly<z.output<typeof payerRow>>[]> =>
+  db.any(sql.prepared("list_payers", payerRow)`
+    SELECT
+      account.id AS "accountId",
+      stream.kind,
+      account.billing_day AS "billingDay",
+      account.stripe_customer_id AS "stripeCustomerId",
+      account.stripe_subscription_id AS "stripeSubscriptionId",
+      (
+        SELECT json_build_object('start', starts_at, 'end', ends_at, 'readAt', read_at)
+        FROM billing_period
+        WHERE account_id = account.id AND kind = stream.kind AND subscription_id = account.stripe_subscription_id
+        ORDER BY starts_at DESC
+        LIMIT 1
+      ) AS period
+    FROM unnest(
+      (SELECT ${sql.array(
+        streams.map(({ accountId }) => accountId),
+        "uuid",
+      )}),
+      (SELECT ${sql.array(
+        streams.map(({ kind }) => kind),
+        "text",
+      )})
+    ) AS stream (account_id, kind)
+    JOIN account ON account.id = stream.account_id
   `);
 
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });

@@ -1,5 +1,7 @@
+import type { CommonQueryMethods } from "slonik";
+import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import { findBillingPeriod, saveBillingPeriod } from "./billingPeriods.sql.ts";
+import { listPayers, saveBillingPeriod } from "./billingPeriods.sql.ts";
 import type { Subscription } from "./billingPeriods.sql.ts";
 import type { Period } from "./billingCycle.rules.ts";
 import { isWithin, monthlyCycle } from "./billingCycle.rules.ts";
@@ -7,7 +9,6 @@ import type { ProcessorName } from "./usage.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { isProcessorUnusable } from "./processor.ts";
-import { getAccount } from "../accounts/getAccount.ts";
 import { getProcessor } from "./createBilling.ts";
 import type { BillingContext } from "./context.ts";
 
@@ -32,38 +33,63 @@ const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | 
 /** The processor that bills an account's new usage, and the account's current billing cycle. */
 export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle: Period | null };
 
-/** Returns what is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
-const readStored = async (
-  { db, clock, billing }: BillingContext,
-  { accountId, mode, kind }: Owner,
-): Promise<
-  | { readonly known: ResolvedCycle }
-  | { readonly processor: ProcessorName; readonly subscription: Subscription }
-> => {
-  const account = await getAccount(db, accountId);
-  const now = clock.now();
-  const processor = billing.processorFor(account, mode);
-  if (processor === "ledger" || account.stripeSubscriptionId === null) {
-    return { known: { processor, cycle: monthlyCycle(account.billingDay, now) } };
-  }
-  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, kind };
-  const mirrored = await findBillingPeriod(db, subscription);
-  return mirrored &&
-    isWithin(mirrored, now) &&
-    // A period from the future was read while the clock was fast.
-    Math.abs(now.getTime() - mirrored.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
-    ? { known: { processor, cycle: mirrored } }
-    : { processor, subscription };
+/** What is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
+type StoredCycle = {
+  readonly processor: ProcessorName;
+  readonly cycle: Period | null;
+  /** Null if the cycle is known. */
+  readonly subscription: Subscription | null;
 };
 
-/** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
-export const findBillingCycle = async (
-  context: BillingContext,
-  stream: Owner,
-): Promise<ResolvedCycle | null> => {
-  const stored = await readStored(context, stream);
-  return "known" in stored ? stored.known : null;
+/** Returns the cycles of different streams by `ownerKey`. */
+const readStored = async (
+  { db, clock, billing }: Pick<BillingContext, "clock" | "billing"> & { db: CommonQueryMethods },
+  streams: readonly Owner[],
+): Promise<ReadonlyMap<string, StoredCycle>> => {
+  const payers = new Map(
+    (await listPayers(db, streams)).map((payer) => [`${payer.accountId}/${payer.kind}`, payer]),
+  );
+  const now = clock.now();
+  return new Map(
+    streams.map((stream): [string, StoredCycle] => {
+      const { accountId, mode, kind } = stream;
+      const payer = payers.get(`${accountId}/${kind}`);
+      if (!payer) {
+        // A bug: accounts are never deleted.
+        throw new Error(`Account ${accountId} does not exist.`);
+      }
+      const { billingDay, stripeSubscriptionId, period } = payer;
+      const processor = billing.processorFor(payer, mode);
+      if (processor === "ledger" || stripeSubscriptionId === null) {
+        const cycle = monthlyCycle(billingDay, now);
+        return [ownerKey(stream), { processor, cycle, subscription: null }];
+      }
+      const isCurrent =
+        period !== null &&
+        isWithin(period, now) &&
+        // A period from the future was read while the clock was fast.
+        Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS;
+      const subscription = { accountId, subscriptionId: stripeSubscriptionId, kind };
+      return [
+        ownerKey(stream),
+        isCurrent
+          ? { processor, cycle: period, subscription: null }
+          : { processor, cycle: null, subscription },
+      ];
+    }),
+  );
 };
+
+/** Returns what `resolveBillingCycle` returns of different streams, by `ownerKey`, without those that need a call to Stripe. */
+export const findBillingCycles = async (
+  context: Parameters<typeof readStored>[0],
+  streams: readonly Owner[],
+): Promise<ReadonlyMap<string, ResolvedCycle>> =>
+  new Map(
+    [...(await readStored(context, streams))].filter(
+      ([, { subscription }]) => subscription === null,
+    ),
+  );
 
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
@@ -77,12 +103,15 @@ export const resolveBillingCycle = async (
   stream: Owner,
 ): Promise<ResolvedCycle> => {
   const { db, clock, billing } = context;
-  const { accountId, mode, kind } = stream;
-  const stored = await readStored(context, stream);
-  if ("known" in stored) {
-    return stored.known;
+  const { mode, kind } = stream;
+  const [stored] = (await readStored(context, [stream])).values();
+  if (!stored) {
+    throw new TypeError("A stream has no billing cycle.");
   }
-  const { processor, subscription } = stored;
+  const { processor, cycle, subscription } = stored;
+  if (subscription === null) {
+    return { processor, cycle };
+  }
   const readAt = clock.now();
   const period = await readPeriod(() =>
     getProcessor(billing, processor, mode).findCurrentPeriod(
@@ -98,7 +127,11 @@ export const resolveBillingCycle = async (
   if (!isWithin(period, clock.now())) {
     throw new UnavailableError(
       "the payment processor has not begun the current billing period yet, try again later",
-      { cause: new Error(`Stripe returned no current billing period for account ${accountId}.`) },
+      {
+        cause: new Error(
+          `Stripe returned no current billing period for account ${stream.accountId}.`,
+        ),
+      },
     );
   }
   await db.transaction((transaction) =>

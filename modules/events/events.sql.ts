@@ -9,6 +9,39 @@ import { nothing, sql, timestamp } from "../../db/sql.ts";
 /** An event to insert. A webhook has other data: `webhookData`. */
 export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
 
+/** @param input a JSON array of arrays: id, type, data, webhook data, account id and mode */
+const insertsOf = (
+  input: string,
+  createdAt: Date | string,
+  condition: FragmentSqlToken,
+): FragmentSqlToken => {
+  const time = timestamp(createdAt);
+  return sql.fragment`
+    given_event AS (
+      SELECT
+        (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data,
+        (value ->> 4)::uuid AS account_id, value ->> 5 AS mode
+      FROM json_array_elements(${input}::json) AS value
+      WHERE ${condition}
+    ),
+    inserted_event AS (
+      INSERT INTO event (id, account_id, mode, type, created_at, data)
+      SELECT id, account_id, mode, type, ${time}, data
+      FROM given_event
+    ),
+    inserted_delivery AS (
+      INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+      SELECT webhook_endpoint.id, given_event.id, given_event.type, ${time}, webhook_data, ${time}, ${time}
+      FROM given_event
+      JOIN webhook_endpoint
+        ON webhook_endpoint.account_id = given_event.account_id
+        AND webhook_endpoint.mode = given_event.mode
+        AND (webhook_endpoint.types IS NULL OR given_event.type = ANY(webhook_endpoint.types))
+      WHERE webhook_endpoint.deleted_at IS NULL AND webhook_endpoint.disabled_at IS NULL
+    )
+  `;
+};
+
 /**
  * Defines queries that insert events, and their deliveries to the endpoints that want them, as parts of a statement that
  * makes the changes which they describe.
@@ -19,47 +52,43 @@ export const eventInserts = (
   events: readonly NewEvent[],
   createdAt: Date | string,
   condition: FragmentSqlToken,
-): FragmentSqlToken => {
-  const input = JSON.stringify(
-    events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
+): FragmentSqlToken =>
+  insertsOf(
+    JSON.stringify(
+      events.map(({ id, type, data, webhookData }) => [
+        id,
+        type,
+        data,
+        webhookData,
+        accountId,
+        mode,
+      ]),
+    ),
+    createdAt,
+    condition,
   );
-  const time = timestamp(createdAt);
-  return sql.fragment`
-    given_event AS (
-      SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
-      FROM json_array_elements(${input}::json) AS value
-      WHERE ${condition}
-    ),
-    inserted_event AS (
-      INSERT INTO event (id, account_id, mode, type, created_at, data)
-      SELECT id, ${accountId}, ${mode}, type, ${time}, data
-      FROM given_event
-    ),
-    inserted_delivery AS (
-      INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-      SELECT webhook_endpoint.id, given_event.id, given_event.type, ${time}, webhook_data, ${time}, ${time}
-      FROM webhook_endpoint
-      JOIN given_event ON (webhook_endpoint.types IS NULL OR given_event.type = ANY(webhook_endpoint.types))
-      WHERE webhook_endpoint.account_id = ${accountId}
-        AND webhook_endpoint.mode = ${mode}
-        AND webhook_endpoint.deleted_at IS NULL
-        AND webhook_endpoint.disabled_at IS NULL
-    )
-  `;
-};
 
 /**
- * Inserts events, and their deliveries to the endpoints that want them. The caller's transaction must also make the changes
- * that they describe.
+ * Inserts events of any owners, and their deliveries to the endpoints that want them. The caller's transaction must also make
+ * the changes that they describe.
  */
 export const insertEvents = async (
   transaction: CommonQueryMethods,
-  owner: AccountMode,
-  events: readonly NewEvent[],
+  events: readonly (NewEvent & AccountMode)[],
   createdAt: Date,
 ): Promise<void> => {
+  const input = JSON.stringify(
+    events.map(({ id, accountId, mode, type, data, webhookData }) => [
+      id,
+      type,
+      data,
+      webhookData,
+      accountId,
+      mode,
+    ]),
+  );
   await transaction.query(sql.prepared("insert_events", nothing)`
-    WITH ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
+    WITH ${insertsOf(input, createdAt, sql.fragment`true`)}
     SELECT
   `);
 };

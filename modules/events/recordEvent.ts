@@ -13,20 +13,38 @@ export const createEvent = (content: StoredEventContent): NewEvent => ({
   webhookData: webhookDataOf(content),
 });
 
+/** An event of an owner. */
+export type OwnedEvent = AccountMode & { readonly content: StoredEventContent };
+
 /**
- * Records events, in their order, and their deliveries to the endpoints that want them. Call it in the transaction that
- * makes the changes, so that neither is stored without the other.
+ * Records events of any owners, in their order, and their deliveries to the endpoints that want them. Call it in the
+ * transaction that makes the changes, so that neither is stored without the other.
  */
-export const recordEvents = async (
+export const recordEventsOfOwners = async (
   transaction: CommonQueryMethods,
-  owner: AccountMode,
   now: Date,
-  contents: readonly StoredEventContent[],
+  events: readonly OwnedEvent[],
 ): Promise<void> => {
-  if (contents.length > 0) {
-    await insertEvents(transaction, owner, contents.map(createEvent), now);
+  if (events.length > 0) {
+    const created = events.map(({ accountId, mode, content }) =>
+      Object.assign(createEvent(content), { accountId, mode }),
+    );
+    await insertEvents(transaction, created, now);
   }
 };
+
+/** The same for events of one owner. */
+export const recordEvents = (
+  transaction: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  now: Date,
+  contents: readonly StoredEventContent[],
+): Promise<void> =>
+  recordEventsOfOwners(
+    transaction,
+    now,
+    contents.map((content) => ({ accountId, mode, content })),
+  );
 
 /** Records an event, in the transaction that makes the change. */
 export const recordEvent = (

@@ -39,7 +39,6 @@ const applyChunk = async (
   const trees = units.filter(({ kind }) => kind === PLANTED_KIND);
   await releaseRefundedTrees(
     transaction,
-    owner,
     trees.map(({ id, count }) => ({ registrationId: id, count })),
   );
   await raiseRefundedCounts(transaction, units);
@@ -64,7 +63,7 @@ const applyChunk = async (
   for (const kind of KINDS.toSorted()) {
     const refunded = units.filter((each) => each.kind === kind);
     if (refunded.length > 0) {
-      await subtractFromTotals(transaction, { ...owner, kind }, refunded, clock.now());
+      await subtractFromTotals(transaction, { ...owner, kind }, refunded);
     }
   }
   return applied;

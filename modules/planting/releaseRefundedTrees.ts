@@ -3,17 +3,16 @@ import { lockNextOrdersOf } from "./nextOrders.sql.ts";
 import { addRefundedToPlantingOrders } from "./orders.sql.ts";
 import type { RefundedTrees } from "./orders.sql.ts";
 import { addToTally } from "./tallies.sql.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
+import { accountModeKey } from "../records/owner.rules.ts";
 import { tallyChanges } from "./tally.rules.ts";
 
 /**
- * Subtracts refunded trees from their owner's planted trees, with the same number of statements for one registration and
+ * Subtracts refunded trees from their owners' planted trees, with the same number of statements for one registration and
  * for thousands. Trees whose order is not created yet are simply never ordered: it is not created before the transaction
  * ends. The caller must hold the registrations' locks, and refunds the trees afterwards.
  */
 export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
   refunded: readonly RefundedTrees[],
 ): Promise<void> => {
   await lockNextOrdersOf(
@@ -28,5 +27,13 @@ export const releaseRefundedTrees = async (
     before: { ...order, refundedCount: order.refundedCount - count },
     after: order,
   }));
-  await addToTally(transaction, owner, tallyChanges(changes));
+  const byOwner = Map.groupBy(changes, ({ after }) => accountModeKey(after));
+  // Always in the same order, so that two transactions cannot deadlock.
+  for (const name of [...byOwner.keys()].toSorted()) {
+    const own = byOwner.get(name) ?? [];
+    const [first] = own;
+    if (first) {
+      await addToTally(transaction, first.after, tallyChanges(own));
+    }
+  }
 };

@@ -211,54 +211,6 @@ export const listKnownKeys = async <Table extends RecordTable>(
     `),
   );
 
-const givenRow = z.strictObject({ given: z.string(), id: z.uuid() });
-
-/** Returns the ids of the owner's records, by the ids that a client gave: their own, or those of an import. */
-export const listOwnedIds = async <Table extends RecordTable>(
-  db: CommonQueryMethods,
-  table: Table,
-  owner: RecordOwners[Table],
-  given: readonly string[],
-): Promise<ReadonlyMap<string, string>> => {
-  const possible = given.filter(isRecordId);
-  const id = sql.identifier([table, "id"]);
-  const rows = await db.any(sql.type(givenRow)`
-    SELECT given, ${id}
-    FROM unnest(${sql.array(possible.filter(isUuid), "text")}) AS given
-    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given::uuid`)}
-    WHERE ${isOwn(table, owner)}
-    UNION ALL
-    SELECT given.id, ${id}
-    FROM ${ownedWithImportedIds(table, owner, possible)}
-  `);
-  return new Map(rows.map((row) => [row.given, row.id]));
-};
-
-/**
- * Locks the owner's records, and returns them by the ids that a client gave: their own, or those of an import.
- * @param lock locks records by their own ids
- */
-export const lockNamed = async <Table extends RecordTable, Row extends { readonly id: string }>(
-  transaction: DatabaseTransactionConnection,
-  table: Table,
-  owner: RecordOwners[Table],
-  given: readonly string[],
-  lock: (
-    transaction: DatabaseTransactionConnection,
-    ids: readonly string[],
-  ) => Promise<readonly Row[]>,
-): Promise<ReadonlyMap<string, Row>> => {
-  const ids = await listOwnedIds(transaction, table, owner, given);
-  const rows = await lock(transaction, [...new Set(ids.values())]);
-  const locked = new Map(rows.map((row) => [row.id, row]));
-  return new Map(
-    [...ids].flatMap(([name, id]) => {
-      const row = locked.get(id);
-      return row ? [[name, row] as const] : [];
-    }),
-  );
-};
-
 const idRow = z.strictObject({ id: z.uuid() });
 
 /**

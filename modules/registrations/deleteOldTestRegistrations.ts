@@ -80,7 +80,6 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     if (owner.kind === PLANTED_KIND) {
       await releaseRefundedTrees(
         transaction,
-        owner,
         deleted.map(({ id, remaining: count }) => ({ registrationId: id, count })),
       );
       await deleteCachedResponses(transaction, ids.map(treeKey));
@@ -88,12 +87,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
     await deleteUsage(transaction, owner, seconds);
     await deleteRegistrations(transaction, ids);
-    await subtractFromTotals(
-      transaction,
-      owner,
-      [{ registeredAt: span.from, count: remaining }],
-      span.from,
-    );
+    await subtractFromTotals(transaction, owner, [{ registeredAt: span.from, count: remaining }]);
     return ids.length;
   });
 

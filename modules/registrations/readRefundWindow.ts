@@ -1,7 +1,7 @@
 import type { Owner } from "../records/owner.rules.ts";
 import { ACCEPTED_AGE_MS } from "../billing/usage.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
-import { findBillingCycle, resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import { findBillingCycles, resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import type { ResolvedCycle } from "../billing/resolveBillingCycle.ts";
 import type { BillingContext } from "../billing/context.ts";
 
@@ -19,11 +19,11 @@ export const readRefundWindow = async (
   { accountId, mode, kind }: Owner,
 ): Promise<RefundWindow> => windowOf(await resolveBillingCycle(context, { accountId, mode, kind }));
 
-/** Returns the same without calling the processor, or null if only the processor knows it. */
-export const findRefundWindow = async (
-  context: BillingContext,
-  { accountId, mode, kind }: Owner,
-): Promise<RefundWindow | null> => {
-  const found = await findBillingCycle(context, { accountId, mode, kind });
-  return found && windowOf(found);
-};
+/** Returns the windows of different owners by `ownerKey`, without those that only the processor knows. */
+export const findRefundWindows = async (
+  context: Parameters<typeof findBillingCycles>[0],
+  owners: readonly Owner[],
+): Promise<ReadonlyMap<string, RefundWindow>> =>
+  new Map(
+    [...(await findBillingCycles(context, owners))].map(([name, found]) => [name, windowOf(found)]),
+  );

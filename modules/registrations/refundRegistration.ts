@@ -1,205 +1,161 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Owner } from "../records/owner.rules.ts";
-import { findRefundByKey } from "./refunds.sql.ts";
-import { findOwnRegistration, lockRegistration } from "./registrations.sql.ts";
-import { readTotals } from "./totals.sql.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import { decideRefund } from "./decideRefund.rules.ts";
+import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
+import {
+  submitTraced,
+  traceBatches,
+  traceJob,
+  traceOfRequest,
+} from "../../db/batching/traceBatches.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
-import type { RefundWindow } from "./decideRefund.rules.ts";
-import type { Registration, Totals } from "./registrations.rules.ts";
-import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import type { Context } from "../../runtime/context.ts";
-import { findRefundWindow, readRefundWindow } from "./readRefundWindow.ts";
-import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 import { findRefundProgress } from "../billing/refundUsage.sql.ts";
+import type { Outcome } from "../records/batches.rules.ts";
+import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
-import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
-import type { AccountQueue } from "../../db/batching/createAccountQueue.ts";
+import type { Owner } from "../records/owner.rules.ts";
+import type { RefundWindow } from "./decideRefund.rules.ts";
+import { readRefundWindow } from "./readRefundWindow.ts";
+import type { Registration } from "./registrations.rules.ts";
+import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
+import type {
+  RefundContext,
+  RefundedItem,
+  RefundEntry,
+  RefundOutcome,
+  RefundRequest,
+} from "./writeRefunds.ts";
 
-export type Refunded = {
-  /** The registration after the refund; in a replay, as it is now. */
-  readonly registration: Registration;
-  /** Units of this refund. */
-  readonly refundedCount: number;
-  readonly totals: Totals;
-  /** The id of the workflow that completes all refunds of the registration. */
-  readonly refundId: string;
-  /** Whether an earlier call made the refund. */
-  readonly replayed: boolean;
-};
-
-export type RefundRequest = {
-  readonly id: string;
-  /** Null refunds all units that remain. */
-  readonly count: number | null;
-  readonly reason: string | null;
-  /** Null for a refund without a key. */
-  readonly idempotencyKey: string | null;
-};
-
-export const refundNotFound = ({ kind }: Owner): DomainError =>
-  new DomainError("record_not_found", `failed to find ${kind} registration`);
-
-export const refundKeyIsTaken = (): DomainError =>
-  invalidRequest("idempotency_key: belongs to the refund of another registration");
-
-/**
- * Returns the refund that an earlier call made with the key, or null.
- * @throws DomainError request_invalid if it refunded another registration
- */
-const findEarlierRefund = async (
-  { clock, actor }: Context & Partial<OperatorContext>,
-  db: CommonQueryMethods,
-  owner: Owner,
-  registration: Registration,
-  { idempotencyKey }: RefundRequest,
-): Promise<Refunded | null> => {
-  const earlier =
-    idempotencyKey === null
-      ? null
-      : await findRefundByKey(db, owner, idempotencyKey, actor !== undefined);
-  if (!earlier) {
-    return null;
-  }
-  if (earlier.registrationId !== registration.id) {
-    throw refundKeyIsTaken();
-  }
-  return {
-    registration,
-    refundedCount: earlier.count,
-    totals: await readTotals(db, owner, clock.now()),
-    refundId: refundIdOf(registration.id),
-    replayed: true,
-  };
-};
-
-/** Returns the refund that an earlier call made with the request's idempotency key, or null. */
-export const findOriginalRefund = async (
-  context: Context & Partial<OperatorContext>,
-  owner: Owner,
-  request: RefundRequest,
-): Promise<Refunded | null> => {
-  const registration =
-    request.idempotencyKey === null
-      ? null
-      : await findOwnRegistration(context.db, owner, request.id);
-  return registration ? findEarlierRefund(context, context.db, owner, registration, request) : null;
-};
-
-/** How single refunds at the same time wait for each other. */
-export type RefundQueue = {
-  /** Runs the work of a refund in the database. */
-  readonly run: AccountQueue;
-  /** As `readRefundWindow`. */
+/** Writes the refunds of a process. */
+export type RefundWriter = {
+  /**
+   * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
+   * wait, several in a transaction of their own.
+   * @throws BatchRejectedError, or DomainError queue_full
+   */
+  readonly write: (
+    entries: readonly RefundEntry[],
+    isAtomic: boolean,
+  ) => Promise<readonly RefundOutcome[]>;
+  /** As `readRefundWindow`. Calls of an owner at the same time share one to the processor, which can take seconds. */
   readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
 };
 
-/** For programs that make one refund at a time. */
-const withoutQueue = (context: BillingContext): RefundQueue => ({
-  run: (_accountId, work) => work(),
-  readWindow: (owner) => readRefundWindow(context, owner),
-});
-
-/**
- * Creates the queue of a process's single refunds. Those of an account wait for each other without a connection, because they would
- * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
- */
-export const createRefundQueue = (context: BillingContext): RefundQueue => {
-  const reading = new Map<string, ReturnType<RefundQueue["readWindow"]>>();
-  const read: RefundQueue["readWindow"] = async (owner) => {
-    try {
-      return await readRefundWindow(context, owner);
-    } finally {
-      reading.delete(ownerKey(owner));
-    }
-  };
+export const createRefundWriter = (context: BillingContext): RefundWriter => {
+  const { tracing } = context;
+  const write = (entries: readonly RefundEntry[], { isAlone }: { readonly isAlone: boolean }) =>
+    writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true });
+  const queue = createGroupCommit<RefundEntry, RefundOutcome>({
+    write: tracing === undefined ? write : traceBatches(tracing, write),
+    accountOf: ({ accountId }) => accountId,
+  });
+  const reading = new Map<string, Promise<RefundWindow>>();
   return {
-    run: createAccountQueue(),
+    write: async (entries, isAtomic) => {
+      const [first] = entries;
+      if (!first) {
+        return [];
+      }
+      const size = entries.length;
+      if (size === 1) {
+        const outcome = await submitTraced(tracing, queue.submit, first);
+        if (isAtomic) {
+          requireAll([outcome]);
+        }
+        return [outcome];
+      }
+      const job = () => writeRefunds(context, entries, { isAtomic });
+      const traced = tracing === undefined ? job : traceJob(tracing, size, job);
+      return queue.runAlone(first.accountId, size, traced);
+    },
     readWindow: (owner) => {
-      const window = reading.get(ownerKey(owner)) ?? read(owner);
-      reading.set(ownerKey(owner), window);
+      const name = ownerKey(owner);
+      const window =
+        reading.get(name) ?? readRefundWindow(context, owner).finally(() => reading.delete(name));
+      reading.set(name, window);
       return window;
     },
   };
 };
 
-/** @param window read before, because it may be a call to the processor */
-const refundWithin = (
-  context: BillingContext & Partial<OperatorContext>,
-  owner: Owner,
-  request: RefundRequest,
-  window: RefundWindow,
-): Promise<Refunded> =>
-  retryKeyConflicts(() =>
-    context.db.transaction(async (transaction) => {
-      const found = await lockRegistration(transaction, owner, request.id);
-      if (!found) {
-        throw refundNotFound(owner);
-      }
-      const { registration, hasUsage } = found;
-      // Under the registration's lock, a concurrent call with the key has committed.
-      const earlier = await findEarlierRefund(context, transaction, owner, registration, request);
-      if (earlier) {
-        return earlier;
-      }
-      const now = context.clock.now();
-      const refundedCount = decideRefund(
-        { ...registration, kind: owner.kind, hasUsage },
-        request.count,
-        window,
-        now,
-      );
-      const refundedSoFar = registration.refundedCount + refundedCount;
-      const decided = { registration, refundedCount, refundedSoFar, request };
-      return {
-        registration: { ...registration, refundedCount: refundedSoFar },
-        refundedCount,
-        totals: await recordRefunds(context, transaction, owner, [decided], now),
-        refundId: refundIdOf(registration.id),
-        replayed: false,
-      };
-    }),
-  );
+const requireDecided = (outcome: RefundOutcome | undefined): Outcome<RefundedItem> => {
+  if (outcome === undefined || typeof outcome === "symbol") {
+    throw new TypeError("A refund was not decided.");
+  }
+  return outcome;
+};
 
 /**
- * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
- * idempotency key of a client or an operator belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
- * it contains, even if the registration could no longer be refunded.
- * @param context.queue if several refunds run at the same time
+ * Refunds units of one owner's registrations in one transaction, in their order: it changes the records and the totals and
+ * adds negative usage facts. An idempotency key of a client or an operator belongs to the refund that it was first used for:
+ * a repeated call returns that refund, whatever else it contains, even if the registration could no longer be refunded.
+ * @param context.refunds if several calls run at the same time
+ * @param given each refund, or why it is rejected already
+ * @param options.isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @param options.isDryRun whether nothing is recorded at all
+ * @throws BatchRejectedError
+ * @throws UnavailableError if the processor has the billing cycle and cannot be used
+ */
+export const refundAll = async (
+  { refunds, ...context }: RefundContext & { readonly refunds?: RefundWriter },
+  { accountId, mode, kind }: Owner,
+  given: readonly Outcome<RefundRequest>[],
+  { isAtomic = false, isDryRun = false } = {},
+): Promise<readonly Outcome<RefundedItem>[]> => {
+  if (isAtomic) {
+    requireAll(given);
+  }
+  const owner = { accountId, mode, kind };
+  const trace = context.tracing === undefined ? {} : traceOfRequest(context.tracing);
+  const requests = given.filter(isAccepted);
+  const write = (window: RefundWindow | null): Promise<readonly RefundOutcome[]> => {
+    const entries = requests.map((request) => Object.assign({ window }, request, owner, trace));
+    return refunds && !isDryRun
+      ? refunds.write(entries, isAtomic)
+      : writeRefunds(context, entries, {
+          isAtomic,
+          isDryRun,
+          withDetails: entries.length === 1,
+        });
+  };
+  let outcomes = await write(null);
+  if (outcomes.includes(WINDOW_UNKNOWN)) {
+    // Nothing else waits for the processor.
+    outcomes = await write(await (refunds?.readWindow(owner) ?? readRefundWindow(context, owner)));
+  }
+  const decided = outcomes.values();
+  return given.map((item) => (isAccepted(item) ? requireDecided(decided.next().value) : item));
+};
+
+export type Refunded = Omit<RefundedItem, "registration" | "refundedSoFar"> & {
+  /** The registration after the refund; in a replay, as it is now. */
+  readonly registration: Registration;
+  /** The id of the workflow that completes all refunds of the registration. */
+  readonly refundId: string;
+};
+
+/**
+ * Refunds units of a registration as a batch of one.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundRegistration = async (
-  {
-    queue,
-    ...context
-  }: BillingContext & Partial<OperatorContext> & { readonly queue?: RefundQueue },
+  context: Parameters<typeof refundAll>[0],
   owner: Owner,
   request: RefundRequest,
+  options: { readonly isDryRun?: boolean } = {},
 ): Promise<Refunded> => {
-  const { run, readWindow } = queue ?? withoutQueue(context);
-  const done = await run(owner.accountId, async () => {
-    // Before anything else, so that an unknown id costs one query.
-    const known = await findOwnRegistration(context.db, owner, request.id);
-    if (!known) {
-      throw refundNotFound(owner);
-    }
-    // Before the billing cycle is read from the processor: a replay does not depend on it.
-    const replay = await findEarlierRefund(context, context.db, owner, known, request);
-    if (replay) {
-      return replay;
-    }
-    const window = await findRefundWindow(context, owner);
-    return window && refundWithin(context, owner, request, window);
-  });
-  if (done) {
-    return done;
+  const { registration, refundedSoFar, ...refund } = resultOfOne(
+    await refundAll(context, owner, [request], options),
+  );
+  const { details, ...core } = registration;
+  if (details === null) {
+    throw new TypeError("The refunded registration was not read.");
   }
-  // Nothing else waits for the processor.
-  const window = await readWindow(owner);
-  return run(owner.accountId, () => refundWithin(context, owner, request, window));
+  return {
+    ...refund,
+    registration: { ...core, ...details, refundedCount: refundedSoFar },
+    refundId: refundIdOf(registration.id),
+  };
 };
 
 /** `failed`: an operator must retry or waive its usage. */

@@ -8,17 +8,20 @@ import { safeInteger, sql, timestamp, inRange } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
+import { registrationRow } from "./registrationColumns.sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
+import { isUuid } from "../records/fields.rules.ts";
+import { isRecordId } from "../records/recordIds.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { hasAttribution } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
-import { keyHash, knownKeys, recordOfKey, scopeOf } from "../records/idempotencyKeys.sql.ts";
+import { keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 
-/** One call that refunds units of a registration. */
-type NewRefund = {
+/** A call that refunds units of a registration. */
+type NewRefund = Owner & {
   readonly id: string;
   readonly registrationId: string;
   readonly count: number;
@@ -40,14 +43,11 @@ const keysRow = z.strictObject({ keys: z.int() });
  */
 export const insertRefunds = (
   transaction: DatabaseTransactionConnection,
-  owner: Owner,
   refunds: readonly NewRefund[],
   createdAt: Date,
   byOperator: boolean,
-): Promise<number> => {
-  const { accountId, mode, kind } = owner;
-  const scope = scopeOf(owner, operationOf(owner, byOperator));
-  return transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
+): Promise<number> =>
+  transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
     WITH entry AS MATERIALIZED (
       SELECT
         (value ->> 0)::uuid AS id,
@@ -55,15 +55,23 @@ export const insertRefunds = (
         (value ->> 2)::bigint AS count,
         (value ->> 3)::bigint AS second,
         value ->> 4 AS reason,
-        value ->> 5 AS idempotency_key
+        value ->> 5 AS idempotency_key,
+        (value ->> 6)::uuid AS account_id,
+        value ->> 7 AS mode,
+        value ->> 8 AS kind,
+        value ->> 9 AS operation
       FROM json_array_elements(${JSON.stringify(
-        refunds.map(({ id, registrationId, count, registeredAt, reason, idempotencyKey }) => [
-          id,
-          registrationId,
-          count,
-          secondOf(registeredAt),
-          reason,
-          idempotencyKey,
+        refunds.map((refund) => [
+          refund.id,
+          refund.registrationId,
+          refund.count,
+          secondOf(refund.registeredAt),
+          refund.reason,
+          refund.idempotencyKey,
+          refund.accountId,
+          refund.mode,
+          refund.kind,
+          operationOf(refund, byOperator),
         ]),
       )}) AS value
     ),
@@ -75,14 +83,14 @@ export const insertRefunds = (
     ),
     inserted AS (
       INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
-      SELECT id, registration_id, ${accountId}, count, reason, ${timestamp(createdAt)}
+      SELECT id, registration_id, account_id, count, reason, ${timestamp(createdAt)}
       FROM entry
       ORDER BY id
     ),
     fact AS (
       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
       SELECT
-        ${accountId}, ${mode}, ${kind}, registration.usage_batch, entry.id,
+        entry.account_id, entry.mode, entry.kind, registration.usage_batch, entry.id,
         -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
       FROM entry
       JOIN registration ON registration.id = entry.registration_id
@@ -91,7 +99,7 @@ export const insertRefunds = (
     ),
     claimed AS (
       INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-      SELECT ${keyHash(scope, sql.identifier(["idempotency_key"]))} AS key_hash, ${accountId}, ${mode}, ${scope.operation}, id
+      SELECT ${keyHash(scopeOfRow("entry"), sql.identifier(["idempotency_key"]))} AS key_hash, account_id, mode, operation, id
       FROM entry
       WHERE idempotency_key IS NOT NULL
       ORDER BY key_hash
@@ -100,66 +108,139 @@ export const insertRefunds = (
     )
     SELECT count(*)::integer AS keys FROM claimed
   `);
+
+const idRow = z.strictObject({ place: z.int(), id: z.uuid() });
+
+/** A registration as a client names it: by its own id, or by the one that it was imported with. */
+export type NamedRegistration = Owner & { readonly id: string };
+
+/** Returns the ids of the registrations that exist, by their place in the list. */
+export const listNamedIds = async (
+  db: CommonQueryMethods,
+  named: readonly NamedRegistration[],
+): Promise<ReadonlyMap<number, string>> => {
+  const input = JSON.stringify(
+    named.map(({ accountId, mode, kind, id }, place) => [
+      place,
+      accountId,
+      mode,
+      kind,
+      isUuid(id) ? id : null,
+      isRecordId(id) ? id : null,
+    ]),
+  );
+  // Each look-up has a LIMIT or all columns of its index, so that the planner cannot read all records of an account instead.
+  const rows = await db.any(sql.prepared("list_named_ids", idRow)`
+    WITH named AS MATERIALIZED (
+      SELECT
+        (value ->> 0)::integer AS place,
+        (value ->> 1)::uuid AS account_id,
+        value ->> 2 AS mode,
+        value ->> 3 AS kind,
+        (value ->> 4)::uuid AS own_id,
+        value ->> 5 AS imported_id
+      FROM json_array_elements(${input}::json) AS value
+    )
+    SELECT named.place, own.id
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT id, account_id, mode, kind FROM registration WHERE registration.id = named.own_id LIMIT 1
+    ) AS own
+    WHERE own.account_id = named.account_id AND own.mode = named.mode AND own.kind = named.kind
+    UNION ALL
+    SELECT named.place, imported.id
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT id
+      FROM registration
+      WHERE (account_id, mode, kind, imported_id) >= (named.account_id, named.mode, named.kind, named.imported_id)
+        AND (account_id, mode, kind, imported_id) <= (named.account_id, named.mode, named.kind, named.imported_id)
+        AND imported_id IS NOT NULL
+      ORDER BY account_id, mode, kind, imported_id
+      LIMIT 1
+    ) AS imported
+  `);
+  return new Map(rows.map(({ place, id }) => [place, id]));
 };
 
-const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
+const detailsRow = registrationRow.pick({
+  fractionalCount: true,
+  idempotencyKey: true,
+  attribution: true,
+  metadata: true,
+});
 
-/** Returns the refund that an idempotency key of an operator or a client belongs to, or null. */
-export const findRefundByKey = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  idempotencyKey: string,
-  byOperator: boolean,
-): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
-  db.maybeOne(sql.prepared("find_refund_by_key", keyedRefundRow)`
-    SELECT refund.registration_id AS "registrationId", refund.count
-    FROM refund
-    WHERE refund.id = ${recordOfKey(keyHash(scopeOf(owner, operationOf(owner, byOperator)), sql.fragment`${idempotencyKey}`))}
-  `);
+const lockedRow = z.strictObject({
+  ...coreRow,
+  hasUsage: z.boolean(),
+  /** What a client attached to it; null if it was not asked for. */
+  details: detailsRow.nullable(),
+});
 
-const lockedRow = z.strictObject({ ...coreRow, hasUsage: z.boolean() });
-
-/** A registration that is locked, without what a client attached to it. */
+/** A registration that is locked. */
 export type LockedRegistration = Readonly<z.output<typeof lockedRow>>;
 
-/** Locks registrations until the transaction ends. */
+/**
+ * Locks registrations until the transaction ends.
+ * @param skipsLocked whether those that another transaction has locked are left out
+ */
 export const lockRegistrations = (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
+  { skipsLocked = false, withDetails = false } = {},
 ): Promise<readonly LockedRegistration[]> =>
-  transaction.any(sql.type(lockedRow)`
+  transaction.any(sql.prepared(`lock_registrations_${skipsLocked ? "skip" : "wait"}`, lockedRow)`
     SELECT
       ${coreColumns},
-      ${hasUsage} AS "hasUsage"
+      ${hasUsage} AS "hasUsage",
+      CASE WHEN ${withDetails} THEN
+        json_build_object(
+          'fractionalCount', registration.fractional_count,
+          'idempotencyKey', registration.idempotency_key,
+          'attribution', registration.attribution,
+          'metadata', registration.metadata
+        )
+      END AS details
     FROM registration
-    WHERE registration.id = ANY(${sql.array([...ids], "uuid")})
+    WHERE registration.id = ANY((SELECT ${sql.array([...ids], "uuid")})::uuid[])
     ORDER BY registration.id
-    FOR UPDATE OF registration
+    FOR UPDATE OF registration ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
   `);
 
 const keyedRow = z.strictObject({
-  idempotencyKey: z.string(),
+  place: z.int(),
   registrationId: z.uuid(),
   count: safeInteger,
 });
 
-/** The refund that an idempotency key belongs to. */
-export type KeyedRefund = Readonly<z.output<typeof keyedRow>>;
-
-/** Returns the refunds that belong to keys of clients. */
-export const listRefundsByKeys = (
+/** Returns the refunds that keys of clients or of operators belong to, by their place in the list. */
+export const listRefundsByKeys = async (
   db: CommonQueryMethods,
-  owner: Owner,
-  idempotencyKeys: readonly string[],
-): Promise<readonly KeyedRefund[]> =>
-  db.any(sql.type(keyedRow)`
-    SELECT
-      known.key AS "idempotencyKey",
-      refund.registration_id AS "registrationId",
-      refund.count
-    FROM ${knownKeys(owner, REFUND_OPERATIONS[owner.kind], idempotencyKeys)}
-    CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = known.record_id LIMIT 1) AS refund
+  keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
+  byOperator: boolean,
+): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
+  const input = JSON.stringify(
+    keys.flatMap(({ idempotencyKey, ...owner }, place) =>
+      idempotencyKey === null
+        ? []
+        : [[place, owner.accountId, owner.mode, operationOf(owner, byOperator), idempotencyKey]],
+    ),
+  );
+  const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
+    SELECT given.place, refund.registration_id AS "registrationId", refund.count
+    FROM (
+      SELECT
+        (value ->> 0)::integer AS place,
+        (value ->> 1)::uuid AS account_id,
+        value ->> 2 AS mode,
+        value ->> 3 AS operation,
+        value ->> 4 AS key
+      FROM json_array_elements(${input}::json) AS value
+    ) AS given
+    JOIN refund ON refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "key"])))}
   `);
+  return new Map(rows.map(({ place, ...refund }) => [place, refund]));
+};
 
 const waitingRefundsRow = z.strictObject({
   accountId: z.uuid(),

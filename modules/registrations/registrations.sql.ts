@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
@@ -19,7 +19,6 @@ import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
-import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 
 /** The columns that every reader of a registration needs. */
@@ -296,26 +295,3 @@ export const findOwnRegistration = (
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
-
-const lockedRow = registrationRow.extend({ hasUsage: z.boolean() });
-
-/** Locks a registration until the transaction ends. */
-export const lockRegistration = async (
-  transaction: DatabaseTransactionConnection,
-  owner: Owner,
-  id: string,
-): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
-  const row = await transaction.maybeOne(sql.prepared("lock_registration", lockedRow)`
-    SELECT
-      ${registrationColumns()},
-      ${hasUsage} AS "hasUsage"
-    FROM registration
-    WHERE ${ownedWithId("registration", owner, id)}
-    FOR UPDATE OF registration
-  `);
-  if (!row) {
-    return null;
-  }
-  const { hasUsage: found, ...registration } = row;
-  return { registration, hasUsage: found };
-};

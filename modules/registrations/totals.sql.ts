@@ -1,7 +1,8 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { KINDS } from "../records/owner.rules.ts";
+import { KINDS, ownerKey } from "../records/owner.rules.ts";
+import { ownerColumns } from "../records/columns.sql.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Totals } from "./registrations.rules.ts";
@@ -47,57 +48,72 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 
+const ownerTotalRow = z.strictObject({ ...ownerColumns, total: safeInteger });
+
+/** Units of a registration that are refunded. */
+type RefundedUnits = { readonly registeredAt: Date; readonly count: number };
+
 /**
- * Subtracts refunded units from the all-time total and from the months in which they were registered, and returns the
- * totals after it, as of a time. It comes last in a transaction: registrations of the owner wait for these rows, and in a
- * batch with them those of other accounts.
+ * Subtracts refunded units from the all-time totals of their owners and from the months in which they were registered, and
+ * returns the owners' all-time totals after it by `ownerKey`. It comes last in a transaction: registrations of the owners
+ * wait for these rows, and in a batch with them those of other accounts.
  */
-export const subtractFromTotals = (
+export const subtractFromTotalsOfOwners = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, kind }: Owner,
-  refunded: readonly { readonly registeredAt: Date; readonly count: number }[],
-  time: Date,
-): Promise<Totals> => {
-  const sums = new Map<string, number>();
-  for (const { registeredAt, count } of refunded) {
-    for (const period of [monthOf(registeredAt), "all"]) {
-      sums.set(period, (sums.get(period) ?? 0) + count);
-    }
-  }
-  const isOfOwner = sql.fragment`
-    impact_total.account_id = ${accountId} AND impact_total.mode = ${mode} AND impact_total.kind = ${kind}
-  `;
-  // Locked in the order in which a batch of registrations locks them: 'all' sorts after every month.
-  return transaction.one(sql.prepared("subtract_from_totals", totalsRow)`
-    WITH locked AS MATERIALIZED (
-      SELECT impact_total.period, refunded.count
-      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
-      FROM unnest((SELECT ${sql.array([...sums.keys()], "text")}), (SELECT ${sql.array([...sums.values()], "int8")}))
-        AS refunded (period, count)
-      JOIN impact_total ON ${isOfOwner} AND impact_total.period = refunded.period
-      ORDER BY impact_total.period
+  refunded: readonly (Owner & RefundedUnits)[],
+): Promise<ReadonlyMap<string, number>> => {
+  const input = JSON.stringify(
+    refunded.map(({ accountId, mode, kind, registeredAt, count }) => ({
+      account_id: accountId,
+      mode,
+      kind,
+      month: monthOf(registeredAt),
+      count,
+    })),
+  );
+  // Locked in the order in which a batch of registrations locks them.
+  const rows = await transaction.any(sql.prepared("subtract_from_totals", ownerTotalRow)`
+    WITH refunded AS MATERIALIZED (
+      SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+      FROM json_to_recordset(${input}::json)
+        AS given (account_id uuid, mode text, kind text, month text, count bigint)
+      CROSS JOIN LATERAL (VALUES ('all'), (given.month)) AS span (period)
+      GROUP BY account_id, mode, kind, period
+    ),
+    locked AS MATERIALIZED (
+      SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
+      FROM refunded
+      JOIN impact_total USING (account_id, mode, kind, period)
+      ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
       FOR NO KEY UPDATE OF impact_total
     ),
     changed AS (
       UPDATE impact_total
       SET total = impact_total.total - locked.count
       FROM locked
-      WHERE ${isOfOwner} AND impact_total.period = locked.period
-      RETURNING impact_total.period, impact_total.total
+      WHERE impact_total.account_id = locked.account_id
+        AND impact_total.mode = locked.mode
+        AND impact_total.kind = locked.kind
+        AND impact_total.period = locked.period
+      RETURNING impact_total.*
     )
-    SELECT
-      coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
-      coalesce(max(total) FILTER (WHERE period = ${monthOf(time)}), 0)::bigint AS month
-    FROM (
-      SELECT period, total FROM changed
-      UNION ALL
-      SELECT period, total
-      FROM impact_total
-      WHERE ${isOfOwner}
-        AND period = ${monthOf(time)}
-        AND NOT EXISTS (SELECT FROM changed WHERE changed.period = impact_total.period)
-    ) AS after
+    SELECT account_id AS "accountId", mode, kind, total
+    FROM changed
+    WHERE period = 'all'
   `);
+  return new Map(rows.map(({ total, ...owner }) => [ownerKey(owner), total]));
+};
+
+/** The same for one owner. */
+export const subtractFromTotals = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+  refunded: readonly RefundedUnits[],
+): Promise<void> => {
+  await subtractFromTotalsOfOwners(
+    transaction,
+    refunded.map(({ registeredAt, count }) => ({ accountId, mode, kind, registeredAt, count })),
+  );
 };
 
 const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };

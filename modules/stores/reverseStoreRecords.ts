@@ -106,7 +106,6 @@ export const reverseStoreRegistrations = (
       if (kind === PLANTED_KIND) {
         await releaseRefundedTrees(
           transaction,
-          owner,
           reversals.map(({ record, count }) => ({ registrationId: record.id, count })),
         );
       }
@@ -147,7 +146,6 @@ export const reverseStoreRegistrations = (
         transaction,
         owner,
         reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
-        now,
       );
     },
   );

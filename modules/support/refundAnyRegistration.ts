@@ -1,13 +1,11 @@
 import { createHash } from "node:crypto";
 import type { AccountRegistration } from "../registrations/registrations.sql.ts";
-import { findRegistration, lockRegistration } from "../registrations/registrations.sql.ts";
+import { findRegistration } from "../registrations/registrations.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordNotFound } from "../records/recordIds.rules.ts";
-import { decideRefund } from "../registrations/decideRefund.rules.ts";
 import type { StoreWrite } from "../stores/storeWrites.rules.ts";
 import { getRecordId } from "../records/getRecordId.ts";
-import { readRefundWindow } from "../registrations/readRefundWindow.ts";
-import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
+import { refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/reverseStoreRecords.ts";
 import { findEarlierResponse } from "../stores/runIdempotentWrite.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -34,26 +32,6 @@ type AnyRefund = {
   readonly registration: AccountRegistration;
   readonly refundedCount: number;
   readonly replayed: boolean;
-};
-
-/** Returns what a refund of an organization's registration would do, without refunding. */
-const previewRefund = async (
-  context: BillingContext & OperatorContext,
-  registration: AccountRegistration,
-  refund: OperatorRefund,
-): Promise<Pick<AnyRefund, "refundedCount" | "replayed">> => {
-  const request = { ...refund, id: registration.id };
-  const original = await findOriginalRefund(context, registration, request);
-  if (original) {
-    return original;
-  }
-  const window = await readRefundWindow(context, registration);
-  const refundedCount = await context.db.transaction(async (transaction) => {
-    const found = await lockRegistration(transaction, registration, registration.id);
-    const refundable = { ...registration, hasUsage: found?.hasUsage === true };
-    return decideRefund(refundable, refund.count, window, context.clock.now());
-  });
-  return { refundedCount, replayed: false };
 };
 
 /** Reverses units of a store's registration, whose price returns to the balance. */
@@ -120,9 +98,13 @@ export const refundAnyRegistration = async (
   if (registration.accountType === "store") {
     return refundStoreRegistration(context, registration, refund);
   }
-  const { refundedCount, replayed } = await (refund.isDryRun
-    ? previewRefund(context, registration, refund)
-    : refundRegistration(context, registration, { ...refund, id: registration.id }));
+  const request = { ...refund, id: registration.id };
+  const { refundedCount, replayed } = await refundRegistration(
+    context,
+    registration,
+    request,
+    refund,
+  );
   return { registration, refundedCount, replayed };
 };
 

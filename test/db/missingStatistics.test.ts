@@ -3,13 +3,13 @@ import { z } from "zod";
 import { findOwnDonation } from "../../modules/charities/donations.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
 import { getDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
-import { listKnownKeys, listOwnedIds } from "../../modules/records/ownedRecords.sql.ts";
+import { listKnownKeys } from "../../modules/records/ownedRecords.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
+import { listNamedIds, listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -65,7 +65,10 @@ test.serial("records are found by their keys in tables without statistics", asyn
       findOwnRegistration(single, owner, importedIdOf(7)),
     "known keys": (single) => listKnownKeys(single, "registration", owner, keys),
     "ids of imports": (single) =>
-      listOwnedIds(single, "registration", owner, [importedIdOf(7), importedIdOf(8)]),
+      listNamedIds(single, [
+        { ...owner, id: importedIdOf(7) },
+        { ...owner, id: importedIdOf(8) },
+      ]),
     "a donor and known keys": (single) => getDonor(single, owner, keys),
     "locked donations": (single) =>
       single.transaction((transaction) =>
@@ -167,7 +170,8 @@ test.serial("a thousand keys of refunds, of which one is known, read one refund"
   const countPages = await createPageCounter(filler, db, ["refund"]);
   let found = 0;
   const pages = await countPages(async (single) => {
-    found = (await listRefundsByKeys(single, owner, keys)).length;
+    const named = keys.map((idempotencyKey) => Object.assign({ idempotencyKey }, owner));
+    found = (await listRefundsByKeys(single, named, false)).size;
   });
   t.is(found, 1);
   t.true(pages <= MAXIMUM_REFUND_PAGES, `${pages} pages`);

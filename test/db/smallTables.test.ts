@@ -9,10 +9,13 @@ import {
 import {
   findByIdempotencyKey,
   findOwnRegistration,
-  lockRegistration,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import { insertRefunds } from "../../modules/registrations/refunds.sql.ts";
+import {
+  insertRefunds,
+  listNamedIds,
+  lockRegistrations,
+} from "../../modules/registrations/refunds.sql.ts";
 import { insertReversals } from "../../modules/stores/storeRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
@@ -106,10 +109,11 @@ test("a plan that was made for few registrations is not kept when there are many
     "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
     "its refund": (single) =>
       single.transaction((transaction) =>
-        insertRefunds(transaction, owner, [newRefund()], now, false),
+        insertRefunds(transaction, [{ ...owner, ...newRefund() }], now, false),
       ),
+    "its id": (single) => listNamedIds(single, [{ ...owner, id }]),
     "its lock": (single) =>
-      single.transaction((transaction) => lockRegistration(transaction, owner, id)),
+      single.transaction((transaction) => lockRegistrations(transaction, [id])),
     "its usage": (single) => findRegistrationUsage(single, owner, id),
     "its evidence": (single) => findEvidenceTree(single, owner, id, "", now),
     "the first events": (single) => readFeedPage(single, firstEvents),

@@ -17,13 +17,13 @@ import {
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
-import {
-  listKnownKeys,
-  listOwnedIds,
-  listRecordIds,
-} from "../../modules/records/ownedRecords.sql.ts";
+import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
-import { listRefundable } from "../../modules/registrations/refunds.sql.ts";
+import {
+  listNamedIds,
+  listRefundable,
+  lockRegistrations,
+} from "../../modules/registrations/refunds.sql.ts";
 import {
   findListPosition,
   readShortPage,
@@ -33,7 +33,6 @@ import {
   findOwnRegistration,
   listByIdempotencyKeys,
   listRegistrationsByIds,
-  lockRegistration,
 } from "../../modules/registrations/registrations.sql.ts";
 import {
   findRegistrationUsage,
@@ -160,14 +159,17 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
     "an imported registration": (single) => findOwnRegistration(single, trees, "old-10000"),
+    "ids of registrations to refund": (single) =>
+      listNamedIds(single, [
+        { ...trees, id: registrationId },
+        { ...trees, id: "old-10000" },
+      ]),
     "a locked registration": (single) =>
-      single.transaction((transaction) => lockRegistration(transaction, trees, registrationId)),
+      single.transaction((transaction) => lockRegistrations(transaction, [registrationId])),
     "a registration's id": (single) =>
       listRecordIds(single, "registration", registrationId, unknown.id),
     "an imported registration's id": (single) =>
       listRecordIds(single, "registration", "old-10000", unknown.id),
-    "ids of registrations": (single) =>
-      listOwnedIds(single, "registration", trees, [registrationId, "old-4"]),
     "a position": (single) => findListPosition(single, trees, registrationId),
     "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
     "a tree's evidence": (single) =>
@@ -205,7 +207,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "locked donations": (single) =>
       single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
     "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
-    "ids of donations": (single) => listOwnedIds(single, "donation", donor, [donationId, "old-4"]),
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),
     "a store's donations, by email": (single) =>

@@ -143,7 +143,6 @@ test.serial("an order that was closed before a crash is created by the next run"
 test.serial("an order waits for a refund of its trees, and does not have them", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
-  const owner = { accountId: setup.organization.id, mode: "live" } as const;
   const registrationId = await setup.register(5);
   await setup.createOrders();
   const refundedId = await setup.register(5);
@@ -151,7 +150,7 @@ test.serial("an order waits for a refund of its trees, and does not have them", 
 
   const creating = await db.transaction(async (transaction) => {
     await lockRegistrations(transaction, [registrationId, refundedId]);
-    await releaseRefundedTrees(transaction, owner, [
+    await releaseRefundedTrees(transaction, [
       { registrationId, count: 1 },
       { registrationId: refundedId, count: 2 },
     ]);

@@ -7,7 +7,7 @@ import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
-import { createRefundQueue } from "../../../modules/registrations/refundRegistration.ts";
+import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
 const test = testWithDatabase();
@@ -140,7 +140,7 @@ test("refunds at the same time share a call to Stripe, and one after a failed ca
   const { control } = double;
   const path = `/v1/subscriptions/${subscriptionId}`;
   const owner = { accountId: stream.accountId, mode: "live", kind: "tree" } as const;
-  const { readWindow } = createRefundQueue(deps);
+  const { readWindow } = createRefundWriter(deps);
   control.addFault({ kind: "drop", method: "GET", path });
 
   const results = await Promise.allSettled([readWindow(owner), readWindow(owner)]);

@@ -1,0 +1,298 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import type { TracedEntry } from "../../db/batching/traceBatches.ts";
+import { newId } from "../../runtime/newId.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import type { BillingContext } from "../billing/context.ts";
+import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
+import { recordEventsOfOwners } from "../events/recordEvent.ts";
+import type { OwnedEvent } from "../events/recordEvent.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import type { Outcome } from "../records/batches.rules.ts";
+import { outcomeOf, requireAll } from "../records/batches.rules.ts";
+import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
+import type { Owner } from "../records/owner.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import { decideRefund } from "./decideRefund.rules.ts";
+import type { RefundWindow } from "./decideRefund.rules.ts";
+import { findRefundWindows } from "./readRefundWindow.ts";
+import {
+  insertRefunds,
+  listNamedIds,
+  listRefundsByKeys,
+  lockRegistrations,
+} from "./refunds.sql.ts";
+import type { LockedRegistration } from "./refunds.sql.ts";
+import { readTotals, subtractFromTotalsOfOwners } from "./totals.sql.ts";
+
+export type RefundRequest = {
+  readonly id: string;
+  /** Null refunds all units that remain. */
+  readonly count: number | null;
+  readonly reason: string | null;
+  /** Null for a refund without a key. */
+  readonly idempotencyKey: string | null;
+};
+
+/** A refund to write. */
+export type RefundEntry = Owner &
+  RefundRequest &
+  TracedEntry & {
+    /** Null if it was not read from the processor. */
+    readonly window: RefundWindow | null;
+  };
+
+/** A refund that was made, now or by an earlier call. */
+export type RefundedItem = {
+  /** As it was before. */
+  readonly registration: LockedRegistration;
+  /** Units of this refund. */
+  readonly refundedCount: number;
+  /** Units of the registration that are refunded after it. */
+  readonly refundedSoFar: number;
+  /** The owner's total after it. */
+  readonly total: number;
+  readonly replayed: boolean;
+};
+
+/** The outcome of a refund that only the processor's billing cycle decides: nothing was recorded. */
+export const WINDOW_UNKNOWN: unique symbol = Symbol("window unknown");
+
+export type RefundOutcome = Outcome<RefundedItem> | typeof WINDOW_UNKNOWN | typeof LOCKED;
+
+export type RefundContext = BillingContext & Partial<OperatorContext>;
+
+type Decision = Omit<RefundedItem, "total"> & { readonly entry: RefundEntry };
+
+const isDecision = (outcome: unknown): outcome is Decision =>
+  typeof outcome === "object" && !(outcome instanceof DomainError);
+
+const refundNotFound = ({ kind }: Owner): DomainError =>
+  new DomainError("record_not_found", `failed to find ${kind} registration`);
+
+const refundKeyIsTaken = (): DomainError =>
+  invalidRequest("idempotency_key: belongs to the refund of another registration");
+
+/** A key was used by a concurrent call, which has committed: the refunds must be decided again. */
+class RefundKeyConflictError extends Error {}
+
+const MAXIMUM_ATTEMPTS = 5;
+
+/** Decides and records refunds again if a concurrent call has used one of their keys. */
+const retryKeyConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!(error instanceof RefundKeyConflictError) || attempt === MAXIMUM_ATTEMPTS) {
+        throw error;
+      }
+    }
+  }
+};
+
+type Options = {
+  /** Whether nothing is recorded if a refund is rejected. */
+  readonly isAtomic?: boolean;
+  /** Whether refunds of accounts with a registration that another transaction has locked are left out as `LOCKED`. */
+  readonly skipsLocked?: boolean;
+  /** Whether to return what clients attached to the registrations. */
+  readonly withDetails?: boolean;
+  /** Whether the refunds are only decided. */
+  readonly isDryRun?: boolean;
+};
+
+/** Decides refunds in their order, each as if it were a call of its own. */
+const decideAll = async (
+  { clock, billing, actor }: RefundContext,
+  transaction: DatabaseTransactionConnection,
+  entries: readonly RefundEntry[],
+  { skipsLocked = false, withDetails = false }: Options,
+): Promise<readonly (Exclude<RefundOutcome, RefundedItem> | Decision)[]> => {
+  const ids = await listNamedIds(transaction, entries);
+  const rows = await lockRegistrations(transaction, [...new Set(ids.values())], {
+    skipsLocked,
+    withDetails,
+  });
+  const registrations = new Map(rows.map((row) => [row.id, row]));
+  const isLocked = (place: number): boolean => !registrations.has(ids.get(place) ?? "");
+  const lockedAccounts = new Set(
+    skipsLocked
+      ? entries.flatMap(({ accountId }, place) =>
+          ids.has(place) && isLocked(place) ? [accountId] : [],
+        )
+      : [],
+  );
+  // Under the registrations' locks, concurrent calls with these keys for them have committed.
+  const known = entries.some(({ idempotencyKey }) => idempotencyKey !== null)
+    ? await listRefundsByKeys(transaction, entries, actor !== undefined)
+    : new Map<number, never>();
+  const unknown = entries.filter(
+    ({ window }, place) => window === null && !isLocked(place) && !known.has(place),
+  );
+  const owners = new Map(unknown.map((entry) => [ownerKey(entry), entry]));
+  const windows: ReadonlyMap<string, RefundWindow> =
+    owners.size === 0
+      ? new Map()
+      : await findRefundWindows({ db: transaction, clock, billing }, [...owners.values()]);
+  const now = clock.now();
+  const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();
+  const refunded = new Map<string, number>();
+  return entries.map((entry, place) => {
+    if (lockedAccounts.has(entry.accountId)) {
+      return LOCKED;
+    }
+    const registration = registrations.get(ids.get(place) ?? "");
+    if (!registration) {
+      return refundNotFound(entry);
+    }
+    const before = refunded.get(registration.id) ?? registration.refundedCount;
+    const { idempotencyKey } = entry;
+    const key = idempotencyKey === null ? null : `${ownerKey(entry)}/${idempotencyKey}`;
+    const earlier = key === null ? undefined : (known.get(place) ?? keys.get(key));
+    if (earlier) {
+      return earlier.registrationId === registration.id
+        ? {
+            entry,
+            registration,
+            refundedCount: earlier.count,
+            refundedSoFar: before,
+            replayed: true,
+          }
+        : refundKeyIsTaken();
+    }
+    const window = entry.window ?? windows.get(ownerKey(entry));
+    if (!window) {
+      return WINDOW_UNKNOWN;
+    }
+    return outcomeOf(() => {
+      const refundable = { ...registration, refundedCount: before, kind: entry.kind };
+      const count = decideRefund(refundable, entry.count, window, now);
+      refunded.set(registration.id, before + count);
+      if (key !== null) {
+        keys.set(key, { registrationId: registration.id, count });
+      }
+      return {
+        entry,
+        registration,
+        refundedCount: count,
+        refundedSoFar: before + count,
+        replayed: false,
+      };
+    });
+  });
+};
+
+const refundedEvent = ({
+  entry: { accountId, mode, kind, reason },
+  registration,
+  refundedCount,
+  refundedSoFar,
+}: Decision): OwnedEvent => ({
+  accountId,
+  mode,
+  content: {
+    type: "registration.refunded",
+    data: {
+      registration_id: shownIdOf(registration),
+      kind,
+      count: refundedCount,
+      remaining_count: registration.count - refundedSoFar,
+      reason: reason ?? "",
+    },
+  },
+});
+
+/**
+ * Records refunds of locked registrations, each with its usage facts and its event, and returns their owners' totals after
+ * them by `ownerKey`. It must be the last part of the transaction: the totals are locked last.
+ */
+const recordAll = async (
+  { clock, actor }: RefundContext,
+  transaction: DatabaseTransactionConnection,
+  decisions: readonly Decision[],
+): Promise<ReadonlyMap<string, number>> => {
+  if (decisions.length === 0) {
+    return new Map();
+  }
+  const now = clock.now();
+  const refunds = decisions.map(({ entry, registration, refundedCount }) => ({
+    accountId: entry.accountId,
+    mode: entry.mode,
+    kind: entry.kind,
+    id: newId(),
+    registrationId: registration.id,
+    count: refundedCount,
+    registeredAt: registration.createdAt,
+    reason: entry.reason,
+    idempotencyKey: entry.idempotencyKey,
+    trace: entry.trace,
+  }));
+  const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);
+  if (trees.length > 0) {
+    await releaseRefundedTrees(transaction, trees);
+  }
+  const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
+  if ((await insertRefunds(transaction, refunds, now, actor !== undefined)) < keys) {
+    throw new RefundKeyConflictError();
+  }
+  const contexts = refunds.flatMap(({ id, trace }) =>
+    trace === undefined ? [] : [{ recordId: id, traceParent: trace.request }],
+  );
+  if (contexts.length > 0) {
+    await insertTraceContexts(transaction, contexts);
+  }
+  await recordEventsOfOwners(transaction, now, decisions.map(refundedEvent));
+  if (actor) {
+    for (const { accountId, registrationId, count } of refunds) {
+      await recordAction(transaction, actor, now, {
+        action: "refund.registration",
+        accountId,
+        subject: registrationId,
+        details: { count },
+      });
+    }
+  }
+  return subtractFromTotalsOfOwners(transaction, refunds);
+};
+
+/**
+ * Refunds units of registrations in one transaction, in their order, each as if it were a call of its own.
+ * @param context.actor who refunds, if it is not the client
+ * @throws BatchRejectedError
+ */
+export const writeRefunds = (
+  context: RefundContext,
+  entries: readonly RefundEntry[],
+  options: Options = {},
+): Promise<readonly RefundOutcome[]> =>
+  retryKeyConflicts(() =>
+    context.db.transaction(async (transaction) => {
+      const outcomes = await decideAll(context, transaction, entries, options);
+      if (options.isAtomic === true && !outcomes.includes(WINDOW_UNKNOWN)) {
+        requireAll(outcomes);
+      }
+      const decisions = outcomes.filter(isDecision);
+      const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
+      const totals = new Map(await recordAll(context, transaction, made));
+      for (const { entry } of decisions) {
+        if (!totals.has(ownerKey(entry))) {
+          const { all } = await readTotals(transaction, entry, context.clock.now());
+          totals.set(ownerKey(entry), all);
+        }
+      }
+      const results = outcomes.toReversed().map((outcome): RefundOutcome => {
+        if (!isDecision(outcome)) {
+          return outcome;
+        }
+        const { registration, refundedCount, refundedSoFar, replayed } = outcome;
+        const owner = ownerKey(outcome.entry);
+        const total = totals.get(owner) ?? 0;
+        totals.set(owner, total + (replayed ? 0 : refundedCount));
+        return { registration, refundedCount, refundedSoFar, total, replayed };
+      });
+      return results.toReversed();
+    }),
+  );
