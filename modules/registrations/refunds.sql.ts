@@ -237,7 +237,12 @@ export const listRefundsByKeys = async (
         value ->> 4 AS key
       FROM json_array_elements(${input}::json) AS value
     ) AS given
-    JOIN refund ON refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "key"])))}
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM refund
+      WHERE refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "key"])))}
+      LIMIT 1
+    ) AS refund
   `);
   return new Map(rows.map(({ place, ...refund }) => [place, refund]));
 };
