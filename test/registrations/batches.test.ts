@@ -242,14 +242,11 @@ test("a batch of a suspended organization returns only repeated registrations", 
   const find = createAuthenticator({ db, accountType: "organization" });
   const suspended = await startStandaloneApi(t, {
     db,
-    authenticator: Object.assign(
-      async (given: string) => {
-        const caller = await find(given);
-        const suspendingSubscription = { status: "past_due", meteredKinds: [...KINDS] };
-        return caller && { ...caller, suspendingSubscription };
-      },
-      { findCached: () => null },
-    ),
+    authenticator: async (given) => {
+      const caller = await find(given);
+      const suspendingSubscription = { status: "past_due", meteredKinds: [...KINDS] };
+      return caller && { ...caller, suspendingSubscription };
+    },
   });
 
   const { results } = batchIn(
