@@ -1,6 +1,6 @@
-import { z } from "zod";
+import type { z } from "zod";
 import type { Charity, Ein } from "../charities.rules.ts";
-import type { RemoteCharityProvider } from "../provider.ts";
+import type { CharityPage, CharityQuery, RemoteCharityProvider } from "../provider.ts";
 import { fetchJson, isPathSafe } from "./fetchJson.ts";
 import type { RemoteSettings } from "./fetchJson.ts";
 import { readHits, searchByEin } from "./readHits.ts";
@@ -26,6 +26,24 @@ type PagedApi = {
   ) => Readonly<Record<string, string>>;
   /** Returns the terms that may find an EIN. */
   readonly termsOf: (ein: Ein) => readonly string[];
+};
+
+/** Returns how many charities a search has, as far as a page and what the provider reports tell. */
+const totalOf = (
+  { page, pageSize }: CharityQuery,
+  listedCount: number,
+  total: number | null,
+): Omit<CharityPage, "items"> => {
+  // An empty page may be beyond the last.
+  const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
+  return total === null
+    ? {
+        // A full page may not be the last, so a client that pages by the total must be able to request another.
+        totalItems: listedCount === pageSize ? seen + 1 : seen,
+        totalIsExact: listedCount < pageSize && (listedCount > 0 || page === 1),
+      }
+    : // The reported total can be lower than the number of results.
+      { totalItems: Math.max(total, seen), totalIsExact: total >= seen };
 };
 
 export const createPagedProvider = (
@@ -102,18 +120,7 @@ export const createPagedProvider = (
         return searchByEin(findByEin, ein, query, signal);
       }
       const { hits, listedCount, total } = await search(name, page, pageSize, signal);
-      // An empty page may be beyond the last.
-      const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
-      if (total !== null) {
-        // The reported total can be lower than the number of results.
-        return { items: hits, totalItems: Math.max(total, seen), totalIsExact: total >= seen };
-      }
-      return {
-        items: hits,
-        // A full page may not be the last, so a client that pages by the total must be able to request another.
-        totalItems: listedCount === pageSize ? seen + 1 : seen,
-        totalIsExact: listedCount < pageSize && (listedCount > 0 || page === 1),
-      };
+      return { items: hits, ...totalOf(query, listedCount, total) };
     },
   };
 };
