@@ -34,6 +34,27 @@ const insertedRow = z.strictObject({
   totalCount: safeInteger.nullable(),
 });
 
+/** The rows of donations as JSON. */
+const inputOf = (donations: readonly ConfirmedDonation[]): string =>
+  JSON.stringify(
+    donations.map((donation) => [
+      donation.id,
+      donation.amountCents,
+      donation.ein,
+      donation.nonprofitId,
+      donation.charityProvider,
+      donation.charityName,
+      donation.confirmedName,
+      donation.idempotencyKey,
+      donation.attribution,
+      donation.metadata,
+      donation.customer?.customerName ?? null,
+      donation.customer?.customerEmail ?? null,
+      donation.customer?.customerId ?? null,
+      donation.customer?.orderId ?? null,
+    ]),
+  );
+
 /**
  * Inserts donations of one time with their totals and events, in one statement. Waits for concurrent calls with their
  * idempotency keys.
@@ -55,24 +76,7 @@ export const insertDonations = async (
     return await db.one(sql.prepared("insert_donations", insertedRow)`
       WITH entry AS MATERIALIZED (
         SELECT (value ->> 0)::uuid AS id, value ->> 7 AS idempotency_key, value
-        FROM json_array_elements(${JSON.stringify(
-          donations.map((donation) => [
-            donation.id,
-            donation.amountCents,
-            donation.ein,
-            donation.nonprofitId,
-            donation.charityProvider,
-            donation.charityName,
-            donation.confirmedName,
-            donation.idempotencyKey,
-            donation.attribution,
-            donation.metadata,
-            donation.customer?.customerName ?? null,
-            donation.customer?.customerEmail ?? null,
-            donation.customer?.customerId ?? null,
-            donation.customer?.orderId ?? null,
-          ]),
-        )}::json) AS value
+        FROM json_array_elements(${inputOf(donations)}::json) AS value
       ),
       claimed AS (
         INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
