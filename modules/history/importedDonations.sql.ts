@@ -1,61 +1,25 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedDonation } from "./importedRecords.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import { sql } from "../../db/sql.ts";
-import type { ImportedEntry, KnownRecord } from "./importedEntries.sql.ts";
-import { hasNewKey, idRow, insertKeys, listKnown, uuidOrNull } from "./importedEntries.sql.ts";
+import type { ImportedEntry, KnownRecord, RecordColumn } from "./importedEntries.sql.ts";
+import { entryRows, idRow, insertKeys, isNew, listKnown } from "./importedEntries.sql.ts";
 
 type DonationEntry = ImportedEntry<ImportedDonation>;
 
-/** The rows of a batch, with their places in it. */
-const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragment`
-  SELECT
-    place,
-    (value ->> 0)::uuid AS id,
-    value ->> 1 AS imported_id,
-    (value ->> 2)::uuid AS own_id,
-    (value ->> 3)::bigint AS amount_cents,
-    value ->> 4 AS ein,
-    value ->> 5 AS nonprofit_id,
-    value ->> 6 AS charity_name,
-    (value ->> 7)::timestamptz AS created_at,
-    (value ->> 8)::boolean AS refunded,
-    value ->> 9 AS idempotency_key,
-    value ->> 10 AS attribution,
-    value -> 11 AS metadata,
-    value ->> 12 AS customer_name,
-    value ->> 13 AS customer_email,
-    value ->> 14 AS customer_id,
-    value ->> 15 AS order_id
-  FROM jsonb_array_elements(${JSON.stringify(
-    batch.map(({ id, record }) => [
-      id,
-      record.importedId,
-      uuidOrNull(record.importedId),
-      record.amountCents,
-      record.ein,
-      record.nonprofitId,
-      record.charityName,
-      record.createdAt,
-      record.refunded,
-      record.idempotencyKey,
-      record.attribution,
-      record.metadata,
-      record.customerName,
-      record.customerEmail,
-      record.customerId,
-      record.orderId,
-    ]),
-  )}::jsonb) WITH ORDINALITY AS given (value, place)
-`;
+const COLUMNS: readonly RecordColumn<ImportedDonation>[] = [
+  ["amount_cents", "int8", ({ amountCents }) => amountCents],
+  ["ein", "text", ({ ein }) => ein],
+  ["nonprofit_id", "text", ({ nonprofitId }) => nonprofitId],
+  ["charity_name", "text", ({ charityName }) => charityName],
+  ["refunded", "bool", ({ refunded }) => refunded],
+];
 
 /**
  * Records a batch and its totals in one statement, all or nothing. An entry whose id, imported id or idempotency key
  * exists is skipped.
- *
- * An own id is looked up by itself; see `insertImportedRegistrations`.
  *
  * Totals change in the order in which a new donation changes them, so that the two cannot deadlock.
  * @param provider the charity provider that knows the charities' ids
@@ -69,25 +33,15 @@ export const insertImportedDonations = async (
   provider: CharityProviderName,
 ): Promise<readonly string[]> => {
   const { accountId, mode } = owner;
+  const { entries, columns } = entryRows(batch, COLUMNS);
   try {
     return await db.anyFirst(sql.type(idRow)`
-      WITH entry AS MATERIALIZED (${entries(batch)}),
+      WITH entry AS MATERIALIZED (${entries}),
       inserted AS (
-        INSERT INTO donation (
-          id, imported_id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
-          refunded, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
-        )
-        SELECT
-          id, imported_id, ${accountId}::uuid, ${mode}, amount_cents, ein, nonprofit_id, ${provider}, charity_name,
-          created_at, refunded, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id,
-          order_id
+        INSERT INTO donation (${columns}, account_id, mode, charity_provider)
+        SELECT ${columns}, ${accountId}::uuid, ${mode}, ${provider}
         FROM entry
-        WHERE (
-          SELECT (account_id, mode) IS NOT DISTINCT FROM (${accountId}::uuid, ${mode})
-          FROM donation
-          WHERE donation.id = entry.own_id
-        ) IS NOT TRUE
-          AND ${hasNewKey("donation", owner)}
+        WHERE ${isNew("donation", owner)}
         ORDER BY id, place
         ON CONFLICT DO NOTHING
         RETURNING id, amount_cents, created_at, refunded
@@ -129,7 +83,7 @@ export const listKnownDonations = (
   batch: readonly DonationEntry[],
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "donation", {
-    entries: entries(batch),
+    entries: entryRows(batch, COLUMNS).entries,
     owner,
     kind: null,
     columns: ["amount_cents", "ein", "nonprofit_id", "charity_name"],

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../records/fields.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -13,10 +13,66 @@ import { isImported, isOfMode, rowWithId, rowWithImportedId } from "../records/o
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
 import { inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
+import type { ImportedRecord } from "./importedRecords.rules.ts";
 import type { StoreOperation } from "../stores/stores.rules.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
+
+/** A column of records: its name, its type in PostgreSQL, and its value. */
+export type RecordColumn<Imported> = readonly [
+  name: string,
+  type: string,
+  valueOf: (record: Imported) => unknown,
+];
+
+const RECORD_COLUMNS: readonly RecordColumn<ImportedRecord>[] = [
+  ["imported_id", "text", ({ importedId }) => importedId],
+  ["created_at", "timestamptz", ({ createdAt }) => createdAt],
+  ["idempotency_key", "text", ({ idempotencyKey }) => idempotencyKey],
+  ["attribution", "text", ({ attribution }) => attribution],
+  ["metadata", "jsonb", ({ metadata }) => metadata],
+  ["customer_name", "text", ({ customerName }) => customerName],
+  ["customer_email", "text", ({ customerEmail }) => customerEmail],
+  ["customer_id", "text", ({ customerId }) => customerId],
+  ["order_id", "text", ({ orderId }) => orderId],
+];
+
+/** Returns the imported id if it can be the id of a record of this service. */
+const uuidOrNull = ({ importedId }: ImportedRecord): string | null =>
+  importedId !== null && isUuid(importedId) ? importedId : null;
+
+/**
+ * Returns the rows of a batch, with their places in it, and the columns in which they are stored.
+ * @param ownColumns those that other records do not have
+ */
+export const entryRows = <Imported extends ImportedRecord>(
+  batch: readonly ImportedEntry<Imported>[],
+  ownColumns: readonly RecordColumn<Imported>[],
+): { readonly entries: FragmentSqlToken; readonly columns: ListSqlToken } => {
+  const columns = [...RECORD_COLUMNS, ...ownColumns];
+  const rows = batch.map(({ id, record }) => ({
+    id,
+    own_id: uuidOrNull(record),
+    ...Object.fromEntries(columns.map(([name, , valueOf]) => [name, valueOf(record)])),
+  }));
+  const types = columns.map(
+    ([name, type]) => sql.fragment`${sql.identifier([name])} ${sql.identifier([type])}`,
+  );
+  return {
+    entries: sql.fragment`
+      SELECT *, ordinality AS place
+      FROM ROWS FROM (
+        jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
+          AS (id uuid, own_id uuid, ${sql.join(types, sql.fragment`, `)})
+      ) WITH ORDINALITY
+    `,
+    columns: sql.join(
+      ["id", ...columns.map(([name]) => name)].map((name) => sql.identifier([name])),
+      sql.fragment`, `,
+    ),
+  };
+};
 
 export const idRow = z.strictObject({ id: z.uuid() });
 
@@ -95,10 +151,25 @@ const entryKeyHash = (table: RecordTable, { accountId, mode }: AccountMode): Fra
     sql.identifier(["entry", "idempotency_key"]),
   );
 
-/** The condition that the key of an entry is new. */
-export const hasNewKey = (table: RecordTable, owner: AccountMode): FragmentSqlToken => sql.fragment`
-  NOT EXISTS (SELECT FROM idempotency_key WHERE key_hash = ${entryKeyHash(table, owner)})
-`;
+/**
+ * The condition that neither a record with the id of an entry exists, nor its key.
+ *
+ * An own id is looked up by nothing else, entry by entry. While the planner has no statistics of what was just imported,
+ * with a join or a condition on the account it may read all records of the account.
+ */
+export const isNew = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
+  const name = sql.identifier([table]);
+  const isOfKind =
+    table === "donation" ? sql.fragment`true` : sql.fragment`registration.kind = entry.kind`;
+  return sql.fragment`
+    (
+      SELECT ${name}.account_id = ${owner.accountId}::uuid AND ${name}.mode = ${owner.mode} AND ${isOfKind}
+      FROM ${name}
+      WHERE ${name}.id = entry.own_id
+    ) IS NOT TRUE
+    AND NOT EXISTS (SELECT FROM idempotency_key WHERE key_hash = ${entryKeyHash(table, owner)})
+  `;
+};
 
 /**
  * Stores the keys of the records of the query `inserted`. Fails if a key is in use: it was used since the statement began, and
@@ -201,10 +272,6 @@ export const listKnown = (
     FROM compared
   `);
 };
-
-/** Returns the imported id if it can be the id of a record of this service. */
-export const uuidOrNull = (importedId: string | null): string | null =>
-  importedId !== null && isUuid(importedId) ? importedId : null;
 
 /** The idempotency key of a store's write on another system, which did not export the request. */
 type ImportedStoreKey = { readonly operation: StoreOperation; readonly key: string };
