@@ -537,7 +537,7 @@ CREATE TABLE next_planting_order (
   CONSTRAINT next_planting_order_pkey PRIMARY KEY (id),
   CONSTRAINT next_planting_order_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT next_planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
-) WITH ();
+) WITH (vacuum_truncate=false);
 
 CREATE TABLE partner_reference (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,

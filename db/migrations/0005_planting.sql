@@ -62,6 +62,10 @@ CREATE TABLE next_planting_order (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL CONSTRAINT next_planting_order_mode CHECK (mode IN ('live', 'test')),
   is_open boolean NOT NULL DEFAULT true
+) WITH (
+  -- After a day's orders, the table is empty. With its pages, the planner would lose the reason to use the index, and keep
+  -- that plan while the table grows again.
+  vacuum_truncate = false
 );
 
 CREATE UNIQUE INDEX next_planting_order_open ON next_planting_order (account_id, mode) WHERE is_open;

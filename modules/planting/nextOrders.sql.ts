@@ -24,7 +24,8 @@ import { nothing, sql, timestamp } from "../../db/sql.ts";
  * Queries for a statement that inserts the registrations of one of its queries, which has `account_id`, `mode` and `kind`.
  * They find or open the order of each owner of trees: `joined_order` has these columns and `planting_order_id`.
  *
- * Orders are opened sorted and before anything is inserted, so that two statements cannot deadlock.
+ * Orders are opened sorted and before anything is inserted, and a transaction has one such statement, so that two cannot
+ * deadlock.
  */
 export const joinedOrders = (query: string): FragmentSqlToken => sql.fragment`
   planted_owner AS MATERIALIZED (

@@ -250,7 +250,7 @@ test.serial("long names without spaces fit the page, the card and certificates",
   const treesId = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id
     FROM registration
-    WHERE account_id = ${accountId} AND mode = 'live' AND kind = 'tree' AND planting_order_id IS NOT NULL
+    WHERE planting_order_id IN (SELECT id FROM planting_order WHERE account_id = ${accountId} AND mode = 'live')
     LIMIT 1
   `);
   const [ofDonation, ofTrees] = await Promise.all(

@@ -9,6 +9,7 @@ import {
 import {
   findByIdempotencyKey,
   findOwnRegistration,
+  insertRegistrations,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import {
@@ -21,7 +22,7 @@ import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { eventually } from "../support/programs.ts";
 
@@ -35,6 +36,10 @@ const FEW_RECORDS = 60;
 const TRANSACTION_RECORDS = 200;
 const MAXIMUM_PAGES = 100;
 const TABLES = ["registration", "idempotency_key"];
+
+/** Their next orders have 160 pages. */
+const ACCOUNTS = 20_000;
+const MAXIMUM_PAGES_OF_ORDER = 20;
 
 /** In many transactions, because a page of the feed reads all of its last one. */
 const insertRecords = async (
@@ -67,87 +72,127 @@ const findNewestEvent = (db: DatabasePool) =>
 
 const nameRow = z.strictObject({ name: z.string() });
 
-test("a plan that was made for few registrations is not kept when there are many", async (t) => {
-  const { filler, db } = await openSinglePools(t);
-  const { id: accountId } = await createTestOrganization(db);
-  // The plans are not made again because of new statistics.
-  await stopAutovacuum(filler, TABLES);
-  await insertRecords(filler, accountId, 1, FEW_RECORDS);
-  await filler.query(sql.typeAlias("void")`ANALYZE`);
-  const id = await db.oneFirst(sql.type(idRow)`SELECT id FROM registration LIMIT 1`);
-  const owner = { accountId, mode: "live", kind: "tree" } as const;
-  const now = new Date();
-  const page = {
-    after: null,
-    limits: { rows: 21, bytes: 1_000_000 },
-    separator: ",",
-    now,
-  } as const;
-  const firstEvents = {
-    owner: { accountId, mode: "live" },
-    types: EVENT_TYPES,
-    after: null,
-    keptSince: now,
-    limits: { events: 20, bytes: 1_000_000 },
-  } as const;
-  const newRefund = () => ({
-    id: crypto.randomUUID(),
-    registrationId: id,
-    count: 1,
-    registeredAt: now,
-    reason: null,
-    idempotencyKey: crypto.randomUUID(),
-  });
-  let newest = await findNewestEvent(filler);
-  const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
-    "a short page": (single) => readShortPage(single, owner, {}, page),
-    "a short page of an attribution": (single) =>
-      readShortPage(single, owner, { attribution: "campaign-1" }, page),
-    "a registration of the list": (single) => readShortPage(single, owner, { id }, page),
-    "the position of a registration": (single) => findListPosition(single, owner, id),
-    "a registration": (single) => findOwnRegistration(single, owner, id),
-    "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
-    "its refund": (single) =>
-      single.transaction((transaction) =>
-        insertRefunds(transaction, [{ ...owner, ...newRefund() }], now, false),
-      ),
-    "its id": (single) => listNamedIds(single, [{ ...owner, id }]),
-    "its lock": (single) =>
-      single.transaction((transaction) => lockRegistrations(transaction, [id])),
-    "its usage": (single) => findRegistrationUsage(single, owner, id),
-    "its evidence": (single) => findEvidenceTree(single, owner, id, "", now),
-    "the first events": (single) => readFeedPage(single, firstEvents),
-    "the events after the newest": (single) =>
-      readFeedPage(single, { ...firstEvents, after: newest }),
-    "its reversal": (single) =>
-      single.transaction((transaction) =>
-        insertReversals(
-          transaction,
-          accountId,
-          [{ refundId: crypto.randomUUID(), registrationId: id, count: 1 }],
-          { reason: null, reversedAt: now },
+test.serial(
+  "a plan that was made for few registrations is not kept when there are many",
+  async (t) => {
+    const { filler, db } = await openSinglePools(t);
+    const { id: accountId } = await createTestOrganization(db);
+    // The plans are not made again because of new statistics.
+    await stopAutovacuum(filler, TABLES);
+    await insertRecords(filler, accountId, 1, FEW_RECORDS);
+    await filler.query(sql.typeAlias("void")`ANALYZE`);
+    const id = await db.oneFirst(sql.type(idRow)`SELECT id FROM registration LIMIT 1`);
+    const owner = { accountId, mode: "live", kind: "tree" } as const;
+    const now = new Date();
+    const page = {
+      after: null,
+      limits: { rows: 21, bytes: 1_000_000 },
+      separator: ",",
+      now,
+    } as const;
+    const firstEvents = {
+      owner: { accountId, mode: "live" },
+      types: EVENT_TYPES,
+      after: null,
+      keptSince: now,
+      limits: { events: 20, bytes: 1_000_000 },
+    } as const;
+    const newRefund = () => ({
+      id: crypto.randomUUID(),
+      registrationId: id,
+      count: 1,
+      registeredAt: now,
+      reason: null,
+      idempotencyKey: crypto.randomUUID(),
+    });
+    let newest = await findNewestEvent(filler);
+    const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
+      "a short page": (single) => readShortPage(single, owner, {}, page),
+      "a short page of an attribution": (single) =>
+        readShortPage(single, owner, { attribution: "campaign-1" }, page),
+      "a registration of the list": (single) => readShortPage(single, owner, { id }, page),
+      "the position of a registration": (single) => findListPosition(single, owner, id),
+      "a registration": (single) => findOwnRegistration(single, owner, id),
+      "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
+      "its refund": (single) =>
+        single.transaction((transaction) =>
+          insertRefunds(transaction, [{ ...owner, ...newRefund() }], now, false),
         ),
-      ),
-  };
-  // So that PostgreSQL keeps their plans, which read the few pages of the table.
-  for (const operation of Object.values(operations)) {
-    for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-      await operation(db);
+      "its id": (single) => listNamedIds(single, [{ ...owner, id }]),
+      "its lock": (single) =>
+        single.transaction((transaction) => lockRegistrations(transaction, [id])),
+      "its usage": (single) => findRegistrationUsage(single, owner, id),
+      "its evidence": (single) => findEvidenceTree(single, owner, id, "", now),
+      "the first events": (single) => readFeedPage(single, firstEvents),
+      "the events after the newest": (single) =>
+        readFeedPage(single, { ...firstEvents, after: newest }),
+      "its reversal": (single) =>
+        single.transaction((transaction) =>
+          insertReversals(
+            transaction,
+            accountId,
+            [{ refundId: crypto.randomUUID(), registrationId: id, count: 1 }],
+            { reason: null, reversedAt: now },
+          ),
+        ),
+    };
+    // So that PostgreSQL keeps their plans, which read the few pages of the table.
+    for (const operation of Object.values(operations)) {
+      for (let execution = 0; execution < EXECUTIONS; execution += 1) {
+        await operation(db);
+      }
     }
-  }
-  const planned = await db.anyFirst(sql.type(nameRow)`
+    const planned = await db.anyFirst(sql.type(nameRow)`
     SELECT name FROM pg_prepared_statements WHERE generic_plans = 0
   `);
-  t.deepEqual(planned, [], "statements that are planned each time");
-  await insertRecords(filler, accountId, FEW_RECORDS + 1, RECORDS);
-  newest = await findNewestEvent(filler);
+    t.deepEqual(planned, [], "statements that are planned each time");
+    await insertRecords(filler, accountId, FEW_RECORDS + 1, RECORDS);
+    newest = await findNewestEvent(filler);
 
-  const countPages = await createPageCounter(filler, db, TABLES);
-  for (const operation of Object.values(operations)) {
-    await eventually(async () => (await countPages(operation)) <= MAXIMUM_PAGES);
-  }
-  for (const [name, operation] of Object.entries(operations)) {
-    const pages = await countPages(operation);
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
-  }
-});
+    const countPages = await createPageCounter(filler, db, TABLES);
+    for (const operation of Object.values(operations)) {
+      await eventually(async () => (await countPages(operation)) <= MAXIMUM_PAGES);
+    }
+    for (const [name, operation] of Object.entries(operations)) {
+      const pages = await countPages(operation);
+      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+    }
+  },
+);
+
+test.serial(
+  "a plan that was made while no account had a next order is not kept when many do",
+  async (t) => {
+    const { filler, db } = await openSinglePools(t);
+    const { id: accountId } = await createTestOrganization(filler);
+    await stopAutovacuum(filler, ["next_planting_order"]);
+    await filler.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, billing_day, created_at)
+    SELECT gen_random_uuid(), 'organization', 'Account', 1, now() FROM generate_series(1, ${ACCOUNTS}::integer)
+  `);
+    const openOrders = () =>
+      filler.query(sql.typeAlias("void")`
+      INSERT INTO next_planting_order (account_id, mode) SELECT id, 'live' FROM account WHERE id <> ${accountId}
+    `);
+    const register = (single: DatabasePool) =>
+      insertRegistrations(
+        single,
+        [{ ...registrationOf(accountId), id: crypto.randomUUID() }],
+        new Date(),
+      );
+    await openOrders();
+    await filler.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+    // The table was as large before, so its growth renews no plan.
+    await register(db);
+    await filler.query(sql.typeAlias("void")`DELETE FROM next_planting_order`);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) next_planting_order`);
+    for (let execution = 0; execution < EXECUTIONS; execution += 1) {
+      await register(db);
+    }
+    await openOrders();
+
+    const countPages = await createPageCounter(filler, db, ["next_planting_order"]);
+    const pages = await countPages(register);
+    t.true(pages <= MAXIMUM_PAGES_OF_ORDER, `${pages} pages`);
+  },
+);
