@@ -21,6 +21,8 @@ type Options<Entry, Result> = {
   readonly accountOf: (entry: Entry) => string;
   readonly observeBatch?: BatchObserver | undefined;
   readonly maximumWaiting?: number | undefined;
+  /** The most entries of a batch. */
+  readonly maximumBatch?: number | undefined;
 };
 
 /** Called after each batch is written. */
@@ -89,6 +91,7 @@ const MAXIMUM_REJECTED = 10_000;
 
 class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
   readonly #options: Options<Entry, Result>;
+  readonly #maximumBatch: number;
   /** Every account of which something waits or is being written. */
   readonly #accounts = new Map<string, Account<Entry, Result>>();
   readonly #rejected = new LRUCache<string, true>({ max: MAXIMUM_REJECTED, ttl: REJECTED_MS });
@@ -101,6 +104,7 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
 
   constructor(options: Options<Entry, Result>) {
     this.#options = options;
+    this.#maximumBatch = options.maximumBatch ?? MAXIMUM_BATCH;
   }
 
   readonly submit = (entry: Entry): Promise<Result> => {
@@ -142,7 +146,7 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
       size: 0,
       isScheduled: false,
       isLocked: false,
-      aloneLimit: MAXIMUM_BATCH,
+      aloneLimit: this.#maximumBatch,
     };
     const free = (this.#options.maximumWaiting ?? MAXIMUM_WAITING) - this.#waitingCount;
     if (account.size + size > free) {
@@ -189,9 +193,9 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
   /** Writes the same number of entries of every ready account, as far as it has them. */
   async #writeBatch(ready: Set<Account<Entry, Result>>): Promise<void> {
     const parts = [...ready]
-      .slice(0, MAXIMUM_BATCH)
+      .slice(0, this.#maximumBatch)
       .map((account): Part<Entry, Result> => ({ account, entries: [] }));
-    let room = MAXIMUM_BATCH;
+    let room = this.#maximumBatch;
     let unfinished: readonly Part<Entry, Result>[] = parts;
     while (unfinished.length > 0) {
       const share = Math.max(1, Math.floor(room / unfinished.length));
@@ -225,7 +229,7 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
       await first.run();
     } else {
       const entries = this.#takeEntries(account, account.aloneLimit);
-      account.aloneLimit = Math.min(MAXIMUM_BATCH, account.aloneLimit * 2);
+      account.aloneLimit = Math.min(this.#maximumBatch, account.aloneLimit * 2);
       await this.#write([{ account, entries }], { isAlone: true });
     }
     this.#release(account);

@@ -40,6 +40,9 @@ export type RefundWriter = {
   readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
 };
 
+/** A refund takes longer than a registration, and the first one of a batch waits for the last. */
+const MAXIMUM_BATCH = 100;
+
 export const createRefundWriter = (context: BillingContext): RefundWriter => {
   const { tracing } = context;
   const write = (entries: readonly RefundEntry[], { isAlone }: { readonly isAlone: boolean }) =>
@@ -47,6 +50,7 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
   const queue = createGroupCommit<RefundEntry, RefundOutcome>({
     write: tracing === undefined ? write : traceBatches(tracing, write),
     accountOf: ({ accountId }) => accountId,
+    maximumBatch: MAXIMUM_BATCH,
   });
   const reading = new Map<string, Promise<RefundWindow>>();
   return {
