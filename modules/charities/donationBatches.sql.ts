@@ -211,13 +211,13 @@ export const claimRefundKeys = async (
   claims: ReadonlyMap<string, string>,
 ): Promise<ReadonlyMap<string, string>> => {
   const scope = scopeOf(owner, "refund_donate");
-  const rows = await transaction.any(sql.type(claimRow)`
+  const rows = await transaction.any(sql.prepared("claim_refund_keys", claimRow)`
     WITH claim AS MATERIALIZED (
       SELECT
         value ->> 0 AS idempotency_key,
         ${keyHash(scope, sql.fragment`value ->> 0`)} AS key_hash,
         (value ->> 1)::uuid AS donation_id
-      FROM json_array_elements(${JSON.stringify([...claims])}) AS value
+      FROM json_array_elements(${JSON.stringify([...claims])}::json) AS value
     ),
     known AS MATERIALIZED (
       SELECT claim.*, ${recordOfKey(sql.identifier(["claim", "key_hash"]))} IS NOT NULL AS is_known
