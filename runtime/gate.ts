@@ -29,7 +29,7 @@ type Limits = {
   readonly reserved: number;
   /** How many jobs of clients may wait. */
   readonly maximumWaiting: number;
-  /** For how long they may wait in `run` and `admit`. */
+  /** For how long they may wait in `wait` and `run`. */
   readonly maximumWaitMs: number;
   /** How many bytes jobs may hold together. */
   readonly maximumBytes: number;
@@ -38,7 +38,8 @@ type Limits = {
 const DEFAULT_LIMITS = {
   reserved: 0,
   maximumWaiting: 10_000,
-  maximumWaitMs: Infinity,
+  // Clients and proxies commonly wait no longer.
+  maximumWaitMs: 60_000,
   maximumBytes: Infinity,
 };
 
@@ -116,22 +117,30 @@ export class Gate {
   }
 
   /**
-   * Enters a job and waits until it runs.
-   * @throws DomainError queue_full if too much waits, or this has waited too long; the reason of the signal, once it is
-   *   aborted
+   * Waits until a job that does not run yet has its place.
+   * @throws DomainError queue_full if it has waited too long, and the error of `end`
    */
-  async admit(name: string | undefined, signal?: AbortSignal): Promise<Pass> {
-    signal?.throwIfAborted();
-    const pass = this.enter(name);
-    if (!pass.isRunning) {
-      await this.wait(pass, signal);
-    }
-    return pass;
+  wait(pass: Pass): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { maximumWaitMs } = this.#limits;
+      const timer =
+        maximumWaitMs === Infinity
+          ? undefined
+          : setTimeout(() => this.end(pass, tooMany(WAITING)), maximumWaitMs);
+      pass.resume = (error) => {
+        clearTimeout(timer);
+        if (error === undefined) {
+          resolve();
+        } else {
+          reject(error);
+        }
+      };
+    });
   }
 
   /**
    * Runs work as soon as its client may have a place.
-   * @throws as `admit`
+   * @throws DomainError queue_full if too much waits, or this has waited too long
    */
   async run<Result>(name: string | undefined, work: () => Promise<Result>): Promise<Result> {
     const pass = this.enter(name);
@@ -188,31 +197,6 @@ export class Gate {
     this.#remove(pass);
     this.#startWaiting();
     resume?.(error ?? hasGone());
-  }
-
-  /**
-   * Waits until a job that waits runs.
-   * @throws as `admit`
-   */
-  wait(pass: Pass, signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const abort = (): void => this.end(pass, signal?.reason);
-      const { maximumWaitMs } = this.#limits;
-      const timer =
-        maximumWaitMs === Infinity
-          ? undefined
-          : setTimeout(() => this.end(pass, tooMany(WAITING)), maximumWaitMs);
-      signal?.addEventListener("abort", abort);
-      pass.resume = (error) => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", abort);
-        if (error === undefined) {
-          resolve();
-        } else {
-          reject(error);
-        }
-      };
-    });
   }
 
   #clientOf(name: string | undefined): Client {

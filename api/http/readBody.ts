@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
@@ -6,7 +7,6 @@ import bodyParser from "koa-bodyparser";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 import { HttpError } from "./httpError.ts";
 import { requireUtf8, bodyTooLarge, receiveBody } from "./receiveBody.ts";
-import { currentClient } from "../../runtime/client.ts";
 import { holdBytes } from "../../runtime/server/openDoor.ts";
 import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
 
@@ -140,12 +140,12 @@ const takeTurnIfLong = async (
     decode,
     limitKib,
     hold,
-    signal,
+    response,
   }: {
     readonly decode: typeof inflate | null;
     readonly limitKib: number;
     readonly hold: (bytes: number) => void;
-    readonly signal: AbortSignal;
+    readonly response: ServerResponse;
   },
 ): Promise<{ readonly body: Buffer; readonly endTurn: () => void }> => {
   const maximumBytes = limitKib * 1024;
@@ -156,7 +156,7 @@ const takeTurnIfLong = async (
   if (short !== null && short.length <= LONG_BODY_BYTES) {
     return { body: short, endTurn: () => {} };
   }
-  const endTurn = await takeTurnOfLongBody(currentClient() ?? "", signal);
+  const endTurn = await takeTurnOfLongBody(response);
   try {
     if (short !== null || decode === null) {
       return { body: received, endTurn };
@@ -218,12 +218,12 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     }
     const decode = hasBody ? decoderOf(coding) : null;
     const parseReceived = async (): Promise<() => void> => {
-      const { body, endTurn } = await receiveBody(ctx, limitKib, (received, signal) =>
+      const { body, endTurn } = await receiveBody(ctx, limitKib, (received) =>
         takeTurnIfLong(received, {
           decode,
           limitKib,
           hold: (bytes) => holdBytes(ctx.req, bytes),
-          signal,
+          response: ctx.res,
         }),
       );
       try {

@@ -69,35 +69,23 @@ const collect = (
  * Receives the body of a request, and prepares it. Meanwhile the request has no place in the process, and holds the bytes of
  * its body. The rest of a rejected body is discarded, so that the client reads the response and its connection can be used
  * again.
- * @param prepare given a signal, which is aborted if the client disconnects
  * @throws HttpError body_too_large, request_malformed if the client disconnects, and what `prepare` throws
  * @throws DomainError queue_full
  */
 export const receiveBody = <Result>(
-  ctx: RequestContext,
+  { req: request }: RequestContext,
   limitKib: number,
-  prepare: (body: Buffer, signal: AbortSignal) => Promise<Result>,
+  prepare: (body: Buffer) => Promise<Result>,
 ): Promise<Result> =>
-  withoutPlace(ctx.req, async () => {
-    const { req: request, res: response } = ctx;
+  withoutPlace(request, async () => {
     const header = request.headers["content-length"];
     const announcedBytes = header === undefined ? null : Number(header);
-    if (announcedBytes !== null && announcedBytes > limitKib * 1024) {
-      request.resume();
-      throw bodyTooLarge(limitKib);
-    }
-    const gone = new AbortController();
-    const disconnect = (): void =>
-      gone.abort(new HttpError("request_malformed", "the client has disconnected"));
     try {
-      const body = await collect(request, { limitKib, announcedBytes });
-      response.once("close", disconnect);
-      if (response.destroyed) {
-        disconnect();
+      if (announcedBytes !== null && announcedBytes > limitKib * 1024) {
+        throw bodyTooLarge(limitKib);
       }
-      return await prepare(body, gone.signal);
+      return await prepare(await collect(request, { limitKib, announcedBytes }));
     } finally {
-      response.off("close", disconnect);
       holdBytes(request, 0);
       request.resume();
     }

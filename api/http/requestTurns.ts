@@ -59,12 +59,10 @@ export const limitRate =
 
 /** Each may take some ten megabytes until its response has been read. */
 const CONCURRENT_BATCHES = 16;
-/** Clients and proxies commonly wait no longer. */
-const MAXIMUM_WAIT_MS = 60_000;
 
 /** Lets batches wait while this process records too many. */
 export const limitBatches = (): Middleware<ApiState> => {
-  const gate = new Gate({ places: CONCURRENT_BATCHES, maximumWaitMs: MAXIMUM_WAIT_MS });
+  const gate = new Gate({ places: CONCURRENT_BATCHES });
   return (ctx, next) => {
     leaveDoor(ctx.req);
     ctx.state.gate = gate;
@@ -76,5 +74,4 @@ export const limitBatches = (): Middleware<ApiState> => {
 const MAXIMUM_LISTS = 64;
 
 /** Creates the gate of lists. */
-export const createListGate = (): Gate =>
-  new Gate({ places: MAXIMUM_LISTS, maximumWaitMs: MAXIMUM_WAIT_MS });
+export const createListGate = (): Gate => new Gate({ places: MAXIMUM_LISTS });

@@ -77,9 +77,6 @@ export type CopyPool = {
 /** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
 
-/** Clients and proxies commonly wait no longer. */
-const MAXIMUM_WAIT_MS = 60_000;
-
 /** Inserts the values as literals, since COPY does not accept parameters. */
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
   sql.replaceAll(/\$slonik_(?<number>\d+)/gu, (_placeholder, number: string) => {
@@ -153,7 +150,7 @@ export const openCopyPool = (
     readonly pace?: BulkPace;
   } = {},
 ): CopyPool => {
-  const gate = new Gate({ places: MAXIMUM_CONNECTIONS, maximumWaitMs: MAXIMUM_WAIT_MS });
+  const gate = new Gate({ places: MAXIMUM_CONNECTIONS });
   const servers = readDatabaseServers(url);
   const connectTimeoutMs = connectTimeoutOf(servers, CONNECT_TIMEOUT_MS);
   /** The library's pool supports one server. */

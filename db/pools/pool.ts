@@ -47,9 +47,6 @@ const reportTimeouts = (advice: string): Interceptor => ({
  */
 const IDLE_TIMEOUT_MS = 120_000;
 
-/** Clients and proxies commonly wait no longer. */
-const MAXIMUM_WAIT_MS = 60_000;
-
 type PoolOptions = {
   /** After it the database is considered lost, and the connection is destroyed. */
   readonly responseTimeoutMs?: number;
@@ -58,7 +55,7 @@ type PoolOptions = {
   readonly interceptors?: readonly Interceptor[];
   /** How many connections clients leave to work on behalf of all; a third by default. */
   readonly reservedConnections?: number;
-  /** How long work may wait for a connection. */
+  /** How long work may wait for a connection; see `Gate` for the default. */
   readonly maximumWaitMs?: number;
   /**
    * What a client can change if a statement takes too long. With it the error is a DomainError query_timeout, otherwise
@@ -80,7 +77,7 @@ export const openPool = async (
     connectTimeoutMs = 15_000,
     interceptors = [],
     reservedConnections = Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
-    maximumWaitMs = MAXIMUM_WAIT_MS,
+    maximumWaitMs,
     timeoutAdvice,
   }: PoolOptions = {},
 ): Promise<DatabasePool> => {
@@ -112,7 +109,7 @@ export const openPool = async (
   const gate = new Gate({
     places: maximumConnections,
     reserved: reservedConnections,
-    maximumWaitMs,
+    ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
   return sharePool(keepConnections(pool), gate);
 };

@@ -255,15 +255,3 @@ test("work that has waited too long is rejected and never runs", async (t) => {
   t.false(hasRun);
   t.is(gate.waitingCount(), 0);
 });
-
-test("a job whose signal is aborted while it waits leaves the queue with the signal's reason", async (t) => {
-  const gate = new Gate({ places: 1 });
-  gate.enter("a");
-  const gone = new AbortController();
-  const waiting = gate.admit("a", gone.signal);
-  gone.abort(new Error("gone"));
-
-  await t.throwsAsync(waiting, { message: "gone" });
-  t.is(gate.waitingCount(), 0);
-  await t.throwsAsync(gate.admit("a", gone.signal), { message: "gone" });
-});

@@ -95,7 +95,7 @@ export const createTreeMapperPartner = ({
 }): PlantingPartner => {
   const shareDownload = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
   // Changes of claims wait for each other. Each would do so with a connection, and leave none for billing.
-  const claimQueue = new Gate({ places: 1 });
+  const claimQueue = new Gate({ places: 1, maximumWaitMs: Infinity });
   return {
     kind: "treemapper",
     name,
