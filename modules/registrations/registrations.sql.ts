@@ -116,11 +116,27 @@ const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   `;
 };
 
+/** Inserts the new keys of the entries, after their orders were opened, as imports do. */
+const claimedKeys = sql.fragment`
+  claimed AS (
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+    SELECT
+      ${keyHash(ENTRY_SCOPE, sql.identifier(["idempotency_key"]))} AS key_hash,
+      account_id, mode, ${ENTRY_SCOPE.operation}, id
+    FROM entry
+      CROSS JOIN (SELECT count(*) FROM joined_order) AS orders
+    WHERE idempotency_key IS NOT NULL
+    ORDER BY key_hash, id
+    ON CONFLICT (key_hash) DO NOTHING
+    RETURNING record_id
+  )
+`;
+
 /**
  * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
  * exists, in this batch or in another transaction, is skipped: its key is inserted first, which waits for other transactions.
  *
- * Keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
+ * Orders, keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertRegistrations = async (
@@ -136,18 +152,8 @@ export const insertRegistrations = async (
       batch AS MATERIALIZED (
         SELECT nextval('usage_batch') AS number
       ),
-      claimed AS (
-        INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-        SELECT
-          ${keyHash(ENTRY_SCOPE, sql.identifier(["idempotency_key"]))} AS key_hash,
-          account_id, mode, ${ENTRY_SCOPE.operation}, id
-        FROM entry
-        WHERE idempotency_key IS NOT NULL
-        ORDER BY key_hash, id
-        ON CONFLICT (key_hash) DO NOTHING
-        RETURNING record_id
-      ),
       ${joinedOrders("entry")},
+      ${claimedKeys},
       inserted AS (
         INSERT INTO registration (
           id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,

@@ -20,8 +20,12 @@ const test = testWithDatabase();
 
 const NOW = new Date("2026-05-01T10:00:00.000Z");
 
-const entryOf = (accountId: string, count: number): RegistrationEntry => ({
-  ...registrationOf(accountId, { count }),
+const entryOf = (
+  accountId: string,
+  count: number,
+  idempotencyKey: string | null = null,
+): RegistrationEntry => ({
+  ...registrationOf(accountId, { count, idempotencyKey }),
   id: newId(),
 });
 
@@ -60,14 +64,20 @@ test.serial(
     const random = createRandom(1);
     let registered = 0;
     const ended = new AbortController();
-    // Each batch has several accounts, in any order, of which some have no open order.
+    // Each batch has several accounts, in any order, of which some have no open order, and keys of other batches.
     const write = async (): Promise<void> => {
       for (let batch = 0; batch < 40; batch += 1) {
         const entries = Array.from({ length: 6 }, () =>
-          entryOf(accountIds[random.below(accountIds.length)] ?? "", 1 + random.below(3)),
+          entryOf(
+            accountIds[random.below(accountIds.length)] ?? "",
+            1 + random.below(3),
+            random.below(2) === 0 ? null : `key ${batch} ${random.below(4)}`,
+          ),
         );
-        await insertRegistrations(db, entries, NOW);
-        registered += entries.reduce((sum, { count }) => sum + count, 0);
+        const { insertedIds } = await insertRegistrations(db, entries, NOW);
+        registered += entries
+          .filter(({ id }) => insertedIds.includes(id))
+          .reduce((sum, { count }) => sum + count, 0);
       }
     };
     const createOrders = async (): Promise<void> => {
