@@ -36,7 +36,6 @@ import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";
 import { createKeyUses } from "../modules/accounts/createKeyUses.ts";
-import { createAccountQueue } from "../db/batching/createAccountQueue.ts";
 import { createDeploymentName } from "../modules/billing/deploymentName.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
@@ -48,8 +47,7 @@ import type { RetryGuard } from "../modules/registrations/createRetryGuard.ts";
 import type { StoreContext } from "../modules/stores/context.ts";
 import { createStoreAuthenticator } from "../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../modules/stores/createStoreAuthenticator.ts";
-import { createStoreRegistrationWriter } from "../modules/stores/createStoreRegistrationWriter.ts";
-import type { StoreRegistrationWriter } from "../modules/stores/createStoreRegistrationWriter.ts";
+import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
 import type { WebhookContext } from "../modules/events/context.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
@@ -97,7 +95,6 @@ export type StandaloneContext = HttpContext &
 export type StoreAppContext = HttpContext &
   StoreContext & {
     readonly storeAuthenticator: AuthenticateStore;
-    readonly storeWriter: StoreRegistrationWriter;
     /** With which the platform signs its privacy requests; null rejects the path as unknown. */
     readonly platformSecrets: (() => readonly string[]) | null;
   };
@@ -144,7 +141,7 @@ const createWriters = (
 ) => {
   const { observeBatch } = metrics;
   const writer = createRegistrationWriter({ ...context, observeBatch });
-  const storeWriter = createStoreRegistrationWriter({ ...context, observeBatch });
+  const storeWriter = createStoreWriter({ ...context, observeBatch });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const keyUses = createKeyUses({
     ...context,
@@ -241,7 +238,6 @@ export const openApiContext = async (
     billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
     writer: writers.writer,
     storeWriter: writers.storeWriter,
-    writeQueue: createAccountQueue(),
     metrics,
     health,
     servers,

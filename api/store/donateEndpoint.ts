@@ -93,7 +93,6 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
     db: context.db,
     guard: context.guard,
     operation: "donate",
-    feature: "donations",
     path: "/app/api/charity/donate",
     description: {
       operationId: "donate",

@@ -5,12 +5,7 @@ import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { count } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
-import {
-  MAXIMUM_DONATIONS,
-  reverseStoreDonations,
-  MAXIMUM_RECORDS,
-  reverseStoreRegistrations,
-} from "../../modules/stores/reverseStoreRecords.ts";
+import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/reverseStoreRecords.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -73,7 +68,6 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
     db: context.db,
     guard: context.guard,
     operation: "refund",
-    feature: null,
     path: "/app/api/refund",
     description: {
       operationId: "refund",
@@ -107,10 +101,15 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
     }),
     write: (write, fields) => {
       const { type, quantity } = fields;
-      const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
-      const kind = KINDS.find((each) => KIND_NAMES[each].refundType === type);
-      return kind === undefined
-        ? reverseStoreDonations(context, write, reversal)
-        : reverseStoreRegistrations(context, write, { ...reversal, kind });
+      return context.storeWriter.write({
+        ...write,
+        kind: "refund",
+        reversed: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
+        quantity,
+        filter: filterOf(fields),
+        reason: fields.reason ?? null,
+        recordId: null,
+        actor: null,
+      });
     },
   });

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Kind } from "../../modules/records/owner.rules.ts";
+import { newId } from "../../runtime/newId.ts";
 import { count } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
@@ -34,7 +35,7 @@ export const registerEndpoint = (
   kind: Kind,
   { db, storeWriter, guard }: StoreAppContext,
 ): Endpoint => {
-  const { operation, feature, path, title, plural, verb, countField } = KIND_NAMES[kind];
+  const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z
     .strictObject({
       status: z.literal(SUCCESS),
@@ -47,7 +48,6 @@ export const registerEndpoint = (
     db,
     guard,
     operation,
-    feature,
     path,
     description: {
       operationId: `${verb.toLowerCase()}${title}s`,
@@ -80,8 +80,9 @@ export const registerEndpoint = (
       order_id: body.order_id ?? "",
     }),
     write: (write, body, { isLimited }) =>
-      storeWriter.register({
+      storeWriter.write({
         ...write,
+        recordId: newId(),
         ...customerDetailsOf(body),
         kind,
         count: unitsOf(body),

@@ -1,6 +1,6 @@
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
-import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
+import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 
 /** How the interface names trees and bottles. */
 export const KIND_NAMES = {
@@ -10,7 +10,6 @@ export const KIND_NAMES = {
     verb: "Plant",
     operation: REGISTER_OPERATIONS.tree,
     refundType: "tree",
-    feature: "treePlanting",
     path: "/app/api/plant",
     countField: "trees_planted",
     listField: "trees",
@@ -22,7 +21,6 @@ export const KIND_NAMES = {
     verb: "Rescue",
     operation: REGISTER_OPERATIONS.bottle,
     refundType: "plastic",
-    feature: "plasticRemoval",
     path: "/app/api/plastic",
     countField: "bottles_rescued",
     listField: "plastics",
@@ -32,6 +30,5 @@ export const KIND_NAMES = {
   Kind,
   Readonly<Record<string, string>> & {
     readonly operation: StoreOperation;
-    readonly feature: Feature;
   }
 >;

@@ -2,15 +2,12 @@ import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import type { Store } from "../../modules/stores/stores.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
-import { disabledMessage } from "../../modules/stores/stores.rules.ts";
+import { disabledMessage, FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import type { RetryGuard, WriteAttempt } from "../../modules/registrations/createRetryGuard.ts";
-import { findEarlierResponse } from "../../modules/stores/runIdempotentWrite.ts";
-import type { RequestContext } from "../http/requestContext.ts";
+import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
+import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
@@ -20,34 +17,6 @@ const disabledError = (feature: Feature): ErrorResponse => ({
   when: "The operator has disabled this feature for the store.",
   example: disabledMessage(feature),
 });
-
-/** Returns the store of an authenticated request. */
-const storeOf = (ctx: RequestContext): Store => {
-  if (ctx.state.store === undefined) {
-    throw new TypeError("The route runs without the authentication that its handler needs.");
-  }
-  return ctx.state.store;
-};
-
-/**
- * Runs a write. If its feature is disabled, only a repeated write gets a response, the stored one.
- * @throws DomainError feature_disabled, and what the write throws
- */
-const runIfEnabled = async (
-  guard: RetryGuard,
-  caller: Caller,
-  disabled: Feature | null,
-  attempt: WriteAttempt<StoreResponse>,
-): Promise<StoreResponse> => {
-  if (disabled === null) {
-    return guard.write(caller, attempt);
-  }
-  const earlier = await guard.findOriginal(caller, attempt);
-  if (earlier === null) {
-    throw new DomainError("feature_disabled", disabledMessage(disabled));
-  }
-  return earlier;
-};
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {
@@ -64,7 +33,6 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   readonly db: CommonQueryMethods;
   readonly guard: RetryGuard;
   readonly operation: StoreOperation;
-  readonly feature: Feature | null;
   /** Builds the body of the response on success. */
   readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
   readonly write: (
@@ -81,13 +49,13 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   db,
   guard,
   operation,
-  feature,
   responseBody,
   write,
   description,
   ...definition
-}: WriteDefinition<Body, ResponseBody>): Endpoint =>
-  textKeyEndpoint<Body, ResponseBody>({
+}: WriteDefinition<Body, ResponseBody>): Endpoint => {
+  const feature = FEATURES[operation];
+  return textKeyEndpoint<Body, ResponseBody>({
     ...definition,
     method: "post",
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
@@ -118,8 +86,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
-      const disabled = feature === null || storeOf(ctx)[feature] ? null : feature;
-      const response = await runIfEnabled(guard, caller, disabled, {
+      const response = await guard.write(caller, {
         idempotencyKey: key,
         write: () => write(requested, body, caller),
         findOriginal: () => findEarlierResponse(db, requested),
@@ -131,3 +98,4 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       return response.responseBody;
     },
   });
+};

@@ -4,13 +4,12 @@ import type { CustomerDetails } from "../../modules/stores/customers.rules.ts";
 import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
-import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
+import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { createDemoCharities } from "./historyContext.ts";
 import type { HistoryClock } from "./historyContext.ts";
-import { reverseStoreRegistrations } from "../../modules/stores/reverseStoreRecords.ts";
+import { newId } from "../../runtime/newId.ts";
 import type { StoreStep } from "./planDemo.ts";
 
 const customerOf = ({
@@ -32,14 +31,8 @@ export const createStoreHistory = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: HistoryClock },
   accountId: string,
 ) => {
-  const context = {
-    db,
-    clock,
-    actor: SERVICE,
-    writeQueue: createAccountQueue(),
-    ...createDemoCharities(db, clock),
-  };
-  const writer = createStoreRegistrationWriter(context);
+  const storeWriter = createStoreWriter({ db, clock });
+  const context = { db, clock, actor: SERVICE, storeWriter, ...createDemoCharities(db, clock) };
   const writeOf = (operation: StoreOperation): StoreWrite => ({
     accountId,
     mode: "live",
@@ -51,9 +44,10 @@ export const createStoreHistory = (
   const run = async (step: StoreStep): Promise<void> => {
     switch (step.kind) {
       case "register":
-        await writer.register({
+        await storeWriter.write({
           ...writeOf(REGISTER_OPERATIONS[step.unit]),
           ...customerOf(step),
+          recordId: newId(),
           kind: step.unit,
           count: step.count,
           isLimited: false,
@@ -67,11 +61,15 @@ export const createStoreHistory = (
         });
         return;
       case "refund":
-        await reverseStoreRegistrations(context, writeOf("refund"), {
-          kind: "tree",
+        await storeWriter.write({
+          ...writeOf("refund"),
+          kind: "refund",
+          reversed: "tree",
           quantity: step.quantity,
           filter: {},
           reason: "order returned",
+          recordId: null,
+          actor: null,
         });
         return;
       case "topup":

@@ -28,10 +28,9 @@ export const dollarsToCents = (dollars: number): number | null => {
 /** Returns the amount in dollars, exact to the cent. */
 export const centsToDollars = (cents: number): number => cents / 100;
 
-/** Formats an amount with its currency: `$1,234.50`, `-$5.00`. */
-export const formatCents = (cents: number): string => {
-  // Without an exponent, also for what an unlimited number of units would cost.
-  const digits = Math.abs(cents).toLocaleString("en-US", { useGrouping: false }).padStart(3, "0");
-  const dollars = Number(digits.slice(0, -2)).toLocaleString("en-US");
+/** Formats an amount with its currency: `$1,234.50`, `-$5.00`. What an unlimited number of units would cost is a bigint. */
+export const formatCents = (cents: number | bigint): string => {
+  const digits = String(cents < 0 ? -cents : cents).padStart(3, "0");
+  const dollars = BigInt(digits.slice(0, -2)).toLocaleString("en-US");
   return `${cents < 0 ? "-" : ""}$${dollars}.${digits.slice(-2)}`;
 };

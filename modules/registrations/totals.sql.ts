@@ -7,7 +7,7 @@ import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Totals } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
-import { safeInteger, nothing, sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 
 /**
  * Converts the violation of a total's CHECK constraint to a DomainError and returns other errors unchanged.
@@ -48,57 +48,71 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 
-const ownerTotalRow = z.strictObject({ ...ownerColumns, total: safeInteger });
+/** Units as rows with the month of a time, of each owner and period. */
+const unitRows = (
+  units: readonly (Owner & { readonly count: number; readonly time: Date | string })[],
+): FragmentSqlToken => sql.fragment`
+  json_to_recordset(${JSON.stringify(
+    units.map(({ accountId, mode, kind, count, time }) => ({
+      account_id: accountId,
+      mode,
+      kind,
+      count,
+      month: monthOf(time),
+    })),
+  )}::json) AS given (account_id uuid, mode text, kind text, count bigint, month text)
+  CROSS JOIN LATERAL (VALUES ('all'), (given.month)) AS span (period)
+`;
 
 /** Units of a registration that are refunded. */
 type RefundedUnits = { readonly registeredAt: Date; readonly count: number };
 
 /**
- * Subtracts refunded units from the all-time totals of their owners and from the months in which they were registered, and
- * returns the owners' all-time totals after it by `ownerKey`. It comes last in a transaction: registrations of the owners
- * wait for these rows, and in a batch with them those of other accounts.
+ * Defines queries that subtract refunded units from the all-time totals of their owners and from the months in which they
+ * were registered, as parts of a statement; `subtracted` has the totals after it.
+ */
+export const totalSubtractions = (
+  refunded: readonly (Owner & RefundedUnits)[],
+): FragmentSqlToken => sql.fragment`
+  refunded AS MATERIALIZED (
+    SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+    FROM ${unitRows(refunded.map(({ registeredAt, ...units }) => ({ ...units, time: registeredAt })))}
+    GROUP BY account_id, mode, kind, period
+  ),
+  -- In the order in which a batch of registrations locks them.
+  locked AS MATERIALIZED (
+    SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
+    FROM refunded
+    JOIN impact_total USING (account_id, mode, kind, period)
+    ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
+    FOR NO KEY UPDATE OF impact_total
+  ),
+  subtracted AS (
+    UPDATE impact_total
+    SET total = impact_total.total - locked.count
+    FROM locked
+    WHERE impact_total.account_id = locked.account_id
+      AND impact_total.mode = locked.mode
+      AND impact_total.kind = locked.kind
+      AND impact_total.period = locked.period
+    RETURNING impact_total.*
+  )
+`;
+
+const ownerTotalRow = z.strictObject({ ...ownerColumns, total: safeInteger });
+
+/**
+ * Subtracts refunded units, and returns the owners' all-time totals after it by `ownerKey`. It comes last in a transaction:
+ * registrations of the owners wait for these rows, and in a batch with them those of other accounts.
  */
 export const subtractFromTotalsOfOwners = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly (Owner & RefundedUnits)[],
 ): Promise<ReadonlyMap<string, number>> => {
-  const input = JSON.stringify(
-    refunded.map(({ accountId, mode, kind, registeredAt, count }) => ({
-      account_id: accountId,
-      mode,
-      kind,
-      month: monthOf(registeredAt),
-      count,
-    })),
-  );
-  // Locked in the order in which a batch of registrations locks them.
   const rows = await transaction.any(sql.prepared("subtract_from_totals", ownerTotalRow)`
-    WITH refunded AS MATERIALIZED (
-      SELECT account_id, mode, kind, period, sum(count)::bigint AS count
-      FROM json_to_recordset(${input}::json)
-        AS given (account_id uuid, mode text, kind text, month text, count bigint)
-      CROSS JOIN LATERAL (VALUES ('all'), (given.month)) AS span (period)
-      GROUP BY account_id, mode, kind, period
-    ),
-    locked AS MATERIALIZED (
-      SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
-      FROM refunded
-      JOIN impact_total USING (account_id, mode, kind, period)
-      ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
-      FOR NO KEY UPDATE OF impact_total
-    ),
-    changed AS (
-      UPDATE impact_total
-      SET total = impact_total.total - locked.count
-      FROM locked
-      WHERE impact_total.account_id = locked.account_id
-        AND impact_total.mode = locked.mode
-        AND impact_total.kind = locked.kind
-        AND impact_total.period = locked.period
-      RETURNING impact_total.*
-    )
+    WITH ${totalSubtractions(refunded)}
     SELECT account_id AS "accountId", mode, kind, total
-    FROM changed
+    FROM subtracted
     WHERE period = 'all'
   `);
   return new Map(rows.map(({ total, ...owner }) => [ownerKey(owner), total]));
@@ -116,42 +130,19 @@ export const subtractFromTotals = async (
   );
 };
 
-const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
-
-/**
- * Adds units that stores registered to the all-time totals and those of their months.
- * @throws DomainError request_invalid if a total would exceed a safe integer
- */
-export const addToTotals = async (
-  transaction: DatabaseTransactionConnection,
+/** Defines a query that adds units of stores to the all-time totals and those of their months, as a part of a statement. */
+export const totalAdditions = (
   added: readonly (Owner & { readonly count: number; readonly createdAt: string })[],
-): Promise<void> => {
-  try {
-    await transaction.query(sql.prepared("add_to_totals", nothing)`
-      INSERT INTO impact_total (account_id, mode, kind, period, total)
-      SELECT account_id, mode, kind, period, sum(count)
-      FROM json_to_recordset(${JSON.stringify(
-        added.map(({ accountId, mode, kind, count, createdAt }) => ({
-          account_id: accountId,
-          mode,
-          kind,
-          count,
-          month: monthOf(createdAt),
-        })),
-      )}) AS added (account_id uuid, mode text, kind text, count bigint, month text)
-      CROSS JOIN LATERAL (VALUES ('all'), (added.month)) AS span (period)
-      GROUP BY account_id, mode, kind, period
-      ORDER BY account_id, mode, kind, period
-      ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
-    `);
-  } catch (error) {
-    const [first] = added;
-    // A failed batch is retried in halves until one entry is left, so the first entry is the cause.
-    throw first === undefined
-      ? error
-      : asTotalError(error, "impact_total_safe", STORE_FIELDS[first.kind]);
-  }
-};
+): FragmentSqlToken => sql.fragment`
+  added_total AS (
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT account_id, mode, kind, period, sum(count)
+    FROM ${unitRows(added.map(({ createdAt, ...units }) => ({ ...units, time: createdAt })))}
+    GROUP BY account_id, mode, kind, period
+    ORDER BY account_id, mode, kind, period
+    ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+  )
+`;
 
 const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<Kind, z.ZodType>;
 

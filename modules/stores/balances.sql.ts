@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
 import type { BalanceEntryKind, Prices } from "./stores.rules.ts";
-import { safeInteger, inMicroseconds, nothing, sql, timestamp } from "../../db/sql.ts";
+import { safeInteger, inMicroseconds, sql, timestamp } from "../../db/sql.ts";
 import { anyAccount, newestOf } from "../records/ownedRecords.sql.ts";
 import { priceColumns, priceFields } from "./stores.sql.ts";
 
@@ -13,6 +13,11 @@ const lockedRow = z
     balanceCents: safeInteger,
     lowBalanceCents: safeInteger,
     isDepleted: z.boolean(),
+    /** The time of the store's latest record, in microseconds since 1970; 0 if it has none. */
+    lastRecordUs: safeInteger,
+    treePlanting: z.boolean(),
+    plasticRemoval: z.boolean(),
+    donations: z.boolean(),
     ...priceFields,
   })
   .transform(({ treePriceCents, bottlePriceCents, ...balance }) => ({
@@ -20,7 +25,7 @@ const lockedRow = z
     prices: { tree: treePriceCents, bottle: bottlePriceCents } satisfies Prices,
   }));
 
-/** A store's balance and prices while no other transaction can spend. */
+/** A store's balance, prices and features while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 
 const lockedColumns = sql.fragment`
@@ -29,6 +34,10 @@ const lockedColumns = sql.fragment`
   store_balance.balance_cents AS "balanceCents",
   store_balance.low_balance_cents AS "lowBalanceCents",
   store_balance.depleted_at IS NOT NULL AS "isDepleted",
+  (extract(epoch FROM greatest(store_balance.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs",
+  store.tree_planting AS "treePlanting",
+  store.plastic_removal AS "plasticRemoval",
+  store.donations,
   ${priceColumns}
 `;
 
@@ -55,7 +64,7 @@ export const lockFreeBalances = (
   transaction: DatabaseTransactionConnection,
   accountIds: readonly string[],
 ): Promise<readonly LockedBalance[]> =>
-  transaction.any(sql.type(lockedRow)`
+  transaction.any(sql.prepared("lock_free_balances", lockedRow)`
     SELECT ${lockedColumns}
     ${balancesOf(accountIds)}
     FOR NO KEY UPDATE OF store_balance SKIP LOCKED
@@ -69,7 +78,10 @@ export const isLockTimeout = (error: unknown): boolean =>
   error instanceof Error &&
   (("code" in error && error.code === LOCK_NOT_AVAILABLE) || isLockTimeout(error.cause));
 
-/** Limits how long each statement of the transaction waits for a lock. */
+/**
+ * Limits how long each later statement of the transaction waits for a lock.
+ * @param timeoutMs 0 for no limit
+ */
 export const limitLockWait = async (
   transaction: DatabaseTransactionConnection,
   timeoutMs: number,
@@ -78,42 +90,6 @@ export const limitLockWait = async (
     SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
   `);
 };
-
-/** The earliest time of a store's next record: later than all others, even if the clock was set back. */
-export const nextRecordTime = (now: Date): FragmentSqlToken =>
-  sql.fragment`greatest(${timestamp(now)}, store_balance.last_record_at + interval '1 microsecond')`;
-
-const recordTimeRow = z.strictObject({ createdAt: z.string() });
-
-/**
- * Returns the times of new records, in microseconds. They ascend, and no other record of their store has one of them.
- * @param accountIds the store of each record. Their balances must be locked
- */
-export const takeRecordTimes = (
-  transaction: DatabaseTransactionConnection,
-  accountIds: readonly string[],
-  now: Date,
-): Promise<readonly string[]> =>
-  transaction.anyFirst(sql.prepared("take_record_times", recordTimeRow)`
-    WITH record AS MATERIALIZED (
-      SELECT place, value::uuid AS account_id, row_number() OVER (PARTITION BY value ORDER BY place) AS number
-      FROM json_array_elements_text(${JSON.stringify(accountIds)}::json) WITH ORDINALITY AS given (value, place)
-    ),
-    taken AS (
-      UPDATE store_balance
-      SET last_record_at = ${nextRecordTime(now)} + (added.records - 1) * interval '1 microsecond'
-      FROM (SELECT account_id, max(number) AS records FROM record GROUP BY account_id) AS added
-      WHERE store_balance.account_id = added.account_id
-      RETURNING store_balance.account_id, last_record_at, records
-    )
-    SELECT
-      ${inMicroseconds(
-        sql.fragment`(taken.last_record_at - (taken.records - record.number) * interval '1 microsecond')`,
-      )} AS "createdAt"
-    FROM record
-    JOIN taken ON taken.account_id = record.account_id
-    ORDER BY record.place
-  `);
 
 /** Makes later records of a store whose balance is locked be later than imported ones, too. */
 export const raiseLastRecordTime = async (
@@ -137,26 +113,20 @@ export type NewBalanceEntry = {
   readonly amountCents: number;
   /** The balance after the entry. */
   readonly balanceCents: number;
-  readonly quantity?: number;
-  readonly registrationId?: string;
-  readonly donationId?: string;
+  readonly quantity?: number | null;
+  readonly registrationId?: string | null;
+  readonly donationId?: string | null;
   readonly reference?: string | null;
+  /** What a person wrote about the entry; empty for none. */
+  readonly note: string;
 };
 
-/** Adds the note to the store's latest entry, under the lock of its balance. */
-const insertNote = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  note: string,
-): Promise<void> => {
-  await transaction.query(sql.prepared("insert_balance_note", nothing)`
-    INSERT INTO balance_note (entry_id, note)
-    SELECT id, ${note}
-    FROM balance_entry
-    WHERE account_id = ${accountId}
-    ORDER BY id DESC
-    LIMIT 1
-  `);
+/** What a store's balance is after its writes. */
+export type NewBalance = {
+  readonly accountId: string;
+  readonly balanceCents: number;
+  /** In microseconds since 1970. */
+  readonly lastRecordUs: number;
 };
 
 /** The assignments that set a store's balance. One that rises is not depleted any more. */
@@ -165,31 +135,28 @@ export const setBalance = (balanceCents: FragmentSqlToken): FragmentSqlToken => 
   depleted_at = CASE WHEN ${balanceCents} <= store_balance.balance_cents THEN store_balance.depleted_at END
 `;
 
-/** Inserts entries in order and sets each store's balance to the one after its last entry. */
-export const insertBalanceEntries = async (
-  transaction: DatabaseTransactionConnection,
-  entries: readonly NewBalanceEntry[],
-): Promise<void> => {
-  if (entries.length === 0) {
-    return;
-  }
-  const last = new Map(entries.map(({ accountId, balanceCents }) => [accountId, balanceCents]));
-  await transaction.query(sql.prepared("insert_balance_entries", nothing)`
-    WITH balance AS (
-      UPDATE store_balance
-      SET ${setBalance(sql.fragment`latest.balance_cents`)}
-      FROM json_to_recordset(${JSON.stringify(
-        [...last].map(([account_id, balance_cents]) => ({ account_id, balance_cents })),
-      )}) AS latest (account_id uuid, balance_cents bigint)
-      WHERE store_balance.account_id = latest.account_id
-    )
-    INSERT INTO balance_entry
-      (
-        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, created_at
-      )
-    SELECT
-      (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, (value ->> 8)::timestamptz
+/** Defines queries that set balances, as parts of a statement. */
+export const balanceUpdates = (balances: readonly NewBalance[]): FragmentSqlToken => sql.fragment`
+  updated_balance AS (
+    UPDATE store_balance
+    SET
+      ${setBalance(sql.fragment`given.balance_cents`)},
+      last_record_at = greatest(last_record_at, timestamptz 'epoch' + given.last_record_us * interval '1 microsecond')
+    FROM json_to_recordset(${JSON.stringify(
+      balances.map(({ accountId, balanceCents, lastRecordUs }) => ({
+        account_id: accountId,
+        balance_cents: balanceCents,
+        last_record_us: lastRecordUs,
+      })),
+    )}) AS given (account_id uuid, balance_cents bigint, last_record_us bigint)
+    WHERE store_balance.account_id = given.account_id
+  )
+`;
+
+/** Defines queries that insert entries in order, with their notes, as parts of a statement. */
+export const entryInserts = (entries: readonly NewBalanceEntry[]): FragmentSqlToken => sql.fragment`
+  given_entry AS (
+    SELECT place, value
     FROM json_array_elements(${JSON.stringify(
       entries.map((entry) => [
         entry.accountId,
@@ -201,24 +168,41 @@ export const insertBalanceEntries = async (
         entry.donationId,
         entry.reference,
         entry.createdAt,
+        entry.note,
       ]),
     )}) WITH ORDINALITY AS given (value, place)
+  ),
+  inserted_entry AS (
+    INSERT INTO balance_entry
+      (
+        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, created_at
+      )
+    SELECT
+      (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
+      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, (value ->> 8)::timestamptz
+    FROM given_entry
     ORDER BY place
-  `);
-};
+    RETURNING id
+  ),
+  inserted_note AS (
+    INSERT INTO balance_note (entry_id, note)
+    SELECT inserted.id, value ->> 9
+    -- The ids ascend in the order of the entries.
+    FROM (SELECT id, row_number() OVER (ORDER BY id) AS place FROM inserted_entry) AS inserted
+    JOIN given_entry USING (place)
+    WHERE value ->> 9 <> ''
+  )
+`;
 
-/**
- * Inserts an entry and sets the store's balance to the one after it.
- * @param entry.note what a person wrote about the entry; empty for none
- */
+/** Inserts an entry and sets the balance of its store, which is locked, to the one after it. */
 export const insertBalanceEntry = async (
   transaction: DatabaseTransactionConnection,
-  { note, ...entry }: NewBalanceEntry & { readonly note: string },
+  entry: NewBalanceEntry,
 ): Promise<void> => {
-  await insertBalanceEntries(transaction, [entry]);
-  if (note !== "") {
-    await insertNote(transaction, entry.accountId, note);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    WITH ${entryInserts([entry])}, ${balanceUpdates([{ ...entry, lastRecordUs: 0 }])}
+    SELECT
+  `);
 };
 
 /** Sets the threshold of a store's balance. */

@@ -1,7 +1,7 @@
 import { findBalanceEntryByReference, insertBalanceEntry } from "./balances.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatCents } from "../records/money.rules.ts";
-import { changedBalance, defaultTopUpReference } from "./stores.rules.ts";
+import { defaultTopUpReference, findBalanceExcess } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { lockBalance, reportLowBalance } from "./lockBalance.ts";
@@ -51,7 +51,11 @@ export const changeBalance = (
       }
       return { balanceCents: balance.balanceCents, reference, replayed: true };
     }
-    const balanceCents = changedBalance(balance.balanceCents, amountCents);
+    const excess = findBalanceExcess(balance.balanceCents, amountCents);
+    if (excess) {
+      throw excess;
+    }
+    const balanceCents = balance.balanceCents + amountCents;
     const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
     await insertBalanceEntry(transaction, { ...entry, createdAt: now });
     await reportLowBalance(transaction, balance, { balanceCents }, now);

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { STORE_OPERATIONS } from "./stores.rules.ts";
@@ -7,7 +7,7 @@ import { modeColumn } from "../records/columns.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
-import { nothing, sql, timestamp } from "../../db/sql.ts";
+import { sql, timestamp } from "../../db/sql.ts";
 
 /** An idempotency key with its scope. */
 type ScopedKey = AccountMode & {
@@ -31,7 +31,7 @@ const responseRow = z.strictObject({
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 
 /** A response to store. It has the time of its record or of its refunds, by which an erasure finds it. */
-type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
+export type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
 
 export const listIdempotentResponses = async (
   db: CommonQueryMethods,
@@ -64,14 +64,11 @@ export const listIdempotentResponses = async (
         ) AS found
       `);
 
-export const insertIdempotentResponses = async (
-  transaction: DatabaseTransactionConnection,
+/** Defines a query that inserts responses, as a part of a statement. */
+export const responseInserts = (
   responses: readonly NewResponse[],
-): Promise<void> => {
-  if (responses.length === 0) {
-    return;
-  }
-  await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
+): FragmentSqlToken => sql.fragment`
+  inserted_response AS (
     INSERT INTO idempotency_key (
       key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
     )
@@ -93,8 +90,8 @@ export const insertIdempotentResponses = async (
       account_id uuid, mode text, operation text, key text, request_hash text, response_body text,
       record_id uuid, created_at timestamptz
     )
-  `);
-};
+  )
+`;
 
 /**
  * Deletes the oldest keys of test writes that belong to no single record. The others are deleted with their records.

@@ -2,7 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { lockBalances, markBalanceDepleted } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { BalanceRefusal, StoreWriteDecision } from "./storeWrites.rules.ts";
+import type { BalanceRefusal } from "./storeWrites.rules.ts";
 import { becomesLow } from "./stores.rules.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 
@@ -49,7 +49,7 @@ export const reportLowBalance = async (
 };
 
 /** Records `balance.depleted` for the first write that a locked balance does not cover since it last rose. */
-export const reportRefusal = async (
+const reportRefusal = async (
   transaction: DatabaseTransactionConnection,
   { isDepleted, domain }: LockedBalance,
   { accountId, balanceCents, neededCents }: BalanceRefusal,
@@ -65,30 +65,25 @@ export const reportRefusal = async (
       shop_domain: domain,
       balance_cents: balanceCents,
       currency: "USD",
-      needed_cents: Math.min(neededCents, Number.MAX_SAFE_INTEGER),
+      needed_cents: Math.min(Number(neededCents), Number.MAX_SAFE_INTEGER),
     },
   });
 };
 
-/** Records the events of decided writes of stores whose balances are locked. */
+/**
+ * Records the events of decided writes of stores whose balances are locked.
+ * @param balancesAfter what the writes leave, by account id
+ * @param refusals the first of each store
+ */
 export const reportDecisions = async (
   transaction: DatabaseTransactionConnection,
   balances: readonly LockedBalance[],
-  decisions: readonly StoreWriteDecision<{ readonly accountId: string }>[],
+  balancesAfter: ReadonlyMap<string, { readonly balanceCents: number }>,
+  refusals: ReadonlyMap<string, BalanceRefusal>,
   now: Date,
 ): Promise<void> => {
-  const latest = new Map<string, number>();
-  const refusals = new Map<string, BalanceRefusal>();
-  for (const decision of decisions) {
-    if (decision.kind === "accepted") {
-      latest.set(decision.write.accountId, decision.balanceCents);
-    } else if (decision.kind === "rejected" && decision.refusal !== null) {
-      const { refusal } = decision;
-      refusals.set(refusal.accountId, refusals.get(refusal.accountId) ?? refusal);
-    }
-  }
   for (const balance of balances) {
-    const balanceCents = latest.get(balance.accountId) ?? balance.balanceCents;
+    const { balanceCents } = balancesAfter.get(balance.accountId) ?? balance;
     await reportLowBalance(transaction, balance, { balanceCents }, now);
     const refusal = refusals.get(balance.accountId);
     if (refusal) {

@@ -1,30 +1,32 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { counted } from "../../runtime/counted.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { subtractFromTotals } from "../registrations/totals.sql.ts";
-import { insertBalanceEntry } from "./balances.sql.ts";
-import { insertReversals, lockReversible } from "./storeRegistrations.sql.ts";
-import type { ReversibleRecord } from "./storeRegistrations.sql.ts";
-import type { Actor } from "../accounts/audit.rules.ts";
-import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
-import { changedBalance } from "./stores.rules.ts";
-import type { ImpactFilter } from "./customers.rules.ts";
-import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
-import type { StoreContext } from "./context.ts";
-import { runIdempotentWrite } from "./runIdempotentWrite.ts";
+import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { lockNewestDonations } from "./storeDonations.sql.ts";
-import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
+import { lockReversible } from "./storeRegistrations.sql.ts";
+import type { NewReversal, ReversibleRecord } from "./storeRegistrations.sql.ts";
+import { findBalanceExcess } from "./stores.rules.ts";
+import type { StoreReversalWrite } from "./storeWrites.rules.ts";
 
 /** What limits the size of a transaction; larger reversals need several calls. */
 export const MAXIMUM_RECORDS = 10_000;
 export const MAXIMUM_DONATIONS = 1000;
+
+/** How many records are searched for at once. */
+const PAGE_RECORDS = 500;
+/** Of a reversal that other writes can wait for. */
+const SHORT_RECORDS = 50;
+
+/** Returns whether a reversal can take long: because of its size, or because no index has the end of its search. */
+export const isLongReversal = ({ quantity, filter }: StoreReversalWrite): boolean =>
+  quantity > SHORT_RECORDS || filter.exactName !== undefined;
 
 /** Returns the error for a reversal of more units or donations than remain. */
 const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError =>
@@ -34,30 +36,24 @@ const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError =>
       : `quantity: only ${counted(left, `of the matching ${unit}s remains`, `of the matching ${unit}s remain`)} to be reversed`,
   );
 
-/** What a client wants reversed, the newest first. */
-type Reversal = {
-  readonly quantity: number;
-  readonly filter: ImpactFilter;
-  readonly reason: string | null;
-};
-
-const PAGE_RECORDS = 500;
-
 type ReversedUnits = { readonly record: ReversibleRecord; readonly count: number };
 
-/** Locks the newest `quantity` units and returns the records that they belong to. */
+/**
+ * Locks the newest units and returns the records that they belong to.
+ * @param isAlone whether it may wait for records that another transaction has locked
+ */
 const selectNewestUnits = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
-  filter: ImpactFilter,
-  quantity: number,
-): Promise<readonly ReversedUnits[]> => {
+  { filter, quantity }: StoreReversalWrite,
+  isAlone: boolean,
+): Promise<readonly ReversedUnits[] | DomainError | typeof LOCKED> => {
   const selected: ReversedUnits[] = [];
   let missing = quantity;
   let after: ListPosition | null = null;
   while (missing > 0) {
     if (selected.length >= MAXIMUM_RECORDS) {
-      throw invalidRequest(
+      return invalidRequest(
         `quantity: one call can reverse units of at most ${MAXIMUM_RECORDS} records; reverse at most ${quantity - missing} units in this call and the rest in others`,
       );
     }
@@ -66,8 +62,12 @@ const selectNewestUnits = async (
     const page: readonly ReversibleRecord[] = await lockReversible(transaction, owner, filter, {
       after,
       limit,
+      isWaiting: isAlone,
     });
     for (const record of page) {
+      if (record.remaining === null) {
+        return LOCKED;
+      }
       const count = Math.min(record.remaining, missing);
       if (count > 0) {
         selected.push({ record, count });
@@ -76,111 +76,115 @@ const selectNewestUnits = async (
     }
     after = positionOf(page.at(-1));
     if (missing > 0 && page.length < limit) {
-      throw tooFewLeft(quantity - missing, "unit");
+      return tooFewLeft(quantity - missing, "unit");
     }
   }
   return selected;
 };
 
-/**
- * Reverses trees or bottles of a store, newest units first, and returns the price that was paid for them to the
- * balance. Records, totals, balance and refunds change in one transaction.
- * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
- */
-export const reverseStoreRegistrations = (
-  context: StoreContext & {
-    /** Who reverses, if it is not the client. */
-    readonly actor?: Actor;
-  },
-  write: StoreWrite,
-  { kind, quantity, filter, reason }: Reversal & { readonly kind: Kind },
-): Promise<StoreResponse> =>
-  runIdempotentWrite(
-    context,
-    write,
-    { recordId: null, costCents: 0 },
-    async (transaction, { balanceCents }, now) => {
-      const { accountId, mode } = write;
-      const owner = { accountId, mode, kind };
-      const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
-      if (kind === PLANTED_KIND) {
-        await releaseRefundedTrees(
-          transaction,
-          reversals.map(({ record, count }) => ({ registrationId: record.id, count })),
-        );
-      }
-      await insertReversals(
-        transaction,
-        accountId,
-        reversals.map(({ record, count }) => ({
-          refundId: newId(),
-          registrationId: record.id,
-          count,
-        })),
-        { reason, reversedAt: now },
-      );
-      if (context.actor) {
-        await recordAction(transaction, context.actor, now, {
-          action: "refund.registration",
-          accountId,
-          subject: filter.registrationId ?? null,
-          details: { count: quantity },
-        });
-      }
-      const amountCents = reversals.reduce(
-        (sum, { record, count }) => sum + count * record.unitPriceCents,
-        0,
-      );
-      if (amountCents > 0) {
-        await insertBalanceEntry(transaction, {
-          createdAt: now,
-          accountId,
-          kind: "refund",
-          amountCents,
-          balanceCents: changedBalance(balanceCents, amountCents),
-          quantity,
-          note: reason ?? "",
-        });
-      }
-      await subtractFromTotals(
-        transaction,
-        owner,
-        reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
-      );
-    },
-  );
+/** What a reversal adds to the balance, and the reversed units of each record, which are recorded with other writes. */
+type Reversed = { readonly amountCents: number; readonly reversals: readonly NewReversal[] };
 
 /**
- * Marks donations of a store as refunded, newest first. The balance stays, since the charity has the money.
- * @throws DomainError request_invalid if fewer donations match
+ * Selects the newest trees or bottles for a reversal, and takes them out of their planting orders.
+ * @param isAlone whether it may wait for locks of other transactions
  */
-export const reverseStoreDonations = (
-  context: StoreContext,
-  write: StoreWrite,
-  { quantity, filter, reason }: Reversal,
-): Promise<StoreResponse> =>
-  runIdempotentWrite(
-    context,
-    write,
-    { recordId: null, costCents: 0 },
-    async (transaction, _balance, now) => {
-      const owner = { accountId: write.accountId, mode: write.mode };
-      if (quantity > MAXIMUM_DONATIONS) {
-        throw invalidRequest(
-          `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
-        );
-      }
-      const found = await lockNewestDonations(transaction, owner, filter, quantity);
-      if (found.length < quantity) {
-        throw tooFewLeft(found.length, "donation");
-      }
-      const request = { reason, idempotencyKey: null, metadata: {} };
-      await insertDonationRefunds(
-        transaction,
-        owner,
-        found.map((donation) => ({ donation, request })),
-        now,
-        [],
-      );
-    },
+const reverseUnits = async (
+  transaction: DatabaseTransactionConnection,
+  write: StoreReversalWrite & { readonly reversed: Kind },
+  balanceCents: number,
+  now: Date,
+  isAlone: boolean,
+): Promise<Reversed | DomainError | typeof LOCKED> => {
+  const { accountId, mode, reversed: kind, quantity, filter, reason, actor } = write;
+  const owner = { accountId, mode, kind };
+  const units = await selectNewestUnits(transaction, owner, write, isAlone);
+  if (units === LOCKED || units instanceof DomainError) {
+    return units;
+  }
+  const ordered = units.filter(({ record }) => record.isOrdered);
+  if (ordered.length > 0 && !isAlone) {
+    // Another transaction may have locked the planting order.
+    return LOCKED;
+  }
+  const amountCents = units.reduce(
+    (sum, { record, count }) => sum + count * record.unitPriceCents,
+    0,
   );
+  const excess = findBalanceExcess(balanceCents, amountCents);
+  if (excess) {
+    return excess;
+  }
+  const reversals = units.map(({ record, count }) => ({
+    accountId,
+    mode,
+    kind,
+    reason,
+    reversedAt: now,
+    refundId: newId(),
+    registrationId: record.id,
+    registeredAt: record.createdAt,
+    count,
+  }));
+  if (ordered.length > 0) {
+    await releaseRefundedTrees(
+      transaction,
+      ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
+    );
+  }
+  if (actor) {
+    await recordAction(transaction, actor, now, {
+      action: "refund.registration",
+      accountId,
+      subject: filter.registrationId ?? null,
+      details: { count: quantity },
+    });
+  }
+  return { amountCents, reversals };
+};
+
+/** Marks donations as refunded, newest first. The balance stays, since the charity has the money. */
+const reverseDonations = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, quantity, filter, reason }: StoreReversalWrite,
+  now: Date,
+): Promise<Reversed | DomainError> => {
+  if (quantity > MAXIMUM_DONATIONS) {
+    return invalidRequest(
+      `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
+    );
+  }
+  const owner = { accountId, mode };
+  const found = await lockNewestDonations(transaction, owner, filter, quantity);
+  if (found.length < quantity) {
+    return tooFewLeft(found.length, "donation");
+  }
+  const request = { reason, idempotencyKey: null, metadata: {} };
+  await insertDonationRefunds(
+    transaction,
+    owner,
+    found.map((donation) => ({ donation, request })),
+    now,
+    [],
+  );
+  return { amountCents: 0, reversals: [] };
+};
+
+/**
+ * Reverses what a write selects, under the lock of its store's balance.
+ * @param context.isAlone whether no other store's write waits for it
+ * @returns what is to be recorded; or why nothing was changed: a DomainError request_invalid if fewer units match or the
+ *   balance would be beyond the safe integers, and LOCKED if the write must be alone
+ */
+export const reverseStoreRecords = async (
+  transaction: DatabaseTransactionConnection,
+  write: StoreReversalWrite,
+  context: { readonly balanceCents: number; readonly now: Date; readonly isAlone: boolean },
+): Promise<Reversed | DomainError | typeof LOCKED> => {
+  const { balanceCents, now, isAlone } = context;
+  const { reversed } = write;
+  if (reversed === "donation") {
+    return isAlone ? reverseDonations(transaction, write, now) : LOCKED;
+  }
+  return reverseUnits(transaction, { ...write, reversed }, balanceCents, now, isAlone);
+};

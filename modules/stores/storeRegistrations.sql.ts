@@ -8,10 +8,10 @@ import type {
 } from "./customers.rules.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
-import { safeInteger, nothing, sql, timestamp } from "../../db/sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
+import { joinedOrders, lockedNextOrder, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { keptOrderedCount, shownOrderPublicId } from "../planting/orders.sql.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
@@ -26,44 +26,46 @@ export type StoreRegistration = Owner &
     readonly createdAt: string;
   };
 
-/** Inserts registrations of stores. They are prepaid, so they have no usage facts. */
-export const insertStoreRegistrations = async (
-  transaction: DatabaseTransactionConnection,
+/**
+ * Defines queries that insert registrations of stores, as parts of a statement. They are prepaid, so they have no usage
+ * facts.
+ */
+export const registrationInserts = (
   registrations: readonly StoreRegistration[],
-): Promise<void> => {
-  await transaction.query(sql.prepared("insert_store_registrations", nothing)`
-    WITH entry AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::uuid AS id,
-        (value ->> 1)::uuid AS account_id,
-        value ->> 2 AS mode,
-        value ->> 3 AS kind,
-        (value ->> 4)::bigint AS count,
-        value ->> 5 AS customer_name,
-        value ->> 6 AS customer_email,
-        value ->> 7 AS customer_id,
-        value ->> 8 AS order_id,
-        value ->> 9 AS notes,
-        (value ->> 10)::bigint AS unit_price_cents,
-        (value ->> 11)::timestamptz AS created_at
-      FROM json_array_elements(${JSON.stringify(
-        registrations.map((registration) => [
-          registration.id,
-          registration.accountId,
-          registration.mode,
-          registration.kind,
-          registration.count,
-          registration.customerName,
-          registration.customerEmail,
-          registration.customerId,
-          registration.orderId,
-          registration.notes,
-          registration.unitPriceCents,
-          registration.createdAt,
-        ]),
-      )}) AS value
-    ),
-    ${joinedOrders("entry")}
+): FragmentSqlToken => sql.fragment`
+  given_registration AS MATERIALIZED (
+    SELECT
+      (value ->> 0)::uuid AS id,
+      (value ->> 1)::uuid AS account_id,
+      value ->> 2 AS mode,
+      value ->> 3 AS kind,
+      (value ->> 4)::bigint AS count,
+      value ->> 5 AS customer_name,
+      value ->> 6 AS customer_email,
+      value ->> 7 AS customer_id,
+      value ->> 8 AS order_id,
+      value ->> 9 AS notes,
+      (value ->> 10)::bigint AS unit_price_cents,
+      (value ->> 11)::timestamptz AS created_at
+    FROM json_array_elements(${JSON.stringify(
+      registrations.map((registration) => [
+        registration.id,
+        registration.accountId,
+        registration.mode,
+        registration.kind,
+        registration.count,
+        registration.customerName,
+        registration.customerEmail,
+        registration.customerId,
+        registration.orderId,
+        registration.notes,
+        registration.unitPriceCents,
+        registration.createdAt,
+      ]),
+    )}) AS value
+  ),
+  ${joinedOrders("given_registration")},
+  inserted_registration AS (
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
       unit_price_cents, planting_order_id, tree_order_id
@@ -71,10 +73,10 @@ export const insertStoreRegistrations = async (
     SELECT
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
       unit_price_cents, planting_order_id, ${treeOrderId}
-    FROM entry
+    FROM given_registration
     LEFT JOIN joined_order USING (account_id, mode, kind)
-  `);
-};
+  )
+`;
 
 const recordRow = z.strictObject({
   ...coreRow,
@@ -123,81 +125,121 @@ const reversibleRow = z.strictObject({
   id: z.uuid(),
   createdAt: z.date(),
   position: z.string(),
-  remaining: safeInteger,
   unitPriceCents: safeInteger,
+  /** Null if another transaction has locked the record. */
+  remaining: safeInteger.nullable(),
+  /** Whether it is in a planting order that is created, or may be meanwhile. */
+  isOrdered: z.boolean(),
 });
 
 /** A record with units that can still be reversed. */
 export type ReversibleRecord = Readonly<z.output<typeof reversibleRow>>;
 
-/** Locks a page of the records that have units left, newest first, until the transaction ends. */
+/** Of statements that differ by what they select. A name's plan depends on the name. */
+const reversibleQuery = (filter: ImpactFilter, after: ListPosition | null, isWaiting: boolean) => {
+  const parts = [...Object.keys(filter).toSorted(), after && "after", isWaiting && "waiting"];
+  return filter.exactName === undefined
+    ? sql.prepared(`lock_reversible_${parts.filter(Boolean).join("_")}`, reversibleRow)
+    : sql.type(reversibleRow);
+};
+
+/**
+ * Locks a page of the records that have units left, newest first, until the transaction ends, with their orders that are not
+ * created yet.
+ * @param page.isWaiting whether to wait for what another transaction has locked
+ */
 export const lockReversible = (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   filter: ImpactFilter,
-  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
+  {
+    after,
+    limit,
+    isWaiting,
+  }: {
+    readonly after: ListPosition | null;
+    readonly limit: number;
+    readonly isWaiting: boolean;
+  },
 ): Promise<readonly ReversibleRecord[]> =>
-  transaction.any(sql.type(reversibleRow)`
+  transaction.any(reversibleQuery(filter, after, isWaiting)`
     SELECT
-      registration.id,
-      registration.created_at AS "createdAt",
-      ${positionColumn("registration")},
-      registration.count - registration.refunded_count AS remaining,
-      registration.unit_price_cents AS "unitPriceCents"
-    FROM registration
-    WHERE ${isFiltered("registration", owner, filter)}
-      AND registration.unit_price_cents IS NOT NULL
-      AND registration.refunded_count < registration.count
-      AND ${olderThan("registration", after)}
-    ORDER BY registration.created_at DESC, registration.id DESC
-    LIMIT ${limit}
-    FOR UPDATE OF registration
+      newest.id,
+      newest.created_at AS "createdAt",
+      newest.position,
+      newest.unit_price_cents AS "unitPriceCents",
+      locked.remaining,
+      locked.planting_order_id IS NOT NULL AND next_order.id IS NULL AS "isOrdered"
+    FROM (
+      SELECT
+        registration.id,
+        registration.created_at,
+        ${positionColumn("registration")},
+        registration.unit_price_cents
+      FROM registration
+      WHERE ${isFiltered("registration", owner, filter)}
+        AND registration.unit_price_cents IS NOT NULL
+        AND registration.refunded_count < registration.count
+        AND ${olderThan("registration", after)}
+      ORDER BY registration.created_at DESC, registration.id DESC
+      LIMIT ${limit}
+    ) AS newest
+    LEFT JOIN LATERAL (
+      SELECT
+        registration.count - registration.refunded_count AS remaining,
+        registration.planting_order_id
+      FROM registration
+      WHERE registration.id = newest.id
+      FOR UPDATE ${isWaiting ? sql.fragment`` : sql.fragment`SKIP LOCKED`}
+    ) AS locked ON TRUE
+    LEFT JOIN LATERAL ${lockedNextOrder(sql.identifier(["locked", "planting_order_id"]), isWaiting)} AS next_order ON TRUE
+    ORDER BY newest.created_at DESC, newest.id DESC
   `);
 
 /** The reversed units of one record. */
-type Reversal = {
+export type NewReversal = Owner & {
   readonly refundId: string;
   readonly registrationId: string;
+  readonly registeredAt: Date;
   readonly count: number;
+  readonly reason: string | null;
+  readonly reversedAt: Date;
 };
 
-/** Subtracts the units from their records and inserts the refunds as dispatched: they have no usage to report to a processor. */
-export const insertReversals = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  reversals: readonly Reversal[],
-  { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
-): Promise<void> => {
-  const now = timestamp(reversedAt);
-  await transaction.query(sql.prepared("insert_reversals", nothing)`
-    WITH reversed AS MATERIALIZED (
-      SELECT *
-      FROM unnest(
-        ${sql.array(
-          reversals.map(({ refundId }) => refundId),
-          "uuid",
-        )},
-        ${sql.array(
-          reversals.map(({ registrationId }) => registrationId),
-          "uuid",
-        )},
-        ${sql.array(
-          reversals.map(({ count }) => count),
-          "int8",
-        )}
-      ) AS given (refund_id, registration_id, count)
-    ),
-    updated AS (
-      UPDATE registration
-      SET refunded_count = refunded_count + reversed.count, ordered_count = ${keptOrderedCount}
-      FROM reversed
-      WHERE registration.id = reversed.registration_id
-    )
-    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
-    SELECT refund_id, registration_id, ${accountId}, count, ${reason}, ${now}, ${now}
+/**
+ * Defines queries that subtract units from their records and insert the refunds as dispatched, as parts of a statement. They
+ * have no usage to report to a processor.
+ */
+export const reversalInserts = (
+  reversals: readonly NewReversal[],
+): FragmentSqlToken => sql.fragment`
+  reversed AS MATERIALIZED (
+    SELECT
+      (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::uuid AS account_id,
+      (value ->> 3)::bigint AS count, value ->> 4 AS reason, (value ->> 5)::timestamptz AS reversed_at
+    FROM json_array_elements(${JSON.stringify(
+      reversals.map(({ refundId, registrationId, accountId, count, reason, reversedAt }) => [
+        refundId,
+        registrationId,
+        accountId,
+        count,
+        reason,
+        reversedAt,
+      ]),
+    )}) AS value
+  ),
+  reversed_registration AS (
+    UPDATE registration
+    SET refunded_count = refunded_count + reversed.count, ordered_count = ${keptOrderedCount}
     FROM reversed
-  `);
-};
+    WHERE registration.id = reversed.registration_id
+  ),
+  inserted_refund AS (
+    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
+    SELECT refund_id, registration_id, account_id, count, reason, reversed_at, reversed_at
+    FROM reversed
+  )
+`;
 
 const idRow = z.strictObject({ id: z.uuid() });
 

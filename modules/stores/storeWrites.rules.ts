@@ -1,12 +1,16 @@
-import { accountModeKey } from "../records/owner.rules.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import type { Actor } from "../accounts/audit.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
+import type { ConfirmedCharity } from "../charities/charities.rules.ts";
+import type { DonationCustomer } from "../charities/donations.rules.ts";
 import { isAccepted, outcomeOf } from "../records/batches.rules.ts";
+import { accountModeKey } from "../records/owner.rules.ts";
+import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
-import type { Prices, StoreOperation } from "./stores.rules.ts";
-import { balanceInsufficient } from "./stores.rules.ts";
+import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
+import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
+import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
 export type StoreWrite = AccountMode & {
@@ -16,6 +20,42 @@ export type StoreWrite = AccountMode & {
   /** The body of the response on success, which is known before the write is done. */
   readonly responseBody: string;
 };
+
+/** Plants trees or rescues bottles. */
+export type StoreRegistrationWrite = StoreWrite &
+  CustomerDetails & {
+    readonly kind: Kind;
+    readonly count: number;
+    /** The id of the registration to record. */
+    readonly recordId: string;
+    /** Whether an operator has set limits for the store. */
+    readonly isLimited: boolean;
+  };
+
+/** Donates to a charity that is confirmed. */
+type StoreDonationWrite = StoreWrite & {
+  readonly kind: "donation";
+  readonly amountCents: number;
+  readonly charity: ConfirmedCharity;
+  readonly customer: DonationCustomer;
+  /** The id of the donation to record. */
+  readonly recordId: string;
+};
+
+/** Reverses units or donations, the newest first. */
+export type StoreReversalWrite = StoreWrite & {
+  readonly kind: "refund";
+  readonly reversed: Kind | "donation";
+  readonly quantity: number;
+  readonly filter: ImpactFilter;
+  readonly reason: string | null;
+  readonly recordId: null;
+  /** Null for the store's own client. */
+  readonly actor: Actor | null;
+};
+
+/** A write that its store pays for, or is repaid by. The kind is also that of its balance entry. */
+export type PaidWrite = StoreRegistrationWrite | StoreDonationWrite | StoreReversalWrite;
 
 export type StoreResponse = {
   readonly responseBody: string;
@@ -60,122 +100,139 @@ export const responseKey = ({
 }: Pick<StoreWrite, "accountId" | "mode" | "operation"> & { readonly key: string }): string =>
   `${accountId}/${mode}/${operation}/${key}`;
 
-/** A write that plants trees or rescues bottles. */
-export type StoreRegistrationWrite = StoreWrite & {
-  /** The id of the registration to record. */
-  readonly id: string;
-  readonly kind: Kind;
-  readonly count: number;
-  /** Whether an operator has set limits for the store. */
-  readonly isLimited: boolean;
+const keyOf = (write: StoreWrite): string | null =>
+  write.idempotency && responseKey({ ...write, key: write.idempotency.key });
+
+export type StoreBalance = Readonly<Record<Feature, boolean>> & {
+  readonly balanceCents: number;
+  readonly prices: Prices;
+  /** The time of the store's latest record, in microseconds since 1970. */
+  readonly lastRecordUs: number;
 };
 
-export type StoreBalance = { readonly balanceCents: number; readonly prices: Prices };
+/** What decides about the writes of a batch. Those that are entered change it for those that follow. */
+export type StoreLedger = {
+  /** By account id; holds every account of the batch. */
+  readonly balances: Map<string, StoreBalance>;
+  /** By `responseKey`; holds every key of the batch that was used before. */
+  readonly responses: Map<string, StoredResponse>;
+  /** By `accountModeKey`, of the stores that have some. */
+  readonly limits: Map<string, LimitUse>;
+};
 
 /** A write that the balance did not cover. */
 export type BalanceRefusal = {
   readonly accountId: string;
-  readonly neededCents: number;
+  readonly neededCents: bigint;
   /** The balance at that time. */
   readonly balanceCents: number;
 };
 
-export type StoreWriteDecision<Write> =
+export type AcceptedWrite = {
+  readonly kind: "accepted";
+  /** The price of one unit; 0 for a write that registers none. */
+  readonly unitPriceCents: number;
+  readonly costCents: number;
+};
+
+export type StoreWriteDecision =
+  | AcceptedWrite
+  | { readonly kind: "replayed"; readonly response: StoreResponse }
   | {
       readonly kind: "rejected";
       readonly error: DomainError;
       /** Null if the balance is not the reason. */
       readonly refusal: BalanceRefusal | null;
-    }
-  | { readonly kind: "replayed"; readonly response: StoreResponse }
-  | {
-      readonly kind: "accepted";
-      readonly write: Write;
-      readonly unitPriceCents: number;
-      readonly costCents: number;
-      /** The store's balance after the write. */
-      readonly balanceCents: number;
     };
 
 /** The field of the requests in which the units of a kind are. */
-const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<Kind, string>;
+export const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<
+  Kind,
+  string
+>;
 
-const decideNewWrite = <Write extends StoreRegistrationWrite>(
-  write: Write,
-  { balanceCents, prices }: StoreBalance,
-  limits: LimitUse | undefined,
-): StoreWriteDecision<Write> => {
-  const excess = limits ? findExcess(limits, COUNT_FIELDS[write.kind], write.count) : null;
-  if (excess !== null) {
-    return { kind: "rejected", error: excess, refusal: null };
+const rejected = (error: DomainError): StoreWriteDecision => ({
+  kind: "rejected",
+  error,
+  refusal: null,
+});
+
+/** Returns the price of a unit and what the write costs, which can exceed the safe integers. */
+const costOf = (write: PaidWrite, prices: Prices): readonly [number, bigint] => {
+  if (write.mode === "test" || write.kind === "refund") {
+    return [0, 0n];
   }
-  const unitPriceCents = write.mode === "live" ? prices[write.kind] : 0;
-  // Inexact beyond the safe integers, but then it exceeds every balance anyway.
-  const costCents = write.count * unitPriceCents;
-  return costCents <= balanceCents
-    ? {
-        kind: "accepted",
-        write,
-        unitPriceCents,
-        costCents,
-        balanceCents: balanceCents - costCents,
-      }
-    : {
-        kind: "rejected",
-        error: balanceInsufficient(costCents, balanceCents),
-        refusal: { accountId: write.accountId, neededCents: costCents, balanceCents },
-      };
+  if (write.kind === "donation") {
+    return [0, BigInt(write.amountCents)];
+  }
+  const unitPriceCents = prices[write.kind];
+  return [unitPriceCents, BigInt(write.count) * BigInt(unitPriceCents)];
 };
 
-const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
-  write: Write,
-  stored: StoredResponse,
-): StoreWriteDecision<Write> => {
-  const response = outcomeOf(() => replayResponse(write, stored));
-  return isAccepted(response)
-    ? { kind: "replayed", response }
-    : { kind: "rejected", error: response, refusal: null };
+/** Returns the balance of a store of the batch. */
+export const balanceOf = ({ balances }: StoreLedger, accountId: string): StoreBalance => {
+  const balance = balances.get(accountId);
+  if (!balance) {
+    throw new Error(`Account ${accountId} has no balance.`);
+  }
+  return balance;
+};
+
+const findLimitsExcess = (write: PaidWrite, ledger: StoreLedger): DomainError | null => {
+  const use = "count" in write ? ledger.limits.get(accountModeKey(write)) : undefined;
+  return use && "count" in write ? findExcess(use, COUNT_FIELDS[write.kind], write.count) : null;
+};
+
+/** Decides a write by what the earlier ones have left. A repeated one gets its stored response, whatever has changed since. */
+export const decideStoreWrite = (write: PaidWrite, ledger: StoreLedger): StoreWriteDecision => {
+  const { accountId } = write;
+  const { balanceCents, prices, ...features } = balanceOf(ledger, accountId);
+  const key = keyOf(write);
+  const stored = key === null ? undefined : ledger.responses.get(key);
+  if (stored) {
+    const response = outcomeOf(() => replayResponse(write, stored));
+    return isAccepted(response) ? { kind: "replayed", response } : rejected(response);
+  }
+  const refused = findDisabled(features, write.operation) ?? findLimitsExcess(write, ledger);
+  if (refused) {
+    return rejected(refused);
+  }
+  const [unitPriceCents, neededCents] = costOf(write, prices);
+  if (neededCents > balanceCents) {
+    const error = balanceInsufficient(neededCents, balanceCents);
+    return { kind: "rejected", error, refusal: { accountId, neededCents, balanceCents } };
+  }
+  return { kind: "accepted", unitPriceCents, costCents: Number(neededCents) };
 };
 
 /**
- * Decides the writes of a batch in order, each as if it had come alone: a later write sees what an earlier one spent
- * and registered, and the response that it stored.
- * @param balances by account id; holds every account of the batch
- * @param storedResponses by `responseKey`; holds every key of the batch that was used before
- * @param limits by `accountModeKey`, of the stores that have some
+ * Enters an accepted write: what it spends and registers, and its response, concern the writes that follow.
+ * @param amountCents what it adds to the balance; negative for what it costs
+ * @returns the balance after it, and the time of its record in microseconds since 1970: later than all others of the store,
+ *   even if the clock was set back
  */
-export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
-  batch: readonly Write[],
-  balances: ReadonlyMap<string, StoreBalance>,
-  storedResponses: ReadonlyMap<string, StoredResponse>,
-  limits: ReadonlyMap<string, LimitUse> = new Map(),
-): readonly StoreWriteDecision<Write>[] => {
-  const currentBalances = new Map(balances);
-  const responses = new Map(storedResponses);
-  const currentLimits = new Map(limits);
-  return batch.map((write) => {
-    const balance = currentBalances.get(write.accountId);
-    if (!balance) {
-      throw new Error(`Account ${write.accountId} has no balance.`);
-    }
-    const { idempotency, responseBody, id: recordId } = write;
-    const key = idempotency && responseKey({ ...write, key: idempotency.key });
-    const stored = key === null ? undefined : responses.get(key);
-    if (stored) {
-      return decideRepeatedWrite(write, stored);
-    }
-    const limitsKey = accountModeKey(write);
-    const use = currentLimits.get(limitsKey);
-    const decision = decideNewWrite(write, balance, use);
-    if (decision.kind === "accepted") {
-      if (use) {
-        currentLimits.set(limitsKey, { ...use, countToday: use.countToday + write.count });
-      }
-      currentBalances.set(write.accountId, { ...balance, balanceCents: decision.balanceCents });
-      if (key !== null && idempotency) {
-        responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
-      }
-    }
-    return decision;
-  });
+export const enterStoreWrite = (
+  write: PaidWrite,
+  ledger: StoreLedger,
+  amountCents: number,
+  now: Date,
+): { readonly balanceCents: number; readonly createdUs: number } => {
+  const { accountId, idempotency, recordId, responseBody } = write;
+  const balance = balanceOf(ledger, accountId);
+  const balanceCents = balance.balanceCents + amountCents;
+  const nowUs = now.getTime() * 1000;
+  const createdUs = recordId === null ? nowUs : Math.max(nowUs, balance.lastRecordUs + 1);
+  const lastRecordUs = Math.max(balance.lastRecordUs, recordId === null ? 0 : createdUs);
+  ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
+  const limitsKey = accountModeKey(write);
+  const use = ledger.limits.get(limitsKey);
+  if (use && "count" in write) {
+    ledger.limits.set(limitsKey, { ...use, countToday: use.countToday + write.count });
+  }
+  const key = keyOf(write);
+  if (key !== null && idempotency) {
+    const { requestHash } = idempotency;
+    ledger.responses.set(key, { requestHash, responseBody, recordId });
+  }
+  return { balanceCents, createdUs };
 };

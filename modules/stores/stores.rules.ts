@@ -31,6 +31,26 @@ export const STORE_OPERATIONS = [
 ] as const satisfies readonly Operation[];
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
+/** The feature that an operator can disable of each operation. */
+export const FEATURES = {
+  plant: "treePlanting",
+  plastic: "plasticRemoval",
+  donate: "donations",
+  refund: null,
+  operator_refund: null,
+} as const satisfies Record<StoreOperation, Feature | null>;
+
+/** Returns the error of an operation whose feature is disabled for the store, or null. */
+export const findDisabled = (
+  store: Readonly<Record<Feature, boolean>>,
+  operation: StoreOperation,
+): DomainError | null => {
+  const feature = FEATURES[operation];
+  return feature === null || store[feature]
+    ? null
+    : new DomainError("feature_disabled", disabledMessage(feature));
+};
+
 /** What a balance entry records. */
 export const BALANCE_ENTRY_KINDS = ["topup", "adjustment", ...KINDS, "donation", "refund"] as const;
 export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
@@ -81,7 +101,7 @@ export const becomesLow = (before: Level, after: Level): boolean =>
   !isBalanceLow(before) && isBalanceLow(after);
 
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
-export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>
+export const balanceInsufficient = (neededCents: bigint, balanceCents: number): DomainError =>
   new DomainError(
     "balance_insufficient",
     `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,
@@ -95,16 +115,16 @@ export const defaultTopUpReference = (now: Date, amountCents: number): string =>
 export const isPossibleBalance = (cents: number): boolean =>
   cents >= 0 && Number.isSafeInteger(cents);
 
-/**
- * Returns the balance in cents after an amount is added, which may be negative.
- * @throws DomainError request_invalid if no store can have that balance
- */
-export const changedBalance = (balanceCents: number, amountCents: number): number => {
+/** Returns why an amount, which may be negative, cannot be added to a balance, or null. */
+export const findBalanceExcess = (
+  balanceCents: number,
+  amountCents: number,
+): DomainError | null => {
   const after = balanceCents + amountCents;
   if (isPossibleBalance(after)) {
-    return after;
+    return null;
   }
   const limit =
     after < 0 ? `become ${formatCents(after)}` : `exceed ${formatCents(Number.MAX_SAFE_INTEGER)}`;
-  throw invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
+  return invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
 };

@@ -13,10 +13,10 @@ export const priceFields = {
   bottlePriceCents: safeInteger,
 } satisfies Record<`${Kind}PriceCents`, z.ZodType>;
 
-export const priceColumn = (kind: Kind): `${Kind}_price_cents` => `${kind}_price_cents`;
+const priceColumn = (kind: Kind): `${Kind}_price_cents` => `${kind}_price_cents`;
 
 /** Joins what is selected or inserted for each kind. */
-export const ofEachKind = (partOf: (kind: Kind) => FragmentSqlToken): FragmentSqlToken =>
+const ofEachKind = (partOf: (kind: Kind) => FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`${sql.join(KINDS.map(partOf), sql.fragment`, `)}`;
 
 /** The columns of `priceFields`. */

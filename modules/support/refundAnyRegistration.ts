@@ -6,8 +6,8 @@ import { recordNotFound } from "../records/recordIds.rules.ts";
 import type { StoreWrite } from "../stores/storeWrites.rules.ts";
 import { getRecordId } from "../records/getRecordId.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
-import { reverseStoreRegistrations } from "../stores/reverseStoreRecords.ts";
-import { findEarlierResponse } from "../stores/runIdempotentWrite.ts";
+import { createStoreWriter } from "../stores/createStoreWriter.ts";
+import { findEarlierResponse } from "../stores/findEarlierResponse.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { RefundableRecord, RefundFilter } from "../registrations/refunds.sql.ts";
@@ -70,12 +70,16 @@ const refundStoreRegistration = async (
   if (isDryRun) {
     return { registration, refundedCount: quantity, replayed: false };
   }
-  const { responseBody, replayed } = await reverseStoreRegistrations(
-    // One write at a time: the balance's own lock is enough.
-    { db, clock, actor, writeQueue: (_accountId, work) => work() },
-    write,
-    { kind, quantity, filter: { registrationId: id }, reason },
-  );
+  const { responseBody, replayed } = await createStoreWriter({ db, clock }).write({
+    ...write,
+    kind: "refund",
+    reversed: kind,
+    quantity,
+    filter: { registrationId: id },
+    reason,
+    recordId: null,
+    actor,
+  });
   return { registration, refundedCount: Number(responseBody), replayed };
 };
 

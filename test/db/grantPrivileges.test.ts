@@ -4,10 +4,8 @@ import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import {
-  insertIdempotentResponses,
-  listIdempotentResponses,
-} from "../../modules/stores/idempotentResponses.sql.ts";
+import { listIdempotentResponses } from "../../modules/stores/idempotentResponses.sql.ts";
+import { recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -148,7 +146,13 @@ test("the reader cannot compute the hash of an idempotency key that it guesses",
   const known = { ...account, key: "order-48213" };
   const erased = { requestHash: null, responseBody: null, recordId: null };
   await app.transaction((transaction) =>
-    insertIdempotentResponses(transaction, [{ ...known, ...erased, createdAt: new Date() }]),
+    recordStoreWrites(transaction, {
+      registrations: [],
+      reversals: [],
+      entries: [],
+      responses: [{ ...known, ...erased, createdAt: new Date() }],
+      balances: [],
+    }),
   );
   t.is((await listIdempotentResponses(app, [known])).length, 1);
 

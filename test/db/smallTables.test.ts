@@ -17,7 +17,7 @@ import {
   listNamedIds,
   lockRegistrations,
 } from "../../modules/registrations/refunds.sql.ts";
-import { insertReversals } from "../../modules/stores/storeRegistrations.sql.ts";
+import { recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";

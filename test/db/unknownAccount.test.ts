@@ -113,6 +113,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const named = { identity: customer, names };
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
+  const locking = { ...page, isWaiting: true };
   const shortPage = {
     after: null,
     limits: { rows: 21, bytes: 1_000_000 },
@@ -190,11 +191,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's, by order": (single) => listStoreRegistrations(single, trees, { orderId }, page),
     "the sum of an order": (single) => sumStoreRegistrations(single, trees, { orderId }),
     "the newest to reverse": (single) =>
-      single.transaction((transaction) => lockReversible(transaction, trees, {}, page)),
+      single.transaction((transaction) => lockReversible(transaction, trees, {}, locking)),
     "those of an order to reverse": (single) =>
-      single.transaction((transaction) => lockReversible(transaction, trees, { orderId }, page)),
+      single.transaction((transaction) => lockReversible(transaction, trees, { orderId }, locking)),
     "those of a customer to reverse": (single) =>
-      single.transaction((transaction) => lockReversible(transaction, trees, { emails }, page)),
+      single.transaction((transaction) => lockReversible(transaction, trees, { emails }, locking)),
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),

@@ -11,7 +11,6 @@ import type { Charities } from "../../modules/charities/createCharities.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
@@ -19,8 +18,8 @@ import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts
 import { createListGate } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
-import { createStoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
-import type { StoreRegistrationWriter } from "../../modules/stores/createStoreRegistrationWriter.ts";
+import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
+import type { StoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
@@ -72,7 +71,7 @@ type StoreApiOptions = {
   readonly db: DatabasePool;
   readonly clock?: Clock;
   readonly authenticator?: AuthenticateStore;
-  readonly storeWriter?: StoreRegistrationWriter;
+  readonly storeWriter?: StoreWriter;
   readonly charities?: Charities;
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
@@ -91,7 +90,7 @@ export const startStoreApi = async (
     db,
     clock = systemClock,
     authenticator = createStoreAuthenticator({ db, clock }),
-    storeWriter = createStoreRegistrationWriter({ db, clock }),
+    storeWriter = createStoreWriter({ db, clock }),
     charities = createCharities({
       db,
       clock,
@@ -118,7 +117,6 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     storeAuthenticator: authenticator,
-    writeQueue: createAccountQueue(),
     platformSecrets: platformSecrets.length === 0 ? null : () => platformSecrets,
     webhookSettings,
     readReadiness: () => READY,

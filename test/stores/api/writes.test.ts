@@ -1,5 +1,5 @@
 import { systemClock } from "../../../runtime/clock.ts";
-import { createStoreRegistrationWriter } from "../../../modules/stores/createStoreRegistrationWriter.ts";
+import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { createTestStore, startStoreApiOf } from "../startStoreApi.ts";
@@ -176,7 +176,7 @@ for (const [path, field] of [
 
 test("a write that finds the queue full is OVERLOADED, with Retry-After", async (t) => {
   const { db } = t.context;
-  const storeWriter = createStoreRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
+  const storeWriter = createStoreWriter({ db, clock: systemClock, maximumWaiting: 0 });
   const { post, store } = await startStoreApiOf(t, { storeWriter });
 
   const { status, body, headers } = await post("/app/api/plant", store.test, { trees: 1 });

@@ -5,10 +5,15 @@ import { sql } from "../../../db/sql.ts";
 import { factorFor } from "../../../modules/planting/impactFactors.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
+import type { PaidWrite } from "../../../modules/stores/storeWrites.rules.ts";
 
 const test = testWithDatabase();
 
+const EIN = "530196605";
 const RECORDS = 10_000;
 const ORDERS = 4;
 const PLANTED_AT = new Date("2026-01-01T00:00:00Z");
@@ -62,6 +67,39 @@ const fillOrders = async (db: DatabasePool, accountId: string): Promise<void> =>
   `);
 };
 
+const writeOf = (accountId: string) => ({
+  accountId,
+  mode: "live" as const,
+  idempotency: null,
+  responseBody: "",
+});
+
+const plantingOf = (accountId: string, count: number): PaidWrite => ({
+  ...writeOf(accountId),
+  operation: "plant",
+  kind: "tree",
+  count,
+  recordId: crypto.randomUUID(),
+  isLimited: false,
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+  notes: null,
+});
+
+const reversalOf = (accountId: string, quantity: number): PaidWrite => ({
+  ...writeOf(accountId),
+  operation: "refund",
+  kind: "refund",
+  reversed: "tree",
+  quantity,
+  filter: {},
+  reason: null,
+  recordId: null,
+  actor: null,
+});
+
 const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
     SELECT count(*)::integer AS count
@@ -69,16 +107,16 @@ const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE ${`%${relation}%`}
   `);
 
-test("while a store refunds 10,000 ordered trees, twenty others plant, and its own writes wait apart", async (t) => {
+test("while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart", async (t) => {
   const { db, databaseUrl } = t.context;
-  const api = await startStoreApi(t, { db });
+  const apiOf = await startTwoStoreApis(t, { db });
   const busy = await createTestStore(db, { balanceCents: 10_000 });
   const others = await Promise.all(
     Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
   );
   await fillOrders(db, busy.id);
-  const plant = (headers: Readonly<Record<string, string>>) =>
-    api.post("/app/api/plant", headers, { trees: 1 });
+  const plant = (index: number, headers: Readonly<Record<string, string>>) =>
+    apiOf(index).post("/app/api/plant", headers, { trees: 1 });
   const locker = new Client({ connectionString: databaseUrl });
   await locker.connect();
   t.teardown(() => locker.end());
@@ -86,7 +124,7 @@ test("while a store refunds 10,000 ordered trees, twenty others plant, and its o
   await locker.query("SELECT FROM planting_order WHERE account_id = $1 FOR UPDATE", [busy.id]);
 
   let isRefunded = false;
-  const refund = api
+  const refund = apiOf(0)
     .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
     .finally(() => {
       isRefunded = true;
@@ -95,15 +133,16 @@ test("while a store refunds 10,000 ordered trees, twenty others plant, and its o
   await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
   let ownDone = 0;
   const own = Promise.all(
-    Array.from({ length: 30 }, () =>
-      plant(busy.live).finally(() => {
+    Array.from({ length: 30 }, (_, index) =>
+      plant(index, busy.live).finally(() => {
         ownDone += 1;
       }),
     ),
   );
+  // Those of the other process wait for the balance's lock, and those of the same process for the refund.
   await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
   for (let round = 0; round < 3; round += 1) {
-    const responses = await Promise.all(others.map(({ live }) => plant(live)));
+    const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
     t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
   }
   t.false(isRefunded, "nobody waited for the refund");
@@ -155,4 +194,114 @@ test("repeated writes of a locked store are recorded once, and an unaffordable o
     `),
     20,
   );
+});
+
+test("a locked store's writes are done in their order once the lock is free", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN");
+  await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
+  const plant = (count: number) => writer.write(plantingOf(store.id, count));
+
+  const writes = [
+    plant(1),
+    plant(2),
+    writer.write(reversalOf(store.id, 3)),
+    plant(4),
+    writer.write(reversalOf(store.id, 5)),
+    plant(6),
+  ];
+  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+  await locker.query("ROLLBACK");
+
+  const settled = await Promise.allSettled(writes);
+  t.deepEqual(
+    settled.map(({ status }) => status),
+    ["fulfilled", "fulfilled", "fulfilled", "fulfilled", "rejected", "fulfilled"],
+  );
+  const entries = await db.any(sql.type(z.strictObject({ kind: z.string(), quantity: z.int() }))`
+    SELECT kind, quantity::integer AS quantity
+    FROM balance_entry
+    WHERE account_id = ${store.id} AND kind <> 'topup'
+    ORDER BY id
+  `);
+  t.deepEqual(
+    entries.map(({ kind, quantity }) => `${kind} ${quantity}`),
+    ["tree 1", "tree 2", "refund 3", "tree 4", "tree 6"],
+  );
+  t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
+});
+
+test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const api = await startStoreApi(t, { db });
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 1000 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  await api.post("/app/api/plant", store.live, { trees: 1 });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN");
+  await locker.query("SELECT FROM registration WHERE account_id = $1 FOR UPDATE", [store.id]);
+
+  const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+  await eventually(async () => (await countLockWaits(db, "registration")) > 0);
+  const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
+  await locker.query("ROLLBACK");
+
+  t.is(planted.status, 200);
+  t.is((await refund).status, 200);
+  t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
+});
+
+test("a short reversal of trees in an order takes them out of it", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  await fillOrders(db, store.id);
+
+  const { status } = await api.post("/app/api/refund", store.live, { type: "tree", quantity: 7 });
+
+  t.is(status, 200);
+  const stored = await db.one(sql.type(z.strictObject({ refunded: z.int(), planted: z.int() }))`
+    SELECT
+      (SELECT sum(refunded_count) FROM planting_order WHERE account_id = ${store.id})::integer AS refunded,
+      (SELECT sum(planted) FROM planting_tally WHERE account_id = ${store.id})::integer AS planted
+  `);
+  t.deepEqual(stored, { refunded: 7, planted: RECORDS - 7 });
+  t.like(await readStoreState(db, store.id), { balance: 7, remaining: RECORDS - 7 });
+});
+
+test("concurrent donations and reversals of one store are all recorded, beside the plantings of others", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { db });
+  await insertTestCharity(db, EIN);
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 10_000 }),
+    await createTestStore(db, { balanceCents: 10_000 }),
+  ];
+  await api.post("/app/api/plant", store.live, { trees: 20 });
+
+  const responses = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => [
+      api.post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 }),
+      api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+      api.post("/app/api/plant", index % 2 === 0 ? store.live : other.live, { trees: 1 }),
+    ]).flat(),
+  );
+
+  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  t.like(await readStoreState(db, store.id), {
+    balance: 10_000 - 20 * 100 - 10 * 50,
+    remaining: 10,
+    totals: 10,
+    brokenLinks: 0,
+  });
+  t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
 });

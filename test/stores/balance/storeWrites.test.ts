@@ -1,8 +1,13 @@
 import test from "ava";
 import { DomainError } from "../../../runtime/errors.rules.ts";
-import { responseKey, decideStoreWrites } from "../../../modules/stores/storeWrites.rules.ts";
+import {
+  decideStoreWrite,
+  enterStoreWrite,
+  responseKey,
+} from "../../../modules/stores/storeWrites.rules.ts";
 import type {
   StoreBalance,
+  StoreLedger,
   StoreWriteDecision,
   StoreRegistrationWrite,
 } from "../../../modules/stores/storeWrites.rules.ts";
@@ -10,13 +15,19 @@ import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 
 const prices = { tree: 50, bottle: 7 };
+const features = { treePlanting: true, plasticRemoval: true, donations: true };
 
 const write = (
   given: Partial<StoreRegistrationWrite> & { readonly key?: string; readonly body?: string },
 ) => {
   const { key, body = "asked", ...rest } = given;
   const requested: StoreRegistrationWrite = {
-    id: "record",
+    recordId: "record",
+    customerName: null,
+    customerEmail: null,
+    customerId: null,
+    orderId: null,
+    notes: null,
     accountId: "shop",
     mode: "live",
     operation: "plant",
@@ -33,12 +44,46 @@ const write = (
 const balancesOf = (
   ...cents: readonly (readonly [string, number])[]
 ): ReadonlyMap<string, StoreBalance> =>
-  new Map(cents.map(([accountId, balanceCents]) => [accountId, { balanceCents, prices }]));
+  new Map(
+    cents.map(([accountId, balanceCents]) => [
+      accountId,
+      { balanceCents, prices, ...features, lastRecordUs: 0 },
+    ]),
+  );
 
-const describeDecision = (decision: StoreWriteDecision<StoreRegistrationWrite>): string => {
+/** What decides about a batch of which nothing is decided yet. */
+const ledgerOf = (
+  balances: ReadonlyMap<string, StoreBalance>,
+  responses: StoreLedger["responses"] = new Map(),
+): StoreLedger => ({
+  balances: new Map(balances),
+  responses: new Map(responses),
+  limits: new Map(),
+});
+
+/** A decision, and what the balance is after it if it is accepted. */
+type Decided = { readonly decision: StoreWriteDecision; readonly balanceCents: number };
+
+const NOW = new Date("2026-01-01T00:00:00Z");
+
+/** Decides writes in their order and enters what is accepted. */
+const decideAll = (
+  batch: readonly StoreRegistrationWrite[],
+  ledger: StoreLedger,
+): readonly Decided[] =>
+  batch.map((requested) => {
+    const decision = decideStoreWrite(requested, ledger);
+    const { balanceCents } =
+      decision.kind === "accepted"
+        ? enterStoreWrite(requested, ledger, -decision.costCents, NOW)
+        : { balanceCents: 0 };
+    return { decision, balanceCents };
+  });
+
+const describeDecision = ({ decision, balanceCents }: Decided): string => {
   switch (decision.kind) {
     case "accepted":
-      return `accepted, ${decision.costCents} at ${decision.unitPriceCents}, ${decision.balanceCents} left`;
+      return `accepted, ${decision.costCents} at ${decision.unitPriceCents}, ${balanceCents} left`;
     case "replayed":
       return `${decision.response.replayed ? "replayed" : "new"}: ${decision.response.responseBody}`;
     case "rejected":
@@ -71,10 +116,9 @@ const decides = test.macro({
         { requestHash, responseBody: "first response", recordId: "first record" },
       ]),
     );
-    const before = structuredClone({ balances, responses });
 
-    t.deepEqual(decideStoreWrites(batch, balances, responses).map(describeDecision), expected);
-    t.deepEqual({ balances, responses }, before);
+    const decided = decideAll(batch, ledgerOf(balances, responses));
+    t.deepEqual(decided.map(describeDecision), expected);
   },
   title: (title = "") => title,
 });
@@ -118,7 +162,7 @@ test(
     batch: [write({ kind: "bottle", count: Number.MAX_SAFE_INTEGER }), write({})],
   },
   [
-    exhausted("630,503,947,831,869.36", "90,071,992,547,409.91"),
+    exhausted("630,503,947,831,869.37", "90,071,992,547,409.91"),
     `accepted, 50 at 50, ${Number.MAX_SAFE_INTEGER - 50} left`,
   ],
 );
@@ -203,9 +247,7 @@ test(
 );
 
 test("an account without a balance is a bug, not a DomainError", (t) => {
-  const error = t.throws(() =>
-    decideStoreWrites([write({})], balancesOf(["other", 50]), new Map()),
-  );
+  const error = t.throws(() => decideStoreWrite(write({}), ledgerOf(balancesOf(["other", 50]))));
   t.false(error instanceof DomainError);
   t.is(error?.message, "Account shop has no balance.");
 });
@@ -243,27 +285,27 @@ for (const seed of [1, 2, 3]) {
         { requestHash: string; responseBody: string; recordId: string }
       >();
       const alone = batch.flatMap((requested) => {
-        const decisions = decideStoreWrites([requested], balances, responses);
-        for (const decision of decisions) {
+        const decided = decideAll([requested], ledgerOf(balances, responses));
+        for (const { decision, balanceCents } of decided) {
           kinds.add(decision.kind);
           if (decision.kind === "accepted") {
             const { accountId, idempotency, responseBody } = requested;
-            balances.set(accountId, { prices, balanceCents: decision.balanceCents });
+            balances.set(accountId, { prices, balanceCents, ...features, lastRecordUs: 0 });
             if (idempotency) {
               const { key, requestHash } = idempotency;
               responses.set(responseKey({ ...requested, key }), {
                 requestHash,
                 responseBody,
-                recordId: requested.id,
+                recordId: requested.recordId,
               });
             }
           }
         }
-        return decisions;
+        return decided;
       });
 
       t.deepEqual(
-        decideStoreWrites(batch, start, new Map()).map(describeDecision),
+        decideAll(batch, ledgerOf(start)).map(describeDecision),
         alone.map(describeDecision),
       );
       t.true([...balances.values()].every(({ balanceCents }) => balanceCents >= 0));

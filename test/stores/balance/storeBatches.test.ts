@@ -5,8 +5,8 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import type { StoreResponse } from "../../../modules/stores/storeWrites.rules.ts";
-import { createStoreRegistrationWriter } from "../../../modules/stores/createStoreRegistrationWriter.ts";
-import type { StoreRegistrationWriter } from "../../../modules/stores/createStoreRegistrationWriter.ts";
+import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
+import type { StoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore } from "../startStoreApi.ts";
@@ -18,12 +18,12 @@ const test = testWithDatabase();
 const REQUEST_HASH = "ab".repeat(32);
 const RESPONSE = '{"status":"success"}';
 
-const createWriter = (db: DatabasePool): StoreRegistrationWriter =>
-  createStoreRegistrationWriter({ db, clock: systemClock });
+const createWriter = (db: DatabasePool): StoreWriter =>
+  createStoreWriter({ db, clock: systemClock });
 
 /** Plants trees at 50 cents each. */
 const plant = (
-  writer: StoreRegistrationWriter,
+  writer: StoreWriter,
   { id }: TestStore,
   {
     count = 1,
@@ -31,7 +31,8 @@ const plant = (
     mode = "live",
   }: { readonly count?: number; readonly key?: string; readonly mode?: "live" | "test" } = {},
 ): Promise<StoreResponse> =>
-  writer.register({
+  writer.write({
+    recordId: crypto.randomUUID(),
     accountId: id,
     mode,
     kind: "tree",
@@ -228,7 +229,7 @@ test("a total that cannot grow rejects only its own store's writes", async (t) =
   t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
 });
 
-test("a batch whose other writes the database rejects has its covered writes recorded once", async (t) => {
+test("a batch of which the database rejects a repeated write has its other writes recorded once", async (t) => {
   const { db } = t.context;
   const writer = createWriter(db);
   const [full, other] = [
@@ -237,7 +238,6 @@ test("a batch whose other writes the database rejects has its covered writes rec
   ];
   await plant(writer, full, { count: Number.MAX_SAFE_INTEGER });
 
-  // A repeated key must be decided.
   const results = await describeAll([
     plant(writer, other),
     plant(writer, full, { key: "a" }),
@@ -247,29 +247,4 @@ test("a batch whose other writes the database rejects has its covered writes rec
 
   t.deepEqual(results, ["recorded", "request_invalid", "request_invalid", "recorded"]);
   t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
-});
-
-test("if the decision of the other writes fails, the covered writes of the batch are still confirmed", async (t) => {
-  const { db, owner } = t.context;
-  const writer = createWriter(db);
-  const [poor, rich] = [
-    await createTestStore(db, { balanceCents: 10 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
-  await owner.query(sql.typeAlias("void")`
-    CREATE FUNCTION fail_for_test() RETURNS trigger LANGUAGE plpgsql
-    AS $$ BEGIN RAISE EXCEPTION 'the test wants this to fail'; END $$
-  `);
-  // The first refusal sets the time, so only that of this store does.
-  await owner.query(sql.typeAlias("void")`
-    CREATE TRIGGER fail_for_test BEFORE UPDATE ON store_balance
-    FOR EACH ROW WHEN (new.account_id = ${sql.literalValue(poor.id)}) EXECUTE FUNCTION fail_for_test()
-  `);
-
-  const [failed, recorded] = await Promise.allSettled([plant(writer, poor), plant(writer, rich)]);
-
-  t.is(failed?.status, "rejected");
-  t.is(recorded?.status, "fulfilled");
-  t.like(await readStoreState(db, poor.id), { balance: 10, registrations: 0 });
-  t.like(await readStoreState(db, rich.id), { balance: 950, registrations: 1 });
 });
