@@ -128,12 +128,23 @@ test.serial(
         readFeedPage(single, { ...firstEvents, after: newest }),
       "its reversal": (single) =>
         single.transaction((transaction) =>
-          insertReversals(
-            transaction,
-            accountId,
-            [{ refundId: crypto.randomUUID(), registrationId: id, count: 1 }],
-            { reason: null, reversedAt: now },
-          ),
+          recordStoreWrites(transaction, {
+            registrations: [],
+            reversals: [
+              {
+                ...owner,
+                refundId: crypto.randomUUID(),
+                registrationId: id,
+                registeredAt: now,
+                count: 1,
+                reason: null,
+                reversedAt: now,
+              },
+            ],
+            entries: [],
+            responses: [],
+            balances: [],
+          }),
         ),
     };
     // So that PostgreSQL keeps their plans, which read the few pages of the table.
