@@ -10,7 +10,7 @@ export const createRequestGate = (): Gate =>
   new Gate({
     // Enough to keep the database busy; more would delay all responses.
     places: 500,
-    // A request that waits takes some 10 KiB.
+    // A request that waits takes a few KiB.
     maximumWaiting: 15_000,
     // Bodies that arrive, and responses that are not read.
     maximumBytes: 128 * 1024 * 1024,
