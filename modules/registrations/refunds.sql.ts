@@ -79,7 +79,10 @@ export const insertRefunds = (
       UPDATE registration
       SET refunded_count = refunded_count + refunded.count, ordered_count = ${keptOrderedCount}
       FROM (SELECT registration_id, sum(count)::bigint AS count FROM entry GROUP BY registration_id) AS refunded
-      WHERE registration.id = refunded.registration_id
+      -- The planner expects few ids in an array, so that it does not read the whole table.
+      WHERE registration.id = ANY(ARRAY(SELECT registration_id FROM entry))
+        AND registration.id = refunded.registration_id
+      RETURNING registration.id, registration.usage_batch
     ),
     inserted AS (
       INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
@@ -90,10 +93,10 @@ export const insertRefunds = (
     fact AS (
       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
       SELECT
-        entry.account_id, entry.mode, entry.kind, registration.usage_batch, entry.id,
+        entry.account_id, entry.mode, entry.kind, updated.usage_batch, entry.id,
         -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
       FROM entry
-      JOIN registration ON registration.id = entry.registration_id
+      JOIN updated ON updated.id = entry.registration_id
       CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
       ORDER BY entry.id
     ),
