@@ -6,12 +6,11 @@ import { createLane } from "./createLane.ts";
 /** The result of an entry whose account another transaction has locked. The entry is written again, alone. */
 export const LOCKED: unique symbol = Symbol("locked");
 
-type Written<Result> = Result | PromiseLike<Result> | typeof LOCKED;
+type Written<Result> = Result | typeof LOCKED;
 
 type Options<Entry, Result> = {
   /**
-   * Writes a batch, and returns the entries' results in order; if it throws, nothing was written. A result that is a promise
-   * does not delay the others.
+   * Writes a batch, and returns the entries' results in order; if it throws, nothing was written.
    * @param options.isAlone whether all entries are of one account, and the write may wait for a lock
    */
   readonly write: (
@@ -52,7 +51,7 @@ export type GroupCommit<Entry, Result> = {
 
 type Waiting<Entry, Result> = {
   readonly entry: Entry;
-  readonly resolve: (result: Result | PromiseLike<Result>) => void;
+  readonly resolve: (result: Result) => void;
   readonly reject: (reason: unknown) => void;
 };
 
@@ -269,12 +268,6 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
       return;
     }
     this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-    for (const result of results) {
-      if (result instanceof Promise) {
-        // It may be rejected before its entry awaits it below, and Node ends the process for an unhandled rejection.
-        result.catch(() => undefined);
-      }
-    }
     const locked = new Set(batch.filter((_, index) => results[index] === LOCKED));
     for (const { account, entries } of parts) {
       const own = entries.filter((entry) => locked.has(entry));

@@ -1,7 +1,6 @@
 import test from "ava";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { createGroupCommit, LOCKED } from "../../db/batching/createGroupCommit.ts";
-import { createAccountQueue } from "../../db/batching/createAccountQueue.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
 
@@ -291,71 +290,4 @@ test("a job takes as many places of the queue as it has rows", async (t) => {
     message: "too many registrations are waiting, try again",
   });
   await Promise.all([first, second]);
-});
-
-test("a result that is rejected early rejects its entry only, and does not end the process", async (t) => {
-  const unhandled: unknown[] = [];
-  const note = (reason: unknown): void => void unhandled.push(reason);
-  process.on("unhandledRejection", note);
-  t.teardown(() => process.off("unhandledRejection", note));
-  const queue = createGroupCommit<Entry, number>({
-    write: (batch) =>
-      Promise.resolve(
-        batch.map(({ number, isBad }) =>
-          isBad ? Promise.reject(new DomainError("queue_full", "bad")) : number,
-        ),
-      ),
-    accountOf: ({ account }) => account,
-  });
-
-  const results = await Promise.allSettled([
-    queue.submit({ account: "a", number: 1, isBad: true }),
-    queue.submit({ account: "a", number: 2 }),
-  ]);
-
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["rejected", "fulfilled"],
-  );
-  t.deepEqual(unhandled, []);
-});
-
-test("the work of one account runs in order, one at a time, and a failure does not stop the rest", async (t) => {
-  const queue = createAccountQueue();
-  const done: string[] = [];
-  const work = (name: string) => async (): Promise<string> => {
-    done.push(`${name} begins`);
-    await new Promise((resolve) => {
-      setImmediate(resolve);
-    });
-    done.push(`${name} ends`);
-    if (name === "b") {
-      throw new Error("b fails");
-    }
-    return name;
-  };
-
-  const results = await Promise.allSettled(
-    ["a", "b", "c"].map((name) => queue("account", work(name))),
-  );
-
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["fulfilled", "rejected", "fulfilled"],
-  );
-  t.deepEqual(
-    done,
-    ["a", "b", "c"].flatMap((name) => [`${name} begins`, `${name} ends`]),
-  );
-});
-
-test("other accounts do not wait for an account's queue", async (t) => {
-  const queue = createAccountQueue();
-  const gate = Promise.withResolvers<string>();
-  const waiting = [1, 2].map(() => queue("busy", () => gate.promise));
-
-  t.is(await queue("other", () => Promise.resolve("done")), "done");
-  gate.resolve("done");
-  t.deepEqual(await Promise.all(waiting), ["done", "done"]);
-  t.is(await queue("busy", () => Promise.resolve("again")), "again");
 });
