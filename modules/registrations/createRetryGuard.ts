@@ -15,14 +15,6 @@ export type RetryGuard = {
    */
   readonly write: <Result>(account: AccountMode, attempt: WriteAttempt<Result>) => Promise<Result>;
   /**
-   * Returns what an earlier write with the idempotency key has recorded, or null. For a write that is refused: it waits if
-   * the earlier one is in flight.
-   */
-  readonly findOriginal: <Result>(
-    account: AccountMode,
-    attempt: Omit<WriteAttempt<Result>, "write">,
-  ) => Promise<Result | null>;
-  /**
    * Runs a write with several idempotency keys. Before it rejects an item, it awaits earlier writes with its keys by
    * `awaitEarlier`, and looks them up.
    */
@@ -108,11 +100,6 @@ export const createRetryGuard = (): RetryGuard => {
           }
           return original;
         }
-      }),
-    findOriginal: (account, { idempotencyKey: key, findOriginal }) =>
-      writeBatch(account, key === null ? [] : [key], async (awaitEarlier) => {
-        await awaitEarlier();
-        return findOriginal();
       }),
     writeBatch,
   };

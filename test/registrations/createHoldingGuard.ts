@@ -25,9 +25,10 @@ export const createHoldingGuard = () => {
   };
   const countLookups =
     <Result>(find: () => Promise<Result>) =>
-    (): Promise<Result> => {
+    async (): Promise<Result> => {
+      const found = await find();
       lookups += 1;
-      return find();
+      return found;
     };
   /** The write has begun when the guard returns its promise. */
   const count = <Result>(result: Promise<Result>): Promise<Result> => {
@@ -41,11 +42,14 @@ export const createHoldingGuard = () => {
   });
   const holding: RetryGuard = {
     write: (account, attempt) => count(guard.write(account, watch(attempt))),
-    findOriginal: (account, { idempotencyKey, findOriginal }) =>
+    writeBatch: (account, keys, write) =>
       count(
-        guard.findOriginal(account, { idempotencyKey, findOriginal: countLookups(findOriginal) }),
+        guard.writeBatch(
+          account,
+          keys,
+          hold((awaitEarlier) => write(countLookups(awaitEarlier))),
+        ),
       ),
-    writeBatch: (account, keys, write) => count(guard.writeBatch(account, keys, hold(write))),
   };
   /** Sends a request and waits until its write has begun. */
   const send = async <Response>(request: () => Promise<Response>) => {
