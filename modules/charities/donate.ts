@@ -9,7 +9,6 @@ import type { ConfirmedCharity } from "./charities.rules.ts";
 import type {
   ConfirmedDonation,
   Donation,
-  DonationCustomer,
   DonationRequest,
   NewDonation,
 } from "./donations.rules.ts";
@@ -29,10 +28,9 @@ import { newId } from "../../runtime/newId.ts";
 export type DonationContext = CharityContext & BillingContext & { readonly guard: RetryGuard };
 
 /** Returns the record of a donation whose charity is confirmed. */
-export const createDonation = (
+const createDonation = (
   { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
   { charity, provider }: ConfirmedCharity,
-  customer: DonationCustomer | null,
 ): ConfirmedDonation => ({
   id,
   importedId: null,
@@ -46,7 +44,6 @@ export const createDonation = (
   attribution,
   metadata,
   refunded: false,
-  customer,
 });
 
 /** A requested donation, and the id that it gets. */
@@ -154,7 +151,7 @@ const record = async (
   const donations = outcomes
     .filter(isAccepted)
     .flatMap(({ id, request, charity }) =>
-      charity ? createDonation({ ...request, id }, charity, null) : [],
+      charity ? createDonation({ ...request, id }, charity) : [],
     );
   const events = donations.map((donation) => createEvent(donationCreated(donation)));
   const { ids, totalCount } =

@@ -48,17 +48,12 @@ const inputOf = (donations: readonly ConfirmedDonation[]): string =>
       donation.idempotencyKey,
       donation.attribution,
       donation.metadata,
-      donation.customer?.customerName ?? null,
-      donation.customer?.customerEmail ?? null,
-      donation.customer?.customerId ?? null,
-      donation.customer?.orderId ?? null,
     ]),
   );
 
 /**
  * Inserts donations of one time with their totals and events, in one statement. Waits for concurrent calls with their
  * idempotency keys.
- * @param createdAt a text may have microseconds
  * @param events whose data have the id of one of the donations
  * @returns the ids of those that were inserted, and how many donations the owner has then; the keys of the others exist
  * @throws DomainError request_invalid if a total would exceed 2^53 - 1
@@ -67,7 +62,7 @@ export const insertDonations = async (
   db: CommonQueryMethods,
   owner: AccountMode,
   donations: readonly ConfirmedDonation[],
-  createdAt: Date | string,
+  createdAt: Date,
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof insertedRow>>> => {
   const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
@@ -91,12 +86,12 @@ export const insertDonations = async (
       inserted AS (
         INSERT INTO donation (
           id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+          created_at, idempotency_key, attribution, metadata
         )
         SELECT
           id, ${owner.accountId}, ${owner.mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3,
           value ->> 4, value ->> 5, value ->> 6, ${timestamp(createdAt)}, idempotency_key, value ->> 8,
-          (value -> 9)::jsonb, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+          (value -> 9)::jsonb
         FROM entry
         WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
         ORDER BY id

@@ -21,20 +21,8 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
-/** The customer and the order of a store's donation; null where nothing was given. */
-export type DonationCustomer = {
-  readonly customerName: string | null;
-  readonly customerEmail: string | null;
-  readonly customerId: string | null;
-  readonly orderId: string | null;
-};
-
 /** A donation to be recorded, with the charity's own name: a client may have given another one. */
-export type ConfirmedDonation = Omit<Donation, "createdAt"> & {
-  readonly confirmedName: string;
-  /** Null for an organization's. */
-  readonly customer: DonationCustomer | null;
-};
+export type ConfirmedDonation = Omit<Donation, "createdAt"> & { readonly confirmedName: string };
 
 /**
  * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit

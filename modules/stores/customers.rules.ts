@@ -28,6 +28,9 @@ export type CustomerDetails = {
   readonly notes: string | null;
 };
 
+/** The customer and the order of a store's donation. */
+export type DonationCustomer = Omit<CustomerDetails, "notes">;
+
 /** Selects records by customer; all conditions must hold. */
 export type CustomerFilter = {
   /** A part of the name, in any case. */

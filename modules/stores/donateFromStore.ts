@@ -2,7 +2,7 @@ import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import type { CharityContext } from "../charities/context.ts";
-import type { DonationCustomer } from "../charities/donations.rules.ts";
+import type { DonationCustomer } from "./customers.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { StoreContext } from "./context.ts";

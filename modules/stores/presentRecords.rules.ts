@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { shownIdOf } from "../records/recordIds.rules.ts";
-import type { ImpactRecord } from "./customers.rules.ts";
+import type { ImpactRecord, DonationCustomer } from "./customers.rules.ts";
 import { formatEin } from "../charities/charities.rules.ts";
-import type { Donation, DonationCustomer } from "../charities/donations.rules.ts";
+import type { Donation } from "../charities/donations.rules.ts";
 import { centsToDollars } from "../records/money.rules.ts";
 import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
 import type { BalanceEntryKind } from "./stores.rules.ts";

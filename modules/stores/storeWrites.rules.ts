@@ -2,13 +2,12 @@ import type { Actor } from "../accounts/audit.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import type { DonationCustomer } from "../charities/donations.rules.ts";
 import { isAccepted, outcomeOf } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
-import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
+import type { CustomerDetails, DonationCustomer, ImpactFilter } from "./customers.rules.ts";
 import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
@@ -33,7 +32,7 @@ export type StoreRegistrationWrite = StoreWrite &
   };
 
 /** Donates to a charity that is confirmed. */
-type StoreDonationWrite = StoreWrite & {
+export type StoreDonationWrite = StoreWrite & {
   readonly kind: "donation";
   readonly amountCents: number;
   readonly charity: ConfirmedCharity;

@@ -5,6 +5,8 @@ import { balanceUpdates, entryInserts } from "./balances.sql.ts";
 import type { NewBalance, NewBalanceEntry } from "./balances.sql.ts";
 import { responseInserts } from "./idempotentResponses.sql.ts";
 import type { NewResponse } from "./idempotentResponses.sql.ts";
+import { donationInserts } from "./storeDonations.sql.ts";
+import type { NewStoreDonation } from "./storeDonations.sql.ts";
 import { registrationInserts, reversalInserts } from "./storeRegistrations.sql.ts";
 import type { NewReversal, StoreRegistration } from "./storeRegistrations.sql.ts";
 import { COUNT_FIELDS } from "./storeWrites.rules.ts";
@@ -12,6 +14,7 @@ import { COUNT_FIELDS } from "./storeWrites.rules.ts";
 /** What writes of stores record in common. */
 type RecordedWrites = {
   readonly registrations: readonly StoreRegistration[];
+  readonly donations: readonly NewStoreDonation[];
   /** Of other stores than the registrations. */
   readonly reversals: readonly NewReversal[];
   /** In the order of the writes. */
@@ -22,13 +25,13 @@ type RecordedWrites = {
 };
 
 /**
- * Records writes of stores whose balances are locked, in one statement: registrations and reversals with their totals,
- * balance entries, balances and responses.
+ * Records writes of stores whose balances are locked, in one statement: registrations, donations and reversals with
+ * their totals, balance entries, balances and responses.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const recordStoreWrites = async (
   transaction: DatabaseTransactionConnection,
-  { registrations, reversals, entries, balances, responses }: RecordedWrites,
+  { registrations, donations, reversals, entries, balances, responses }: RecordedWrites,
 ): Promise<void> => {
   // What there is nothing of is left out, because PostgreSQL opens the indexes of a table even to insert no row.
   const parts = [
@@ -38,6 +41,7 @@ export const recordStoreWrites = async (
       query: () =>
         sql.fragment`${registrationInserts(registrations)}, ${totalAdditions(registrations)}`,
     },
+    { name: "donations", rows: donations, query: () => donationInserts(donations) },
     {
       name: "reversals",
       rows: reversals,
@@ -57,8 +61,9 @@ export const recordStoreWrites = async (
   } catch (error) {
     const [first] = registrations;
     // A failed batch is divided until one write is left, so the first one is the cause.
-    throw first === undefined
-      ? error
-      : asTotalError(error, "impact_total_safe", COUNT_FIELDS[first.kind]);
+    const cause = first
+      ? asTotalError(error, "impact_total_safe", COUNT_FIELDS[first.kind])
+      : asTotalError(error, "donation_total_safe", "amount_cents");
+    throw cause;
   }
 };

@@ -1,6 +1,4 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { createDonation } from "../charities/donate.ts";
-import { insertDonations } from "../charities/donationBatches.sql.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import { fromMicroseconds } from "../records/timestamps.rules.ts";
 import { lockLimits } from "../registrations/checkLimits.ts";
@@ -12,6 +10,7 @@ import type { LockedBalance, NewBalanceEntry } from "./balances.sql.ts";
 import { listIdempotentResponses } from "./idempotentResponses.sql.ts";
 import { lockBalance, reportDecisions } from "./lockBalance.ts";
 import { isLongReversal, reverseStoreRecords } from "./reverseStoreRecords.ts";
+import type { NewStoreDonation } from "./storeDonations.sql.ts";
 import type { NewReversal, StoreRegistration } from "./storeRegistrations.sql.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
 import { balanceOf, decideStoreWrite, enterStoreWrite, responseKey } from "./storeWrites.rules.ts";
@@ -19,6 +18,7 @@ import type {
   AcceptedWrite,
   BalanceRefusal,
   PaidWrite,
+  StoreDonationWrite,
   StoreLedger,
   StoreRegistrationWrite,
   StoreResponse,
@@ -27,7 +27,7 @@ import type {
 /** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;
 
-/** What a write records, besides what its donation or reversal has recorded already. */
+/** What a write records, besides what its reversal has recorded already. */
 type Recorded<Write extends PaidWrite = PaidWrite> = {
   readonly write: Write;
   readonly unitPriceCents: number;
@@ -46,6 +46,9 @@ const isRecorded = (outcome: Recorded | Result): outcome is Recorded =>
 
 const isRegistration = (recorded: Recorded): recorded is Recorded<StoreRegistrationWrite> =>
   "count" in recorded.write;
+
+const isDonation = (recorded: Recorded): recorded is Recorded<StoreDonationWrite> =>
+  recorded.write.kind === "donation";
 
 /** Locks the balance of a store that is written alone. */
 const awaitBalance = async (
@@ -74,9 +77,6 @@ const readResponses = async (
   return new Map(stored.map((response) => [responseKey(response), response]));
 };
 
-/** What a store's donation has not. */
-const NO_DETAILS = { charityName: null, idempotencyKey: null, attribution: "", metadata: {} };
-
 type Batch = {
   readonly transaction: DatabaseTransactionConnection;
   readonly ledger: StoreLedger;
@@ -84,7 +84,7 @@ type Batch = {
   readonly isAlone: boolean;
 };
 
-/** Enters an accepted write, with its donation or reversal. */
+/** Enters an accepted write, with the selection of a reversal. */
 const applyWrite = async (
   { transaction, ledger, now, isAlone }: Batch,
   write: PaidWrite,
@@ -101,19 +101,13 @@ const applyWrite = async (
   const { amountCents, reversals } = change;
   const { balanceCents, createdUs } = enterStoreWrite(write, ledger, amountCents, now);
   const createdAt = fromMicroseconds(createdUs);
-  if (write.kind === "donation") {
-    const request = { id: write.recordId, amountCents: write.amountCents, ...NO_DETAILS };
-    const donation = createDonation(request, write.charity, write.customer);
-    await insertDonations(transaction, write, [donation], createdAt, []);
-  }
   return { write, unitPriceCents, amountCents, balanceCents, createdAt, reversals };
 };
 
 /**
- * Decides writes in their order, and enters those that are accepted. Donations and reversals need statements of their own, so
- * a store has at most one of them in a batch of several stores, as its last write, and no store delays the others by many. A
- * reversal is always its store's only write, because no total may change twice in one statement. What must be written later
- * is LOCKED, and so is all that follows it.
+ * Decides writes in their order, and enters those that are accepted. A reversal is the only write of its store in a
+ * transaction: it needs statements of its own, so that many of one store would delay the others, and no total may change
+ * twice in one statement. What must be written later is LOCKED, and so is all that follows it.
  */
 const decideAll = async (batch: Batch, writes: readonly PaidWrite[]) => {
   const { ledger, isAlone } = batch;
@@ -143,7 +137,7 @@ const decideAll = async (batch: Batch, writes: readonly PaidWrite[]) => {
       const outcome = mustWait ? LOCKED : await applyWrite(batch, write, decision);
       outcomes.push(outcome);
       entered.add(accountId);
-      if (isReversal || outcome === LOCKED || (write.kind === "donation" && !isAlone)) {
+      if (isReversal || outcome === LOCKED) {
         postponed.add(accountId);
       }
     }
@@ -159,6 +153,11 @@ const toRegistration = ({
   ...rest,
   id: write.recordId,
 });
+
+const toDonation = ({ write, createdAt }: Recorded<StoreDonationWrite>): NewStoreDonation => {
+  const { recordId: id, accountId, mode, amountCents, charity, customer } = write;
+  return { id, accountId, mode, amountCents, charity, customer, createdAt };
+};
 
 const toEntry = ({ write, ...rest }: Recorded): NewBalanceEntry => {
   const { accountId, kind } = write;
@@ -182,6 +181,7 @@ const recordAll = async (
   const accountIds = new Set(recorded.map(({ write }) => write.accountId));
   await recordStoreWrites(transaction, {
     registrations: recorded.filter(isRegistration).map(toRegistration),
+    donations: recorded.filter(isDonation).map(toDonation),
     reversals: recorded.flatMap(({ reversals }) => reversals),
     entries: recorded.filter(({ amountCents }) => amountCents !== 0).map(toEntry),
     responses: recorded.flatMap(({ write, createdAt }) =>

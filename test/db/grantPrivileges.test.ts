@@ -148,6 +148,7 @@ test("the reader cannot compute the hash of an idempotency key that it guesses",
   await app.transaction((transaction) =>
     recordStoreWrites(transaction, {
       registrations: [],
+      donations: [],
       reversals: [],
       entries: [],
       responses: [{ ...known, ...erased, createdAt: new Date() }],

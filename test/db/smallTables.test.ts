@@ -130,6 +130,7 @@ test.serial(
         single.transaction((transaction) =>
           recordStoreWrites(transaction, {
             registrations: [],
+            donations: [],
             reversals: [
               {
                 ...owner,
