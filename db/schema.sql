@@ -1065,7 +1065,7 @@ CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mo
 
 CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
-CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (account_id, mode, imported_id) WHERE (imported_id IS NOT NULL);
+CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (imported_id_digest(account_id, mode, 'donation'::text, imported_id)) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
 
@@ -1165,7 +1165,7 @@ CREATE INDEX registration_customer_name ON public.registration USING gin (accoun
 
 CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE (usage_batch IS NOT NULL);
 
-CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (account_id, mode, kind, imported_id) WHERE (imported_id IS NOT NULL);
+CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (imported_id_digest(account_id, mode, kind, imported_id)) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
 
@@ -1219,6 +1219,12 @@ CREATE OR REPLACE FUNCTION public.idempotency_key_hash(secret bytea, account_id 
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN sha256((secret || text_digest((((((((account_id)::text || '/'::text) || mode) || '/'::text) || operation) || '/'::text) || key))));
+
+CREATE OR REPLACE FUNCTION public.imported_id_digest(account_id uuid, mode text, kind text, imported_id text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN text_digest((((((((account_id)::text || '/'::text) || mode) || '/'::text) || kind) || '/'::text) || imported_id));
 
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea

@@ -30,7 +30,7 @@ CREATE TABLE donation (
 );
 
 CREATE UNIQUE INDEX donation_imported_id
-  ON donation (account_id, mode, imported_id) WHERE imported_id IS NOT NULL;
+  ON donation (imported_id_digest(account_id, mode, 'donation', imported_id)) WHERE imported_id IS NOT NULL;
 CREATE INDEX donation_listing ON donation (account_id, mode, created_at, id);
 CREATE INDEX donation_attribution
   ON donation (account_id, mode, text_digest(attribution), created_at, id) WHERE attribution <> '';

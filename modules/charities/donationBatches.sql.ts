@@ -3,12 +3,11 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
-import { isUuid } from "../records/fields.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
-import { isRecordId } from "../records/recordIds.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import {
+  claimedKeys,
   deleteTestKeys,
   keyHash,
   knownKeys,
@@ -17,7 +16,7 @@ import {
 } from "../records/idempotencyKeys.sql.ts";
 import {
   ownedWithIds,
-  ownedWithImportedIds,
+  ownedWithOwnIds,
   deleteCertificatesOf,
 } from "../records/ownedRecords.sql.ts";
 import { sql, timestamp, safeInteger } from "../../db/sql.ts";
@@ -66,23 +65,13 @@ export const insertDonations = async (
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof insertedRow>>> => {
   const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
-  const scope = scopeOf(owner, "donate");
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
       WITH entry AS MATERIALIZED (
         SELECT (value ->> 0)::uuid AS id, value ->> 7 AS idempotency_key, value
         FROM json_array_elements(${inputOf(donations)}::json) AS value
       ),
-      claimed AS (
-        INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-        SELECT ${keyHash(scope, sql.identifier(["idempotency_key"]))} AS key_hash, ${owner.accountId}, ${owner.mode}, ${scope.operation}, id
-        FROM entry
-        WHERE idempotency_key IS NOT NULL
-        -- In the order of all batches, so that two with the same keys cannot deadlock.
-        ORDER BY key_hash, id
-        ON CONFLICT (key_hash) DO NOTHING
-        RETURNING record_id
-      ),
+      ${claimedKeys(scopeOf(owner, "donate"))},
       inserted AS (
         INSERT INTO donation (
           id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
@@ -143,7 +132,8 @@ export const listDonationsByIds = (
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
-    FROM ${ownedWithIds("donation", owner, ids)}
+    FROM donation
+    WHERE ${ownedWithOwnIds("donation", owner, ids)}
   `);
 
 const lockedRow = donationRow.extend({ metadata: donationRow.shape.metadata.nullable() });
@@ -164,20 +154,15 @@ export const lockDonations = async (
   owner: AccountMode,
   given: readonly string[],
 ): Promise<ReadonlyMap<string, LockedDonation>> => {
-  const possible = given.filter(isRecordId);
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
     SELECT
       ${donationCoreColumns},
       donation.charity_provider AS "charityProvider",
       donation.idempotency_key AS "idempotencyKey",
       donation.attribution,
-      CASE WHEN ${possible.length <= MAXIMUM_WITH_METADATA} THEN donation.metadata END AS metadata
+      CASE WHEN ${given.length <= MAXIMUM_WITH_METADATA} THEN donation.metadata END AS metadata
     FROM donation
-    WHERE donation.id = ANY(ARRAY(
-      SELECT donation.id FROM ${ownedWithImportedIds("donation", owner, possible)}
-      UNION ALL
-      SELECT donation.id FROM ${ownedWithIds("donation", owner, possible.filter(isUuid))}
-    ))
+    WHERE ${ownedWithIds("donation", owner, given)}
     ORDER BY donation.id
     FOR UPDATE
   `);

@@ -7,7 +7,7 @@ import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.
 import type { CertifiedKind } from "./certificate.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { isOfMode } from "../records/ownedRecords.sql.ts";
+import { isOwn } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 
 const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
@@ -83,7 +83,7 @@ const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn 
 /** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
 const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
   sql.fragment`
-    ${isOfMode(table, owner)} AND order_digest(order_id) = (SELECT order_digest(${orderId})) AND order_id IS NOT NULL
+    ${isOwn(table, owner)} AND order_digest(order_id) = (SELECT order_digest(${orderId})) AND order_id IS NOT NULL
   `;
 
 const FIRST_RECORDS = sql.fragment`

@@ -6,9 +6,8 @@ import type { EventType, FeedPosition } from "../events/events.rules.ts";
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { registrationCreated } from "../registrations/presentRegistration.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
-import { rowWithId } from "../records/ownedRecords.sql.ts";
 import { registrationObject, registrationRow } from "../registrations/registrationColumns.sql.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { afterLookup, sql, timestamp } from "../../db/sql.ts";
 import { eventBoundary } from "../events/events.sql.ts";
 
 /*
@@ -154,18 +153,24 @@ const firstEventsFrom = (transactionId: FragmentSqlToken): FragmentSqlToken => s
 const HAS_GIVEN_EVENT = sql.fragment`
   EXISTS (
     SELECT
-    FROM ${rowWithId("registration", sql.fragment`asked.given_id`)}
-    WHERE registration.transaction_id = asked.given_transaction_id
-      AND registration.account_id = asked.account_id
-      AND registration.mode = asked.mode
-      AND ${IS_EVENT}
+    FROM registration
+    WHERE registration.id = asked.given_id
+      AND ${afterLookup(sql.fragment`
+        registration.transaction_id = asked.given_transaction_id
+        AND registration.account_id = asked.account_id
+        AND registration.mode = asked.mode
+        AND ${IS_EVENT}
+      `)}
   )
   OR EXISTS (
     SELECT
-    FROM (SELECT * FROM event WHERE event.id = asked.given_id OFFSET 0) AS event
-    WHERE event.transaction_id = asked.given_transaction_id
-      AND event.account_id = asked.account_id
-      AND event.mode = asked.mode
+    FROM event
+    WHERE event.id = asked.given_id
+      AND ${afterLookup(sql.fragment`
+        event.transaction_id = asked.given_transaction_id
+        AND event.account_id = asked.account_id
+        AND event.mode = asked.mode
+      `)}
   )
 `;
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { isImported, isOfMode, rowWithId } from "../records/ownedRecords.sql.ts";
+import { isFoundOwn, isImported } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { lockRegistrations } from "../registrations/refunds.sql.ts";
@@ -21,12 +21,7 @@ type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
 /** The condition that a record is one of the given records of the query that belong to an account and mode. */
 const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
   const id = sql.identifier([table, "id"]);
-  return sql.fragment`${id} = ANY(ARRAY(
-    SELECT ${id}
-    FROM given
-    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
-    WHERE ${isOfMode(table, owner)}
-  ))`;
+  return sql.fragment`${id} = ANY(ARRAY(SELECT id FROM given)) AND ${isFoundOwn(table, owner)}`;
 };
 
 /**

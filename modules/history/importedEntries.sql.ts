@@ -9,10 +9,15 @@ import {
   registerOperation,
   scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
-import { isImported, isOfMode, rowWithId, rowWithImportedId } from "../records/ownedRecords.sql.ts";
+import {
+  importedRecord,
+  importScopeOf,
+  isFoundOwn,
+  isImported,
+} from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
-import { inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
+import { afterLookup, inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
 import type { ImportedRecord } from "./importedRecords.rules.ts";
 import type { StoreOperation } from "../stores/stores.rules.ts";
 
@@ -249,12 +254,12 @@ export const listKnown = (
       FROM entry
       CROSS JOIN LATERAL (
         SELECT id
-        FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)}
-        WHERE ${isOfMode(table, owner)} ${kind === null ? sql.fragment`` : sql.fragment`AND ${name}.kind = ${kind}`}
+        FROM ${name}
+        WHERE ${name}.id = ANY(ARRAY[entry.id, entry.own_id])
+          AND ${isFoundOwn(table, owner)}
+          ${kind === null ? sql.fragment`` : sql.fragment`AND ${afterLookup(sql.fragment`${name}.kind = ${kind}`)}`}
         UNION
-        -- No record has an empty id.
-        SELECT id
-        FROM ${rowWithImportedId(table, owner, kind, sql.fragment`coalesce(entry.imported_id, '')`)}
+        SELECT ${importedRecord(table, { ...importScopeOf(table, owner), ...(kind && { kind }) }, sql.fragment`entry.imported_id`)}
         UNION
         SELECT ${recordOfKey(entryKeyHash(table, owner))}
       ) AS match

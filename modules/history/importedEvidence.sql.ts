@@ -7,7 +7,7 @@ import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { ownedWithImportedIds } from "../records/ownedRecords.sql.ts";
+import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";
 
 const importedTreeRow = z.strictObject({
   id: z.uuid(),
@@ -34,8 +34,8 @@ export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 /** The condition that a registration is one of the imported trees that have the given imported ids. */
 const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
   sql.fragment`registration.id = ANY(ARRAY(
-    SELECT registration.id
-    FROM ${ownedWithImportedIds("registration", { ...owner, kind: PLANTED_KIND }, treeIds)}
+    SELECT ${importedRecord("registration", importScopeOf("registration", { ...owner, kind: PLANTED_KIND }), sql.fragment`given`)}
+    FROM unnest(${sql.array([...treeIds], "text")}) AS given
   ))`;
 
 /** Lists the imported tree registrations that have the given imported ids. */

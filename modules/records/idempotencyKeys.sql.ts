@@ -63,9 +63,32 @@ export const knownKeys = (
   keys: readonly string[],
 ): FragmentSqlToken => sql.fragment`(
   SELECT given.key, idempotency_key.record_id
-  FROM unnest(${sql.array([...keys], "text")}) AS given (key)
+  FROM unnest((SELECT ${sql.array([...keys], "text")})) AS given (key)
   JOIN idempotency_key ON idempotency_key.key_hash = ${keyHash(scopeOf(owner, operation), sql.identifier(["given", "key"]))}
 ) AS known`;
+
+/**
+ * Defines the query `claimed`, which inserts the keys of the query `entry` unless they are known. Waits for other transactions
+ * that insert one of the keys. An entry has the columns `id`, which is that of its record, and `idempotency_key`.
+ * @param join joins what is inserted before the keys
+ */
+export const claimedKeys = (
+  scope: KeyScope,
+  join: FragmentSqlToken = sql.fragment``,
+): FragmentSqlToken => sql.fragment`
+  claimed AS (
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+    SELECT
+      ${keyHash(scope, sql.identifier(["entry", "idempotency_key"]))} AS key_hash, ${scope.accountId}, ${scope.mode},
+      ${scope.operation}, entry.id
+    FROM entry ${join}
+    WHERE entry.idempotency_key IS NOT NULL
+    -- In the order of all statements, so that two with the same keys cannot deadlock.
+    ORDER BY key_hash, entry.id
+    ON CONFLICT (key_hash) DO NOTHING
+    RETURNING record_id
+  )
+`;
 
 /** Deletes the keys of records of test mode. */
 export const deleteTestKeys = async (

@@ -1,45 +1,59 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
-import type { Operation } from "./idempotencyKeys.rules.ts";
 import { knownKeys } from "./idempotencyKeys.sql.ts";
 import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
 import { isRecordId } from "./recordIds.rules.ts";
-import { sql } from "../../db/sql.ts";
+import { afterLookup, sql, values } from "../../db/sql.ts";
 
 /*
  * The records of an owner: all of them, and those with an id or a key.
  *
  * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
- * all of them then seems as cheap as to find one by its id or key, however many there are. The conditions of look-ups do
- * not leave the planner this choice (ADR 102).
+ * all of them then seems as cheap as to find one by its id, however many there are. So look-ups by an id compare the owner
+ * where the planner sees no condition of an index (ADR 102).
  */
 
 export type RecordTable = "registration" | "donation";
 
-export type RecordOwners = {
-  readonly registration: AccountMode & { readonly kind: Kind };
-  readonly donation: AccountMode;
+/** Whose records a condition selects. Without a kind, registrations of all kinds. */
+export type RecordOwner = AccountMode & { readonly kind?: Kind };
+
+/** The condition that a record belongs to an owner. `value` returns a value as SQL. */
+const belongsTo = (
+  table: RecordTable,
+  { accountId, mode, kind }: RecordOwner,
+  value: (text: string, type: "uuid" | "text") => FragmentSqlToken,
+): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  const ofMode = sql.fragment`
+    ${column("account_id")} = ${value(accountId, "uuid")} AND ${column("mode")} = ${value(mode, "text")}
+  `;
+  return table === "donation" || kind === undefined
+    ? ofMode
+    : sql.fragment`${ofMode} AND ${column("kind")} = ${value(kind, "text")}`;
 };
+
+/** A value that the planner does not see. It expects an average one. */
+const hidden = (text: string, type: "uuid" | "text"): FragmentSqlToken =>
+  sql.fragment`(SELECT ${text}::${sql.identifier([type])})`;
 
 /** The condition that a record belongs to an owner. For lists, of which the planner must know how long they are. */
-export const ownedBy = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-): FragmentSqlToken => {
-  const { accountId, mode, kind }: AccountMode & { readonly kind?: Kind } = owner;
-  const name = sql.identifier([table]);
-  const ofMode = sql.fragment`${name}.account_id = ${accountId} AND ${name}.mode = ${mode}`;
-  return table === "registration" && kind !== undefined
-    ? sql.fragment`${ofMode} AND registration.kind = ${kind}`
-    : ofMode;
-};
+export const ownedBy = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
+  belongsTo(table, owner, (text) => sql.fragment`${text}`);
+
+/** The condition that a record belongs to an owner, for searches of an index that has the owner and more. */
+export const isOwn = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
+  belongsTo(table, owner, hidden);
+
+/** The condition that a record, which another condition finds by its id, belongs to an owner. */
+export const isFoundOwn = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
+  afterLookup(ownedBy(table, owner));
 
 /** An account's id as a value that the planner does not see. It expects an average account. */
-export const anyAccount = (accountId: string): FragmentSqlToken =>
-  sql.fragment`(SELECT ${accountId}::uuid)`;
+export const anyAccount = (accountId: string): FragmentSqlToken => hidden(accountId, "uuid");
 
 /** The highest value of a `bigint`. No row has it as its id. */
 const AFTER_LAST_ID = "9223372036854775807";
@@ -65,46 +79,9 @@ export const newestOf = (
       };
 };
 
-/** The condition that a record belongs to an account and mode, for look-ups: the planner sees neither. */
-export const isOfMode = (
-  table: RecordTable,
-  { accountId, mode }: AccountMode,
-): FragmentSqlToken => {
-  const name = sql.identifier([table]);
-  return sql.fragment`${name}.account_id = ${anyAccount(accountId)} AND ${name}.mode = (SELECT ${mode}::text)`;
-};
-
-/** An owner's kind as a value that the planner does not see; null for records without one. */
-const kindOf = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-): FragmentSqlToken | null => {
-  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
-  return table === "registration" && kind !== undefined
-    ? sql.fragment`(SELECT ${kind}::text)`
-    : null;
-};
-
-/** The condition that a record belongs to an owner, for look-ups. */
-export const isOwn = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-): FragmentSqlToken => {
-  const kind = kindOf(table, owner);
-  return kind === null
-    ? isOfMode(table, owner)
-    : sql.fragment`${isOfMode(table, owner)} AND registration.kind = ${kind}`;
-};
-
 /** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `assignIds`. */
 export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`substr(${id}::text, 15, 1) = '8'`;
-
-/** The rows with an id, as a table of the same name. The OFFSET keeps other conditions, and so other indexes, out of its search. */
-export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSqlToken => {
-  const name = sql.identifier([table]);
-  return sql.fragment`(SELECT * FROM ${name} WHERE ${name}.id = ${id} OFFSET 0) AS ${name}`;
-};
 
 /** The condition that a record has an attribution that is not empty, in the form that its index serves. */
 export const hasAttribution = (table: RecordTable, attribution: string): FragmentSqlToken => {
@@ -118,98 +95,86 @@ export const attributionCondition = (table: RecordTable, attribution: string): F
     ? sql.fragment`${sql.identifier([table, "attribution"])} = ''`
     : hasAttribution(table, attribution);
 
-/**
- * The record that was imported with an id, as a table of the same name. Both of its bounds are the id, in the order of the index
- * of such ids. With equalities, any index that begins with the account could find it, and without statistics of the table
- * they cost the same.
- * @param kind null for records without one
- * @param id not NULL
- */
-export const rowWithImportedId = (
+/** The owner of an imported id, as expressions of SQL. */
+type ImportScope = {
+  readonly accountId: FragmentSqlToken;
+  readonly mode: FragmentSqlToken;
+  /** That of a registration, or 'donation'. */
+  readonly kind: FragmentSqlToken;
+};
+
+export const importScopeOf = (
   table: RecordTable,
-  { accountId, mode }: AccountMode,
-  kind: FragmentSqlToken | null,
+  { accountId, mode, kind }: RecordOwner,
+): ImportScope => ({
+  accountId: sql.fragment`${accountId}::uuid`,
+  mode: sql.fragment`${mode}::text`,
+  kind: sql.fragment`${table === "donation" ? table : (kind ?? null)}::text`,
+});
+
+/** The id of the record that was imported with an id, or null. Of several ids, each is looked up by itself. */
+export const importedRecord = (
+  table: RecordTable,
+  { accountId, mode, kind }: ImportScope,
   id: FragmentSqlToken,
+): FragmentSqlToken => sql.fragment`(
+  SELECT imported.id
+  FROM ${sql.identifier([table])} AS imported
+  WHERE imported.imported_id IS NOT NULL
+    AND imported_id_digest(
+      imported.account_id, imported.mode, ${table === "donation" ? sql.fragment`'donation'` : sql.fragment`imported.kind`},
+      imported.imported_id
+    ) = imported_id_digest(${accountId}, ${mode}, ${kind}, ${id})
+)`;
+
+/** The condition that a record of the owner has one of the ids: its own, or the one that it was imported with. */
+export const ownedWithIds = (
+  table: RecordTable,
+  owner: RecordOwner,
+  given: readonly string[],
 ): FragmentSqlToken => {
-  const name = sql.identifier([table]);
-  const scope = sql.fragment`${anyAccount(accountId)}, (SELECT ${mode}::text)`;
-  const [columns, values] =
-    kind === null
-      ? [sql.fragment`account_id, mode, imported_id`, sql.fragment`${scope}, ${id}`]
-      : [sql.fragment`account_id, mode, kind, imported_id`, sql.fragment`${scope}, ${kind}, ${id}`];
-  return sql.fragment`(
-    SELECT *
-    FROM ${name}
-    WHERE (${columns}) >= (${values}) AND (${columns}) <= (${values}) AND imported_id IS NOT NULL
-    ORDER BY ${columns}
-    LIMIT 1
-  ) AS ${name}`;
+  const possible = given.filter(isRecordId);
+  // The planner does not see the arrays, so that a prepared statement keeps its plan whatever their number.
+  return sql.fragment`
+    ${sql.identifier([table, "id"])} = ANY(ARRAY(
+      SELECT unnest((SELECT ${sql.array(possible.filter(isUuid), "uuid")}))
+      UNION ALL
+      SELECT ${importedRecord(table, importScopeOf(table, owner), sql.fragment`given.id`)}
+      FROM unnest((SELECT ${sql.array(possible, "text")})) AS given (id)
+    ))
+    AND ${isFoundOwn(table, owner)}
+  `;
 };
 
-/** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
-export const ownedWithId = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-  id: string,
-): FragmentSqlToken => {
-  const name = sql.identifier([table]);
-  // The text is the same for every id, so that statements with it can be prepared. No record was imported with an empty one.
-  const imported = isRecordId(id) ? id : "";
-  const own = isUuid(id) ? id : null;
-  return sql.fragment`${name}.id = ANY(ARRAY(
-    SELECT id FROM ${rowWithImportedId(table, owner, kindOf(table, owner), sql.fragment`${imported}::text`)}
-    UNION ALL
-    SELECT id FROM ${rowWithId(table, sql.fragment`${own}::uuid`)} WHERE ${isOwn(table, owner)}
-  ))`;
-};
+/** As `ownedWithIds`, for one id. */
+export const ownedWithId = (table: RecordTable, owner: RecordOwner, id: string): FragmentSqlToken =>
+  ownedWithIds(table, owner, [id]);
 
-/**
- * The records of the owner with ids of their own, as a table, and conditions that others can follow. The planner does not see
- * the ids, so that a prepared statement keeps its plan whatever their number.
- */
-export const ownedWithIds = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
+/** The condition that a record of the owner has one of these ids of its own. */
+export const ownedWithOwnIds = (
+  table: RecordTable,
+  owner: RecordOwner,
   ids: readonly string[],
 ): FragmentSqlToken => sql.fragment`
-  unnest((SELECT ${sql.array([...ids], "uuid")})) AS given (id)
-  CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
-  WHERE ${isOwn(table, owner)}
+  ${sql.identifier([table, "id"])} = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
+  AND ${isFoundOwn(table, owner)}
 `;
-
-/** The records of the owner that were imported with these ids, as a table. */
-export const ownedWithImportedIds = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-  ids: readonly string[],
-): FragmentSqlToken => sql.fragment`
-  unnest((SELECT ${sql.array([...ids], "text")})) AS given (id)
-  CROSS JOIN LATERAL ${rowWithImportedId(table, owner, kindOf(table, owner), sql.fragment`given.id`)}
-`;
-
-/** The operation that records something for an owner. */
-const operationOf = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
-): Operation => {
-  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
-  return table === "registration" && kind !== undefined ? REGISTER_OPERATIONS[kind] : "donate";
-};
 
 const keyRow = z.strictObject({ key: z.string() });
 
 /** Returns those of the idempotency keys that belong to records of the owner. */
-export const listKnownKeys = async <Table extends RecordTable>(
+export const listKnownKeys = async (
   db: CommonQueryMethods,
-  table: Table,
-  owner: RecordOwners[Table],
+  table: RecordTable,
+  owner: RecordOwner,
   keys: readonly string[],
-): Promise<ReadonlySet<string>> =>
-  new Set(
-    await db.anyFirst(sql.type(keyRow)`
-      SELECT known.key FROM ${knownKeys(owner, operationOf(table, owner), keys)}
-    `),
+): Promise<ReadonlySet<string>> => {
+  const isDonation = table === "donation" || owner.kind === undefined;
+  const operation = isDonation ? "donate" : REGISTER_OPERATIONS[owner.kind];
+  return new Set(
+    await db.anyFirst(sql.type(keyRow)`SELECT known.key FROM ${knownKeys(owner, operation, keys)}`),
   );
+};
 
 const idRow = z.strictObject({ id: z.uuid() });
 
@@ -223,28 +188,27 @@ export const listRecordIds = (
   given: string,
   accountId: string | null,
 ): Promise<readonly string[]> => {
-  const name = sql.identifier([table]);
-  const isOfKind =
-    table === "registration"
-      ? sql.fragment`AND registration.kind = ANY(${sql.array([...KINDS], "text")})`
-      : sql.fragment``;
-  const own = sql.fragment`
-    UNION
-    SELECT id
-    FROM ${rowWithId(table, sql.fragment`${given}::uuid`)}
-    WHERE ${accountId === null ? sql.fragment`TRUE` : sql.fragment`${name}.account_id = ${accountId}`}
-  `;
+  const isInAccount = (column: FragmentSqlToken) =>
+    accountId === null ? sql.fragment`TRUE` : sql.fragment`${column} = ${accountId}`;
+  const scope = {
+    accountId: sql.fragment`account.id`,
+    mode: sql.fragment`mode.mode`,
+    kind: sql.fragment`kind.kind`,
+  };
   return db.anyFirst(sql.type(idRow)`
-    SELECT imported.id
-    FROM account
-    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
-    CROSS JOIN LATERAL (
-      SELECT ${name}.id
-      FROM ${name}
-      WHERE ${name}.account_id = account.id AND ${name}.mode = mode.mode ${isOfKind} AND ${name}.imported_id = ${given}
-    ) AS imported
-    WHERE ${accountId === null ? sql.fragment`TRUE` : sql.fragment`account.id = ${anyAccount(accountId)}`}
-    ${isUuid(given) ? own : sql.fragment``}
+    SELECT id
+    FROM (
+      SELECT ${importedRecord(table, scope, sql.fragment`${given}`)} AS id
+      FROM account
+      CROSS JOIN ${values(MODES)} AS mode
+      CROSS JOIN ${values(table === "donation" ? ["donation"] : KINDS)} AS kind
+      WHERE ${isInAccount(sql.fragment`account.id`)}
+      UNION
+      SELECT id
+      FROM ${sql.identifier([table])}
+      WHERE id = ${isUuid(given) ? given : null}::uuid AND ${afterLookup(isInAccount(sql.fragment`account_id`))}
+    ) AS found
+    WHERE id IS NOT NULL
   `);
 };
 

@@ -15,10 +15,10 @@ import { isRecordId } from "../records/recordIds.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { hasAttribution } from "../records/ownedRecords.sql.ts";
+import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
-import { keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
+import { claimedKeys, keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 
 /** A call that refunds units of a registration. */
 type NewRefund = Owner & {
@@ -100,22 +100,20 @@ export const insertRefunds = (
       CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
       ORDER BY entry.id
     ),
-    claimed AS (
-      INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-      SELECT ${keyHash(scopeOfRow("entry"), sql.identifier(["idempotency_key"]))} AS key_hash, account_id, mode, operation, id
-      FROM entry
-      WHERE idempotency_key IS NOT NULL
-      ORDER BY key_hash
-      ON CONFLICT (key_hash) DO NOTHING
-      RETURNING key_hash
-    )
+    ${claimedKeys(scopeOfRow("entry"))}
     SELECT count(*)::integer AS keys FROM claimed
   `);
 
-const idRow = z.strictObject({ place: z.int(), id: z.uuid() });
+const idRow = z.strictObject({ place: z.int(), id: z.uuid().nullable() });
 
 /** A registration as a client names it: by its own id, or by the one that it was imported with. */
 export type NamedRegistration = Owner & { readonly id: string };
+
+const NAMED_SCOPE = {
+  accountId: sql.fragment`named.account_id`,
+  mode: sql.fragment`named.mode`,
+  kind: sql.fragment`named.kind`,
+};
 
 /** Returns the ids of the registrations that exist, by their place in the list. */
 export const listNamedIds = async (
@@ -132,7 +130,7 @@ export const listNamedIds = async (
       isRecordId(id) ? id : null,
     ]),
   );
-  // Each look-up has a LIMIT or all columns of its index, so that the planner cannot read all records of an account instead.
+  // The LIMIT makes it a look-up for each id.
   const rows = await db.any(sql.prepared("list_named_ids", idRow)`
     WITH named AS MATERIALIZED (
       SELECT
@@ -151,19 +149,10 @@ export const listNamedIds = async (
     ) AS own
     WHERE own.account_id = named.account_id AND own.mode = named.mode AND own.kind = named.kind
     UNION ALL
-    SELECT named.place, imported.id
+    SELECT named.place, ${importedRecord("registration", NAMED_SCOPE, sql.fragment`named.imported_id`)}
     FROM named
-    CROSS JOIN LATERAL (
-      SELECT id
-      FROM registration
-      WHERE (account_id, mode, kind, imported_id) >= (named.account_id, named.mode, named.kind, named.imported_id)
-        AND (account_id, mode, kind, imported_id) <= (named.account_id, named.mode, named.kind, named.imported_id)
-        AND imported_id IS NOT NULL
-      ORDER BY account_id, mode, kind, imported_id
-      LIMIT 1
-    ) AS imported
   `);
-  return new Map(rows.map(({ place, id }) => [place, id]));
+  return new Map(rows.flatMap(({ place, id }) => (id === null ? [] : [[place, id] as const])));
 };
 
 const detailsRow = registrationRow.pick({

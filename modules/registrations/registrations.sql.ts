@@ -6,13 +6,14 @@ import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import {
+  claimedKeys,
   keyHash,
   knownKeys,
   recordOfKey,
   registerOperation,
   scopeOf,
 } from "../records/idempotencyKeys.sql.ts";
-import { ownedWithId, ownedWithIds } from "../records/ownedRecords.sql.ts";
+import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
@@ -116,22 +117,6 @@ const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   `;
 };
 
-/** Inserts the new keys of the entries, after their orders were opened, as imports do. */
-const claimedKeys = sql.fragment`
-  claimed AS (
-    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-    SELECT
-      ${keyHash(ENTRY_SCOPE, sql.identifier(["idempotency_key"]))} AS key_hash,
-      account_id, mode, ${ENTRY_SCOPE.operation}, id
-    FROM entry
-      CROSS JOIN (SELECT count(*) FROM joined_order) AS orders
-    WHERE idempotency_key IS NOT NULL
-    ORDER BY key_hash, id
-    ON CONFLICT (key_hash) DO NOTHING
-    RETURNING record_id
-  )
-`;
-
 /**
  * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
  * exists, in this batch or in another transaction, is skipped: its key is inserted first, which waits for other transactions.
@@ -153,7 +138,8 @@ export const insertRegistrations = async (
         SELECT nextval('usage_batch') AS number
       ),
       ${joinedOrders("entry")},
-      ${claimedKeys},
+      -- Orders are opened before keys are inserted, as in imports.
+      ${claimedKeys(ENTRY_SCOPE, sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`)},
       inserted AS (
         INSERT INTO registration (
           id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
@@ -255,7 +241,8 @@ export const listRegistrationsByIds = (
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT ${registrationColumns()}
-    FROM ${ownedWithIds("registration", owner, ids)}
+    FROM registration
+    WHERE ${ownedWithOwnIds("registration", owner, ids)}
   `);
 
 const accountRegistrationRow = z.strictObject({

@@ -1,7 +1,7 @@
 import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import { z } from "zod";
 import { anyAccount, isOwn, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import type { RecordOwners, RecordTable } from "../records/ownedRecords.sql.ts";
+import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
 import type { ImpactFilter, CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
@@ -82,9 +82,9 @@ const customerConditions = (
 };
 
 /** The condition that a record is its owner's and is selected by a filter. */
-export const isFiltered = <Table extends RecordTable>(
-  table: Table,
-  owner: RecordOwners[Table],
+export const isFiltered = (
+  table: RecordTable,
+  owner: RecordOwner,
   filter: ImpactFilter,
 ): FragmentSqlToken =>
   sql.fragment`${sql.join(

@@ -1,4 +1,4 @@
-import type { RecordTable, RecordOwners } from "../records/ownedRecords.sql.ts";
+import type { RecordTable, RecordOwner } from "../records/ownedRecords.sql.ts";
 import { lockBalances } from "./balances.sql.ts";
 import { blankSelected, countSelectedRecords, blankPage } from "./personalData.sql.ts";
 import type { Blanked } from "./personalData.sql.ts";
@@ -108,10 +108,7 @@ export const forgetAllCustomers = async (
   if (isDryRun) {
     return countSelectedRecords(db, storeId, null);
   }
-  const blankAll = async <Table extends RecordTable>(
-    table: Table,
-    owner: RecordOwners[Table],
-  ): Promise<number> => {
+  const blankAll = async (table: RecordTable, owner: RecordOwner): Promise<number> => {
     let total = 0;
     let after: ListPosition | null = null;
     do {

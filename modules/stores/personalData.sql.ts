@@ -7,7 +7,7 @@ import { newerThan } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { isSelected, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
-import type { RecordOwners, RecordTable } from "../records/ownedRecords.sql.ts";
+import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import type { RecordSelection } from "./customers.sql.ts";
 
 /*
@@ -245,10 +245,10 @@ export const blankSelected = async (
 };
 
 /** Blanks the records of an owner page by page, in the order of creation. The last page has no `last`. */
-export const blankPage = <Table extends RecordTable>(
+export const blankPage = (
   transaction: DatabaseTransactionConnection,
-  table: Table,
-  owner: RecordOwners[Table],
+  table: RecordTable,
+  owner: RecordOwner,
   after: ListPosition | null,
   limit: number,
 ): Promise<Blanked> =>

@@ -8,7 +8,7 @@ import { safeInteger, sql, values } from "../../db/sql.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
 import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
-import { hasAttribution, rowWithId } from "../records/ownedRecords.sql.ts";
+import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import {
   customerColumns,
@@ -98,11 +98,18 @@ const donationColumns = sql.fragment`
   donation.created_at AS "createdAt"
 `;
 
+/** The account, mode and kind of the current partition. */
+const scopeOfPartition = (table: RecordTable) => ({
+  accountId: sql.fragment`account.id`,
+  mode: sql.fragment`mode.mode`,
+  kind: table === "donation" ? sql.fragment`'donation'` : sql.fragment`kind.kind`,
+});
+
 /** The condition of a field, in the form that the index over accounts, modes and kinds serves. */
 const fieldCondition = (table: RecordTable, field: RecordField, text: string): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return {
-    imported_id: sql.fragment`${column("imported_id")} = ${text}`,
+    imported_id: sql.fragment`${column("id")} = ${importedRecord(table, scopeOfPartition(table), sql.fragment`${text}`)}`,
     attribution: hasAttribution(table, text),
     order: hasOrder(table, text),
     customer_email: hasEmail(table, text),
@@ -132,8 +139,10 @@ const rowsWithKey = (
   { text, accountId }: LookupOptions,
 ): FragmentSqlToken => sql.fragment`(
   SELECT ${sql.identifier([table])}.*
-  FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
-  CROSS JOIN LATERAL ${rowWithId(table, recordId)}
+  FROM ${sql.identifier([table])}
+  WHERE ${sql.identifier([table, "id"])} = ANY(ARRAY(
+    SELECT ${recordId} FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
+  ))
 )`;
 
 /** What differs between the records. */

@@ -168,6 +168,11 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
     VALUES (${id}, ${accountId}, 'test', 2500, 'n1', 'catalogue', 'Sea', now(), 'gift-1', 'tide')
   `);
   await insertTestKeys(t.context.db, "donation", "donate", accountId);
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+    SELECT ${accountId}, 'test', period, 1, 2500
+    FROM unnest(ARRAY['all', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM')]) AS period
+  `);
   await call("POST", "/refund/donations", {
     key: apiKeyTest,
     body: { id, idempotency_key: "back-1" },
