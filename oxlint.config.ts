@@ -53,7 +53,7 @@ const PACKAGES: readonly (Pattern & { readonly folders: readonly string[] })[] =
   },
   { regex: "^commander$", folders: ["cli"], message: "only cli/ parses a command line" },
   {
-    regex: "^(pg|pg-copy-streams|@slonik/.*)$",
+    regex: "^(pg|@slonik/.*)$",
     folders: ["db", "embedded"],
     message: "only db/ talks to PostgreSQL",
   },

@@ -7,13 +7,7 @@ import { createPermits } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
-import {
-  openCopies,
-  openDatabase,
-  openHealthConnection,
-  openReads,
-  openSearches,
-} from "../db/openDatabase.ts";
+import { openDatabase, openHealthConnection, openReads, openSearches } from "../db/openDatabase.ts";
 import { createListGate } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
@@ -117,19 +111,17 @@ const openConnections = async (config: Config, tracing: Tracing) => {
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
   const pace = openBulkPace(db);
-  const copies = openCopies(config, pace);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
   const healthChecks = await openHealthConnection(config);
   return {
     db,
     pace,
-    copies,
     searches,
     reads,
     healthChecks,
     end: async (): Promise<void> => {
-      await Promise.all([db, copies, searches, reads, healthChecks].map((pool) => pool.end()));
+      await Promise.all([db, searches, reads, healthChecks].map((pool) => pool.end()));
     },
   };
 };
@@ -179,7 +171,7 @@ export const openApiContext = async (
     logger.warn(ignoredPrice);
   }
   const connections = await openConnections(config, tracing);
-  const { db, pace, copies, searches, reads, healthChecks } = connections;
+  const { db, pace, searches, reads, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock, tracing };
   const metrics = createApiMetrics();
@@ -205,7 +197,6 @@ export const openApiContext = async (
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
     reads,
-    copies,
     streaming: {
       gate: listGate,
       pace,

@@ -3,7 +3,6 @@ import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
-import type { CopyPool } from "../db/pools/copyPool.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { systemClock } from "../runtime/clock.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
@@ -45,8 +44,6 @@ export type Connections = {
    * @throws DomainError request_invalid if the database was copied and no operator has decided whose the workflows are
    */
   readonly decidedDeploymentName: () => Promise<string>;
-  /** Opens connections for long lists on first use. */
-  readonly copies: () => Promise<CopyPool>;
   /** The database for a command that reads or writes much, which yields to what clients record. */
   readonly bulkDatabase: () => Promise<DatabasePool>;
   /** The same for services that choose the sizes of their steps. */
@@ -179,19 +176,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return openBulkPool(await database(), await pace());
   });
 
-  const copies = once(async () => {
-    const { openCopies } = await import("../db/openDatabase.ts");
-    const opened = openCopies(
-      {
-        DATABASE_URL: await addresses.databaseUrl(),
-        READ_TIMEOUT_SECONDS: config().READ_TIMEOUT_SECONDS,
-      },
-      await pace(),
-    );
-    closing.push(() => opened.end());
-    return opened;
-  });
-
   const billing = once(async () => {
     const { createBilling } = await import("../modules/billing/createBilling.ts");
     return createBilling({
@@ -215,7 +199,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     database,
     deploymentName,
     decidedDeploymentName,
-    copies,
     bulkDatabase,
     pace,
     pausedMs: () => openedPace?.pausedMs() ?? 0,

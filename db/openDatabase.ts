@@ -1,8 +1,5 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import type { BulkPace } from "./createBulkPace.ts";
-import { openCopyPool } from "./pools/copyPool.ts";
-import type { CopyPool } from "./pools/copyPool.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
@@ -73,8 +70,8 @@ const CONCURRENT_SEARCHES = 3;
 const SEARCH_TIMEOUT_MS = 5000;
 /** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
 const SEARCH_WAIT_MS = 3000;
-/** They keep one or two cores busy. */
-const CONCURRENT_READS = 2;
+/** Two keep one or two cores busy. One client has at most two, so the third serves others meanwhile. */
+const CONCURRENT_READS = 3;
 const READ_ADVICE =
   "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
@@ -115,18 +112,3 @@ export const openReads = (
  */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
   openPool(sourceOf(config), 1, HEALTH_TIMEOUT_MS);
-
-/**
- * Opens the pool for streamed lists; it connects on first use.
- * @param pace when pages are read
- * @throws StartupError if DATABASE_URL is not set
- */
-export const openCopies = (
-  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
-  pace?: BulkPace,
-): CopyPool =>
-  openCopyPool(
-    sourceOf(config),
-    config.READ_TIMEOUT_SECONDS * 1000,
-    pace === undefined ? {} : { pace },
-  );

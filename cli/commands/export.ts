@@ -247,9 +247,9 @@ export const defineExportCommand = (command: Command, context: CliContext): void
         }
         const deps = {
           db,
+          reads: db,
           clock,
           pace,
-          copies: await connections.copies(),
           billing: await connections.billing(),
         };
         return readOfOrganization(deps, owner, list, range);

@@ -17,10 +17,7 @@ export type Connected = {
  * @param timeoutMs after it the server is considered lost
  * @throws ReadOnlyServerError
  */
-export const requireWritableClient = async (
-  client: ClientBase,
-  timeoutMs: number,
-): Promise<void> => {
+const requireWritableClient = async (client: ClientBase, timeoutMs: number): Promise<void> => {
   // The library's types lack the timeout of a single query.
   const check = { text: "SHOW transaction_read_only", query_timeout: timeoutMs };
   const { rows } = await client.query<Record<string, unknown>>(check);

@@ -1,4 +1,4 @@
-import type { CopyPool } from "../../db/pools/copyPool.ts";
+import type { CommonQueryMethods } from "slonik";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
@@ -10,6 +10,6 @@ export type RegistrationContext = BillingContext & {
 };
 
 export type ListContext = Context & {
-  /** Connections for long lists. */
-  readonly copies: CopyPool;
+  /** Connections for reads that may be slow. */
+  readonly reads: CommonQueryMethods;
 };

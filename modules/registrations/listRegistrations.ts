@@ -2,25 +2,19 @@ import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../records/owner.rules.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { ListPage } from "./registrationPages.sql.ts";
-import {
-  findListPosition,
-  readPage,
-  hasShortPages,
-  readShortPage,
-  SHORT_PAGE_ROWS,
-} from "./registrationPages.sql.ts";
+import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ListContext } from "./context.ts";
 
 /**
- * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts
- * against the memory of a client that reads slowly, so it has few bytes; one registration may have more, 725 KiB.
+ * How many bytes of JSON one page has at most. They count against the memory of a client that reads slowly; one
+ * registration may have more, 725 KiB.
  */
-const PAGE_ROWS = 2500;
 const PAGE_BYTES = 768 * 1024;
-/** While lists yield to what clients record. Planning takes a third of the time of such a page. */
+/** The most registrations of a page while lists yield to what clients record. */
 const YIELDING_PAGE_ROWS = 250;
 
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
@@ -65,11 +59,10 @@ export type SearchedPage<Row, Last> = {
  * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant,
  * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
  * registrations, also with a filter that few of them match.
- *
- * A part of few registrations is a short page, unless their JSON is long.
+ * @param context.pace when the pages of a long list are read
  */
 export const listRegistrations = (
-  { db, copies, clock }: ListContext,
+  { reads, pace, clock }: ListContext & { readonly pace: BulkPace },
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
@@ -80,36 +73,31 @@ export const listRegistrations = (
   readonly readTotals: () => Promise<Totals>;
 } => {
   let totals: Totals | null = null;
-  const readShort = async (after: ListPosition | null, rows: number): Promise<ListPage | null> => {
-    const limits = { rows, bytes: PAGE_BYTES };
-    const now = clock.now();
-    const read = await readShortPage(db, owner, filter, { after, limits, now });
-    ({ totals } = read);
-    return read.page;
-  };
-  const copy = (after: ListPosition | null, isBulk: boolean): Promise<ListPage | null> => {
-    // A filter of metadata is applied after the limit of rows, so it needs whole pages.
+  const read = async (after: ListPosition | null): Promise<ListPage | null> => {
+    // The filter of metadata is applied to the rows of a page.
     const most =
       limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
-    const rows = copies.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
+    const rows = pace.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
     const limits = { rows, bytes: PAGE_BYTES };
-    return readPage(copies, owner, filter, { after, limits, isBulk });
+    const { page, ...others } = await readPage(reads, owner, filter, {
+      after,
+      limits,
+      now: clock.now(),
+    });
+    totals ??= others.totals;
+    return page;
   };
   async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
-    const start = await getListPosition(db, owner, startingAfter);
-    const rowsOfId = filter.id === undefined ? null : SHORT_PAGE_ROWS;
-    const rows = limit === null ? rowsOfId : limit + 1;
     // The first page does not wait for its turn, since most lists have one.
-    let page = await (rows !== null && rows <= SHORT_PAGE_ROWS && hasShortPages(filter, start)
-      ? readShort(start, rows)
-      : copy(start, false));
+    let page = await read(await getListPosition(reads, owner, startingAfter));
     while (page) {
-      yield { rows: page.registrations, last: page.isLast ? null : page.last };
-      page = page.isLast ? null : await copy(page.last, true);
+      const { registrations, last, isLast } = page;
+      yield { rows: registrations, last: isLast ? null : last };
+      page = isLast ? null : await pace.run(() => read(last));
     }
   }
   return {
     pages: readPages(),
-    readTotals: async () => totals ?? (await readTotals(db, owner, clock.now())),
+    readTotals: async () => totals ?? (await readTotals(reads, owner, clock.now())),
   };
 };

@@ -3,32 +3,26 @@ import { z } from "zod";
 import type { Registration } from "./registrations.rules.ts";
 import { sql } from "../../db/sql.ts";
 
-/** How a column's values are read: from a row or from JSON, and from the text of COPY. */
-type Reading<Value> = { readonly row: z.ZodType<Value>; readonly read: (text: string) => Value };
-
-const text: Reading<string> = { row: z.string(), read: (value) => value };
-const optionalText: Reading<string | null> = { row: z.string().nullable(), read: (value) => value };
-const integer: Reading<number> = { row: z.coerce.number().pipe(z.int()), read: Number };
-const float: Reading<number> = { row: z.number(), read: Number };
-const time: Reading<Date> = { row: z.coerce.date(), read: (value) => new Date(value) };
-const json: Reading<Registration["metadata"]> = {
-  row: z.record(z.string(), z.unknown()),
-  read: (value) => JSON.parse(value),
-};
-
-/** The columns of a registration. */
+/**
+ * The columns of a registration, and how their values are read, from a row or from JSON. A value's text is JSON as it is, or
+ * with quotes, or it has to be escaped.
+ */
 const COLUMNS = {
-  id: { name: "id", ...text },
-  importedId: { name: "imported_id", ...optionalText },
-  count: { name: "count", ...integer },
-  refundedCount: { name: "refunded_count", ...integer },
-  createdAt: { name: "created_at", ...time },
-  fractionalCount: { name: "fractional_count", ...float },
-  idempotencyKey: { name: "idempotency_key", ...optionalText },
-  attribution: { name: "attribution", ...text },
-  metadata: { name: "metadata", ...json },
+  id: { name: "id", text: "quoted", row: z.string() },
+  importedId: { name: "imported_id", text: "escaped", row: z.string().nullable() },
+  count: { name: "count", text: "json", row: z.coerce.number().pipe(z.int()) },
+  refundedCount: { name: "refunded_count", text: "json", row: z.coerce.number().pipe(z.int()) },
+  createdAt: { name: "created_at", text: "quoted", row: z.coerce.date() },
+  fractionalCount: { name: "fractional_count", text: "json", row: z.number() },
+  idempotencyKey: { name: "idempotency_key", text: "escaped", row: z.string().nullable() },
+  attribution: { name: "attribution", text: "escaped", row: z.string() },
+  metadata: { name: "metadata", text: "json", row: z.record(z.string(), z.unknown()) },
 } as const satisfies {
-  readonly [Name in keyof Registration]: Reading<Registration[Name]> & { readonly name: string };
+  readonly [Name in keyof Registration]: {
+    readonly name: string;
+    readonly text: "json" | "quoted" | "escaped";
+    readonly row: z.ZodType<Registration[Name]>;
+  };
 };
 
 type Field = keyof typeof COLUMNS;
@@ -38,7 +32,7 @@ const ENTRIES = Object.entries(COLUMNS) as [Field, (typeof COLUMNS)[Field]][];
 
 export const registrationRow = z.strictObject(
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.fromEntries has no better type.
-  Object.fromEntries(ENTRIES.map(([field, { row }]) => [field, row])) as {
+  Object.fromEntries<z.ZodType>(ENTRIES.map(([field, { row }]) => [field, row])) as {
     readonly [Name in Field]: z.ZodType<Registration[Name]>;
   },
 );
@@ -46,7 +40,7 @@ export const registrationRow = z.strictObject(
 const selected = (table: string, column: string): FragmentSqlToken =>
   sql.fragment`${sql.identifier([table, column])}`;
 
-/** Selects a registration, as `registrationRow` and `readCopied` read it. */
+/** Selects a registration, as `registrationRow` reads it. */
 export const registrationColumns = (table = "registration"): FragmentSqlToken =>
   sql.fragment`${sql.join(
     ENTRIES.map(
@@ -62,28 +56,32 @@ export const registrationObject = (table: string): FragmentSqlToken =>
     sql.fragment`, `,
   )})`;
 
-const READERS = ENTRIES.map(([field, { read }]) => ({ field, read }));
+const WRITTEN = {
+  json: (column: FragmentSqlToken) => column,
+  quoted: (column: FragmentSqlToken) => sql.fragment`'"', ${column}, '"'`,
+  escaped: (column: FragmentSqlToken) => sql.fragment`coalesce(to_json(${column})::text, 'null')`,
+};
 
-/** The texts of a row that COPY has written, without the separators; null is NULL. */
-type CopiedValues = readonly (string | null)[];
+/**
+ * Selects a registration as the text of a JSON array, as `readRegistrationValues` reads it. For a long list, that takes
+ * PostgreSQL half as long as objects.
+ */
+export const registrationValues = (table: string): FragmentSqlToken =>
+  sql.fragment`concat('[', ${sql.join(
+    ENTRIES.map(([, { name, text }]) => WRITTEN[text](selected(table, name))),
+    sql.fragment`, ',', `,
+  )}, ']')`;
 
-const CREATED_AT = ENTRIES.findIndex(([field]) => field === "createdAt");
-
-/** How many columns a registration has. */
-export const REGISTRATION_WIDTH = ENTRIES.length;
-
-/** Returns the time of a registration that was copied, in microseconds. */
-export const copiedTime = (values: CopiedValues): string => z.string().parse(values[CREATED_AT]);
-
-/** Returns a registration that was copied. Lists of a million read each by this. */
-export const readCopied = (values: CopiedValues): Registration => {
+/** Reads a registration from its values. Lists of a million read each by this. */
+export const readRegistrationValues = (text: string): Registration => {
+  const values: readonly unknown[] = JSON.parse(text);
   const registration: Partial<Record<Field, unknown>> = {};
   let index = 0;
-  for (const { field, read } of READERS) {
-    const value = values[index] ?? null;
-    registration[field] = value === null ? null : read(value);
+  for (const [field] of ENTRIES) {
+    const value = values[index];
+    registration[field] = field === "createdAt" ? new Date(String(value)) : value;
     index += 1;
   }
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all fields of COLUMNS are set; columns are NOT NULL in the database.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the values are those of all columns.
   return registration as Registration;
 };

@@ -1,43 +1,22 @@
-import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RegistrationFilter, Registration, Totals } from "./registrations.rules.ts";
-import type { CopyPool } from "../../db/pools/copyPool.ts";
-import { attributionCondition, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { LINE_END, splitCopied, splitLines } from "../../db/pools/copyPool.ts";
 import { inRange, sql, timestamp } from "../../db/sql.ts";
-import {
-  copiedTime,
-  readCopied,
-  REGISTRATION_WIDTH,
-  registrationColumns,
-  registrationObject,
-  registrationRow,
-} from "./registrationColumns.sql.ts";
+import { readRegistrationValues, registrationValues } from "./registrationColumns.sql.ts";
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { totalColumns, totalsOf } from "./totals.sql.ts";
-
-const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
-  sql.join(
-    [
-      filter.id === undefined
-        ? ownedBy("registration", owner)
-        : ownedWithId("registration", owner, filter.id),
-      ...(filter.attribution === undefined
-        ? []
-        : [attributionCondition("registration", filter.attribution)]),
-      ...inRange(sql.identifier(["registration", "created_at"]), filter),
-    ],
-    sql.fragment` AND `,
-  );
 
 /**
  * Each pair must be equal. Containment decides that for all pairs with one look at the stored metadata, but it also
  * accepts objects and arrays that contain more, so those are compared as well.
  */
-const metadataCondition = ({ metadata = {} }: RegistrationFilter): FragmentSqlToken => {
+const metadataCondition = (
+  metadata: NonNullable<RegistrationFilter["metadata"]>,
+): FragmentSqlToken => {
   const pairs = Object.entries(metadata);
   if (pairs.length === 0) {
     return sql.fragment`TRUE`;
@@ -88,106 +67,22 @@ export type ListPage = {
  */
 type PageLimits = { readonly rows: number; readonly bytes: number };
 
-/** Yields the registrations of copied lines. */
-function* readLines(lines: Buffer): Generator<Registration, void, void> {
-  for (const line of splitLines(lines)) {
-    yield readCopied(splitCopied(line));
+/**
+ * The most registrations that a page reads. The API's largest `limit` and one more: a request for so many has one query.
+ * Pages of 2,500 are no faster, and their text lets the process grow by twice as much.
+ */
+export const PAGE_ROWS = 1001;
+
+/** Yields the registrations of lines, of which each is parsed when it is needed. */
+function* readLines(lines: string): Generator<Registration, void, void> {
+  for (let start = 0; start < lines.length;) {
+    const end = lines.indexOf("\n", start);
+    yield readRegistrationValues(lines.slice(start, end));
+    start = end + 1;
   }
 }
 
-const parsePage = (lines: Buffer): ListPage | null => {
-  if (lines.length === 0) {
-    return null;
-  }
-  const lastStart = lines.lastIndexOf(LINE_END, -2) + 1;
-  const values = splitCopied(lines.toString("utf8", lastStart, lines.length - 1));
-  const [matches, isLast] = values.slice(REGISTRATION_WIDTH);
-  return {
-    registrations: {
-      [Symbol.iterator]: () => readLines(matches === "t" ? lines : lines.subarray(0, lastStart)),
-    },
-    last: { createdAt: copiedTime(values), id: readCopied(values).id },
-    isLast: isLast === "t",
-  };
-};
-
-/** The clauses of an owner's registrations that match, apart from metadata, and follow a position. */
-const following = (
-  owner: Owner,
-  filter: RegistrationFilter,
-  after: ListPosition | null,
-): FragmentSqlToken => sql.fragment`
-  FROM registration
-  WHERE ${conditions(owner, filter)} AND ${olderThan("registration", after)}
-`;
-
 const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
-
-/**
- * Reads one page of a list, newest first.
- *
- * The limit of rows comes before the filter of metadata, which no index serves (ADR 7): a page takes milliseconds
- * however few registrations match. Adding up the bytes of a whole page is cheap; only if they are too many, a running sum
- * finds the rows that fit. The last row is also copied if it does not match, because the next page follows it. The
- * names of columns that a page adds begin with `scan_`, so that no column of a registration has them.
- * @returns null if nothing follows
- */
-export const readPage = async (
-  copies: CopyPool,
-  owner: Owner,
-  filter: RegistrationFilter,
-  {
-    after,
-    limits,
-    isBulk,
-  }: {
-    readonly after: ListPosition | null;
-    readonly limits: PageLimits;
-    /** Whether the page follows others of a long list. */
-    readonly isBulk: boolean;
-  },
-): Promise<ListPage | null> => {
-  const clauses = following(owner, filter, after);
-  return parsePage(
-    await copies.copy(
-      owner.accountId,
-      sql.fragment`
-        WITH page_limit AS MATERIALIZED (
-          SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
-            SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
-            FROM (
-              SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
-              ${clauses}
-              ${newestFirst}
-              LIMIT ${limits.rows}
-            ) AS part
-          ) END AS rows
-          FROM (SELECT registration.json_bytes ${clauses} ${newestFirst} LIMIT ${limits.rows}) AS whole
-        )
-        SELECT ${registrationColumns("scanned")}, scanned.scan_matches, scanned.scan_place < (SELECT rows FROM page_limit)
-        FROM (
-          SELECT
-            registration.*,
-            ${metadataCondition(filter)} AS scan_matches,
-            row_number() OVER in_order AS scan_place,
-            lead(true) OVER in_order IS NULL AS scan_is_end
-          FROM (
-            SELECT registration.*
-            ${clauses}
-            ${newestFirst}
-            LIMIT (SELECT rows FROM page_limit)
-          ) AS registration
-          WINDOW in_order AS (${newestFirst})
-        ) AS scanned
-        WHERE scanned.scan_matches OR scanned.scan_is_end
-      `,
-      { isBulk },
-    ),
-  );
-};
-
-/** The most registrations that a short page reads. */
-export const SHORT_PAGE_ROWS = 101;
 
 /** Returns the position before which a page begins: that of the previous page's end, or the end of the range. */
 const upperBound = (
@@ -199,9 +94,9 @@ const upperBound = (
     : { createdAt: until ?? "infinity", id: FIRST_ID };
 
 /**
- * The clauses of a page that is read from the listing, or from that of an attribution. The planner sees no value and
- * expects a large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever
- * it knows about the account, and needs to plan that only once.
+ * The registrations of a page, from the listing or from that of an attribution. The planner sees no value and expects a
+ * large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever it
+ * knows about the account, and needs to plan that only once.
  */
 const inOrderOfIndex = (
   owner: Owner,
@@ -209,71 +104,104 @@ const inOrderOfIndex = (
   after: ListPosition | null,
 ): FragmentSqlToken => {
   const { createdAt, id } = upperBound(filter, after);
-  const { attribution } = filter;
   const of =
-    attribution === undefined
+    filter.attribution === undefined || filter.attribution === ""
       ? {
           column: sql.fragment``,
           value: sql.fragment``,
           order: sql.fragment``,
+          condition: sql.fragment``,
         }
       : {
           column: sql.fragment`, text_digest(attribution)`,
-          value: sql.fragment`, (SELECT text_digest(${attribution}))`,
+          value: sql.fragment`, (SELECT text_digest(${filter.attribution}))`,
           order: sql.fragment`text_digest(attribution) DESC,`,
+          condition: sql.fragment`AND attribution <> ''`,
         };
+  const values = sql.fragment`
+    (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text) ${of.value}
+  `;
   return sql.fragment`
-    FROM (
-      SELECT *
-      FROM registration
-      WHERE (account_id, mode, kind ${of.column}, created_at, id) < (
-          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text) ${of.value},
-          (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
-        )
-        AND (account_id, mode, kind ${of.column}) >= (
-          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text) ${of.value}
-        )
-        ${attribution === undefined ? sql.fragment`` : sql.fragment`AND attribution <> ''`}
-      ORDER BY account_id DESC, mode DESC, kind DESC, ${of.order} created_at DESC, id DESC
-      LIMIT ${sql.literalValue(String(SHORT_PAGE_ROWS))}
-    ) AS registration
-    WHERE registration.created_at >= ${timestamp(filter.from ?? "-infinity")}
+    SELECT *
+    FROM registration
+    WHERE (account_id, mode, kind ${of.column}, created_at, id) < (
+        ${values}, (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
+      )
+      AND (account_id, mode, kind ${of.column}, created_at) >= (
+        ${values}, (SELECT ${timestamp(filter.from ?? "-infinity")})
+      )
+      ${of.condition}
+    ORDER BY account_id DESC, mode DESC, kind DESC, ${of.order} created_at DESC, id DESC
+    LIMIT ${sql.literalValue(String(PAGE_ROWS))}
   `;
 };
 
-/** Returns whether short pages exist for a filter: by id alone, or for what is read in the order of an index. */
-export const hasShortPages = (
+/** The registrations with an id, of which there are few. */
+const withId = (
+  owner: Owner,
+  filter: RegistrationFilter & { readonly id: string },
+  after: ListPosition | null,
+): FragmentSqlToken => sql.fragment`
+  SELECT registration.*
+  FROM registration
+  WHERE ${sql.join(
+    [
+      ownedWithId("registration", owner, filter.id),
+      olderThan("registration", after),
+      ...inRange(sql.identifier(["registration", "created_at"]), filter),
+    ],
+    sql.fragment` AND `,
+  )}
+  ${newestFirst}
+`;
+
+/**
+ * The condition of the filters that no index serves (ADR 7). They are applied to the rows of a page, which so takes
+ * milliseconds however few registrations match.
+ */
+const matches = ({ id, attribution, metadata = {} }: RegistrationFilter): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    [
+      metadataCondition(metadata),
+      ...(attribution !== undefined && (attribution === "" || id !== undefined)
+        ? [attributionCondition("registration", attribution)]
+        : []),
+    ],
+    sql.fragment` AND `,
+  )}`;
+
+/** Returns the name of a page's statement; null if its text depends on more than what is named. */
+const statementName = (
   { id, attribution, from, until, metadata }: RegistrationFilter,
   after: ListPosition | null,
-): boolean =>
-  id === undefined
-    ? attribution !== "" && metadata === undefined
-    : [attribution, from, until, metadata, after ?? undefined].every((each) => each === undefined);
-
-const statementName = ({ id, attribution }: RegistrationFilter): string => {
+): string | null => {
   if (id !== undefined) {
-    return "list_registration";
+    const others = [attribution, from, until, metadata, after ?? undefined];
+    return others.every((other) => other === undefined) ? "list_registration" : null;
   }
-  return attribution === undefined ? "list_short_page" : "list_short_page_of_attribution";
+  if (metadata !== undefined || attribution === "") {
+    return null;
+  }
+  return attribution === undefined ? "list_page" : "list_page_of_attribution";
 };
 
 const pageRow = z.strictObject({
   ...totalColumns,
-  /** Null, like the columns after it, if nothing follows. */
+  /** Of the last registration; null, like its id, if nothing follows. */
   createdAt: z.string().nullable(),
   id: z.uuid().nullable(),
-  isLast: z.boolean().nullable(),
-  registrations: z.array(registrationRow).nullable(),
+  isLast: z.boolean(),
+  /** A line for each registration that matches; null if none does. */
+  lines: z.string().nullable(),
 });
 
 /**
- * Reads a short page of a list, newest first, and the owner's totals as of a time, by an ordinary query, which is
- * prepared.
- * @param filter one that has short pages
- * @param limits at most `SHORT_PAGE_ROWS` rows
+ * Reads one page of a list, newest first, and the owner's totals as of a time. The last row that was read may not match.
+ * Registrations are one text until they are needed: a client that reads slowly holds that, and no objects.
+ * @param limits at most `PAGE_ROWS` rows
  * @returns the page null if nothing follows
  */
-export const readShortPage = async (
+export const readPage = async (
   db: CommonQueryMethods,
   owner: Owner,
   filter: RegistrationFilter,
@@ -287,35 +215,36 @@ export const readShortPage = async (
     readonly now: Date;
   },
 ): Promise<{ readonly totals: Totals; readonly page: ListPage | null }> => {
-  const clauses =
-    filter.id === undefined
+  const { id: givenId } = filter;
+  const rows =
+    givenId === undefined
       ? inOrderOfIndex(owner, filter, after)
-      : following(owner, filter, after);
-  const statement = sql.prepared(statementName(filter), pageRow);
-  const { all, month, createdAt, id, isLast, registrations } = await db.one(statement`
+      : withId(owner, { ...filter, id: givenId }, after);
+  const name = statementName(filter, after);
+  const statement = name === null ? sql.type(pageRow) : sql.prepared(name, pageRow);
+  const { all, month, createdAt, id, isLast, lines } = await db.one(statement`
     SELECT totals."all", totals.month, page.*
     FROM ${totalsOf(owner, now)}
-    LEFT JOIN (
+    CROSS JOIN (
       SELECT
-        min(page.created_at)::text AS "createdAt",
-        (array_agg(page.id))[count(*)] AS id,
-        count(*) = max(page.scan_rows) AND count(*) < ${limits.rows} AS "isLast",
-        json_agg(page.registration) AS registrations
+        (min(scanned.created_at) FILTER (WHERE scanned.scan_fits))::text AS "createdAt",
+        (array_agg(scanned.id) FILTER (WHERE scanned.scan_fits))[count(*) FILTER (WHERE scanned.scan_fits)] AS id,
+        coalesce(bool_and(scanned.scan_fits), TRUE) AND count(*) < ${limits.rows} AS "isLast",
+        string_agg(${registrationValues("scanned")} || chr(10), '')
+          FILTER (WHERE scanned.scan_fits AND scanned.scan_matches) AS lines
       FROM (
-        SELECT scanned.id, scanned.created_at, scanned.scan_rows, ${registrationObject("scanned")} AS registration
+        SELECT
+          registration.*,
+          ${matches(filter)} AS scan_matches,
+          -- The first one, however long it is, has only its own bytes.
+          registration.scan_bytes <= ${limits.bytes} OR registration.scan_bytes = registration.json_bytes AS scan_fits
         FROM (
-          SELECT
-            registration.*,
-            count(*) OVER () AS scan_rows,
-            sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS scan_bytes
-          -- In the order of the clauses. With an ORDER BY, all that they have would be read and sorted.
-          FROM (SELECT registration.* ${clauses} LIMIT ${limits.rows}) AS registration
-        ) AS scanned
-        -- The first one, however long it is, has only its own bytes.
-        WHERE scanned.scan_bytes <= ${limits.bytes} OR scanned.scan_bytes = scanned.json_bytes
-      ) AS page
-      HAVING count(*) > 0
-    ) AS page ON TRUE
+          -- In the order of the rows. With an ORDER BY, all of them would be read and sorted.
+          SELECT registration.*, sum(registration.json_bytes) OVER (ROWS UNBOUNDED PRECEDING) AS scan_bytes
+          FROM (SELECT registration.* FROM (${rows}) AS registration LIMIT ${limits.rows}) AS registration
+        ) AS registration
+      ) AS scanned
+    ) AS page
   `);
   return {
     totals: { all, month },
@@ -323,9 +252,9 @@ export const readShortPage = async (
       createdAt === null || id === null
         ? null
         : {
-            registrations: registrations ?? [],
+            registrations: { [Symbol.iterator]: () => readLines(lines ?? "") },
             last: { createdAt, id },
-            isLast: isLast === true,
+            isLast,
           },
   };
 };

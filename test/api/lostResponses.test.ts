@@ -3,7 +3,7 @@ import { EIN, readDonationLedger } from "../charities/donations/donationSetup.ts
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../stores/storeState.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { openTestCopies, openTestPool, testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
@@ -105,7 +105,6 @@ for (const [name, { path, body, ...write }] of Object.entries(ORGANIZATION_WRITE
     const openTemporal = unreachableTemporal;
     const interrupted = await startStandaloneApi(t, {
       db: await openTestPool(t, url),
-      copies: await openTestCopies(t, db),
       openTemporal,
     });
     const other = await startStandaloneApi(t, { db, openTemporal });

@@ -5,13 +5,7 @@ import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { createDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import {
-  asOwner,
-  copyDatabase,
-  openTestCopies,
-  openTestPool,
-  testWithDatabase,
-} from "../support/database.ts";
+import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
@@ -115,7 +109,6 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
   const interrupted = await openTestPool(t, relay.url);
   const { call } = await startStandaloneApi(t, {
     db: interrupted,
-    copies: await openTestCopies(t, t.context.db),
   });
   relay.cut();
 
@@ -132,7 +125,6 @@ test("a partner's report that cannot be recorded is a 503, which the API descrip
   const interrupted = await openTestPool(t, relay.url);
   const { call } = await startStandaloneApi(t, {
     db: interrupted,
-    copies: await openTestCopies(t, t.context.db),
     plantingCallbackSecrets: ["secret"],
   });
   relay.cut();
@@ -169,7 +161,6 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
   });
   const { call, logged } = await startStandaloneApi(t, {
     db: interrupted,
-    copies: await openTestCopies(t, db),
     writer: {
       ...writer,
       registerTogether: async (...parameters) => {

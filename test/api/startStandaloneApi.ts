@@ -3,7 +3,6 @@ import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
-import type { CopyPool } from "../../db/pools/copyPool.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
@@ -27,7 +26,6 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import type { RegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
-import { openTestCopies } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -73,7 +71,6 @@ export type Api = {
 export type StandaloneApiOptions = {
   readonly db: DatabasePool;
   readonly reads?: DatabasePool;
-  readonly copies?: CopyPool;
   readonly listGate?: Gate;
   readonly writeTimeoutMs?: number;
   readonly pageSearchMs?: number;
@@ -103,7 +100,6 @@ export const startStandaloneApi = async (
   {
     db,
     reads = db,
-    copies,
     listGate = createListGate(),
     writeTimeoutMs = 60_000,
     pageSearchMs = 60_000,
@@ -141,7 +137,6 @@ export const startStandaloneApi = async (
     trustedProxies,
     db,
     reads,
-    copies: copies ?? (await openTestCopies(t, db)),
     streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
     clock,
     writer,

@@ -4,7 +4,6 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { behindPooler } from "../../db/connections/behindPooler.ts";
 import { DEFAULT_LIMITS, readPooler } from "../../db/connections/inspectPooler.ts";
-import { openCopyPool } from "../../db/pools/copyPool.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
@@ -183,18 +182,6 @@ test.serial("timeouts of the role or the database are used", async (t) => {
   });
   t.is(await readTimeout(db), "20s");
   t.is(await db.transaction(readTimeout), "20s");
-});
-
-test("lists are copied with their timeout", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl, { default_pool_size: 1 });
-  const [impatient, patient] = [openCopyPool(url, 200), openCopyPool(url, 30_000)];
-  t.teardown(() => Promise.all([impatient.end(), patient.end()]));
-  const slow = sql.fragment`SELECT 'done' FROM pg_sleep(1)`;
-
-  await t.throwsAsync(impatient.copy("owner", slow), { message: /the query takes too long/u });
-  for (let count = 0; count < 2; count += 1) {
-    t.is((await patient.copy("owner", slow)).toString(), "done\n");
-  }
 });
 
 test("a pooler without transactions is refused", async (t) => {

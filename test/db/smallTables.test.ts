@@ -2,10 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
-import {
-  findListPosition,
-  readShortPage,
-} from "../../modules/registrations/registrationPages.sql.ts";
+import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
@@ -107,10 +104,10 @@ test.serial(
     });
     let newest = await findNewestEvent(filler);
     const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
-      "a short page": (single) => readShortPage(single, owner, {}, page),
-      "a short page of an attribution": (single) =>
-        readShortPage(single, owner, { attribution: "campaign-1" }, page),
-      "a registration of the list": (single) => readShortPage(single, owner, { id }, page),
+      "a page": (single) => readPage(single, owner, {}, page),
+      "a page of an attribution": (single) =>
+        readPage(single, owner, { attribution: "campaign-1" }, page),
+      "a registration of the list": (single) => readPage(single, owner, { id }, page),
       "the position of a registration": (single) => findListPosition(single, owner, id),
       "a registration": (single) => findOwnRegistration(single, owner, id),
       "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),

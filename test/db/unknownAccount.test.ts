@@ -24,10 +24,7 @@ import {
   listRefundable,
   lockRegistrations,
 } from "../../modules/registrations/refunds.sql.ts";
-import {
-  findListPosition,
-  readShortPage,
-} from "../../modules/registrations/registrationPages.sql.ts";
+import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
@@ -114,7 +111,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
   const locking = { ...page, isWaiting: true };
-  const shortPage = {
+  const firstPage = {
     after: null,
     limits: { rows: 21, bytes: 1_000_000 },
     separator: ",",
@@ -146,15 +143,15 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
       findByIdempotencyKey(single, trees, "key-10000", new Date()),
-    "a short page": (single) => readShortPage(single, trees, {}, shortPage),
-    "a short page of an attribution": (single) =>
-      readShortPage(single, trees, { attribution: "campaign-10000" }, shortPage),
-    "a short page of a range": (single) =>
-      readShortPage(single, trees, { from: rangeStart, until: rangeEnd }, shortPage),
+    "a page": (single) => readPage(single, trees, {}, firstPage),
+    "a page of an attribution": (single) =>
+      readPage(single, trees, { attribution: "campaign-10000" }, firstPage),
+    "a page of a range": (single) =>
+      readPage(single, trees, { from: rangeStart, until: rangeEnd }, firstPage),
     "a registration of the list": (single) =>
-      readShortPage(single, trees, { id: registrationId }, shortPage),
+      readPage(single, trees, { id: registrationId }, firstPage),
     "a registration of the list, by its imported id": (single) =>
-      readShortPage(single, trees, { id: "old-10000" }, shortPage),
+      readPage(single, trees, { id: "old-10000" }, firstPage),
     "keys of registrations": (single) => listKnownKeys(single, "registration", trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),

@@ -3,9 +3,7 @@ import { BackendTerminatedError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { connectClient } from "../../db/connections/connectClient.ts";
-import { openCopyPool } from "../../db/pools/copyPool.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -87,50 +85,6 @@ test("a key is found again after the database vanished during its lookup", async
   await failsInTime(t, Promise.all([authenticate(key), authenticate(key)]));
 
   t.truthy(await authenticate(key));
-});
-
-test("a COPY fails when its database vanishes, and the next one uses a new connection", async (t) => {
-  const relay = await startRelay(t, t.context.databaseUrl);
-  const copies = openCopyPool(relay.url, 60_000, {
-    idleTimeoutMs: RESPONSE_TIMEOUT_MS,
-  });
-  t.teardown(copies.end);
-  const copy = () => copies.copy("owner", sql.fragment`SELECT 'there'`);
-  await copy();
-
-  relay.freeze();
-  const startedAtMs = performance.now();
-  await t.throwsAsync(copy(), { message: /has sent nothing/u });
-
-  t.true(performance.now() - startedAtMs < BOUND_MS);
-  t.is((await copy()).toString(), "there\n");
-});
-
-test("a COPY that keeps sending may take longer than the idle timeout", async (t) => {
-  const copies = openCopyPool(t.context.databaseUrl, 60_000, {
-    idleTimeoutMs: RESPONSE_TIMEOUT_MS,
-  });
-  t.teardown(copies.end);
-
-  // Each row fills the server's send buffer.
-  const copied = await copies.copy(
-    "owner",
-    sql.fragment`
-    SELECT repeat('x', 20000), pg_sleep(0.5) FROM generate_series(1, 12)
-  `,
-  );
-
-  t.true(copied.length > 200_000);
-});
-
-test("a list for which no connection can be opened is unavailable, so that the client tries again", async (t) => {
-  const port = await findFreePort();
-  const copies = openCopyPool(`postgres://127.0.0.1:${port}/nowhere`, 1000);
-
-  await t.throwsAsync(copies.copy("account", sql.fragment`SELECT 1`), {
-    instanceOf: UnavailableError,
-  });
-  await copies.end();
 });
 
 test("if no connection can be opened, work that waits for one is rejected, too", async (t) => {

@@ -4,10 +4,6 @@ import type { ExecutionContext, TestFn } from "ava";
 import anyTest from "ava";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
-import { sql } from "slonik";
-import { z } from "zod";
-import { openCopyPool } from "../../db/pools/copyPool.ts";
-import type { CopyPool } from "../../db/pools/copyPool.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 
@@ -153,16 +149,6 @@ export const createEmptyDatabase = async (t: ExecutionContext, options = ""): Pr
     await admin.end();
   });
   return ownerUrlOf(database);
-};
-
-/** Opens a pool for streamed lists on the test's database until the test ends. */
-export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Promise<CopyPool> => {
-  const database = await db.oneFirst(
-    sql.type(z.strictObject({ name: z.string() }))`SELECT current_database() AS name`,
-  );
-  const copies = openCopyPool(appUrlOf(database), 60_000);
-  t.teardown(copies.end);
-  return copies;
 };
 
 /** Creates a database from the template, or a copy of one without connections, and drops it after the test. */

@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
-import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
@@ -128,14 +127,11 @@ test("the link keeps the filters, and a page of a metadata filter is full althou
 });
 
 test("a page ends after a long search, with a link to where it ended, and the client's loop goes on", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const pace = createYieldingPace();
-  const copies = openCopyPool(databaseUrl, 60_000, { pace });
-  t.teardown(copies.end);
   // Every search is too long after its first step, of 250 trees or 100 billing statuses.
   const api = await startStandaloneApi(t, {
     db,
-    copies,
     pace,
     pageSearchMs: 0,
     publicBaseUrl: BASE,

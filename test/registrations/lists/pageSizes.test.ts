@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import { readPage } from "../../../modules/registrations/registrationPages.sql.ts";
 import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
 import { sql } from "../../../db/sql.ts";
@@ -8,8 +7,10 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { presentRegistration } from "../../../modules/registrations/presentRegistration.rules.ts";
 import type { Registration } from "../../../modules/registrations/registrations.rules.ts";
 import { listRegistrations } from "../../../modules/registrations/listRegistrations.ts";
+import { unhurriedPace } from "../../../db/createBulkPace.ts";
+import type { BulkPace } from "../../../db/createBulkPace.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
-import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
@@ -18,7 +19,7 @@ const test = testWithDatabase();
 
 const ONE_ROW = {
   limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER },
-  isBulk: false,
+  now: new Date(),
 } as const;
 
 const NUMBERS = [0, 1, -1, 0.1, 1e21, -1e300, 5e-324, 1.797_693_134_862_315_7e308, 2 ** 53, 1e-7];
@@ -72,10 +73,9 @@ test("no registration's JSON in a list is longer than its stored maximum", async
     SELECT id, json_bytes AS maximum FROM registration
   `);
   const maximums = new Map(stored.map(({ id, maximum }) => [id, maximum]));
-  const copies = await openTestCopies(t, db);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  let page = await readPage(copies, owner, {}, { ...ONE_ROW, after: null });
+  let { page } = await readPage(db, owner, {}, { ...ONE_ROW, after: null });
   let pages = 0;
   while (page) {
     const json = JSON.stringify(Array.from(page.registrations, presentRegistration)).slice(1, -1);
@@ -83,7 +83,7 @@ test("no registration's JSON in a list is longer than its stored maximum", async
     const maximum = maximums.get(page.last.id) ?? 0;
     t.true(bytes <= maximum, `${bytes} > ${maximum}: ${json}`);
     pages += 1;
-    page = await readPage(copies, owner, {}, { ...ONE_ROW, after: page.last });
+    ({ page } = await readPage(db, owner, {}, { ...ONE_ROW, after: page.last }));
   }
   t.is(pages, entries.length);
 });
@@ -91,7 +91,7 @@ test("no registration's JSON in a list is longer than its stored maximum", async
 const REGISTRATIONS = 900;
 
 test("a list has the same content in small pages, of which the first does not yield", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, metadata, json_bytes)
@@ -99,9 +99,9 @@ test("a list has the same content in small pages, of which the first does not yi
       gen_random_uuid(), ${accountId}, 'live', 'tree', number, now() - number * interval '1 second', '', '{}', 300
     FROM generate_series(1, ${REGISTRATIONS}) AS number
   `);
-  const list = async (copies: Awaited<ReturnType<typeof openTestCopies>>) => {
+  const list = async (pace: BulkPace) => {
     const { pages } = listRegistrations(
-      { db, copies, clock: systemClock },
+      { db, reads: db, pace, clock: systemClock },
       { accountId, mode: "live", kind: "tree" },
       {},
       { startingAfter: null, limit: null },
@@ -113,12 +113,10 @@ test("a list has the same content in small pages, of which the first does not yi
     return read;
   };
   const pace = createYieldingPace();
-  const copies = openCopyPool(databaseUrl, 60_000, { pace });
-  t.teardown(copies.end);
 
-  const [whole = [], ...others] = await list(await openTestCopies(t, db));
+  const [whole = [], ...others] = await list(unhurriedPace);
   t.deepEqual(others, []);
-  const small = await list(copies);
+  const small = await list(pace);
   t.deepEqual(
     small.map((page) => page.length),
     [250, 250, 250, 150],
@@ -136,11 +134,11 @@ test("a page says whether it is the last, unless it ends where the list does", a
     SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second', 300
     FROM generate_series(1, 10) AS number
   `);
-  const copies = await openTestCopies(t, db);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
   const readFirst = (limits: { readonly rows: number; readonly bytes: number }) =>
-    readPage(copies, owner, {}, { limits, isBulk: false, after: null });
-  const isLast = async (rows: number, bytes: number) => (await readFirst({ rows, bytes }))?.isLast;
+    readPage(db, owner, {}, { limits, now: new Date(), after: null });
+  const isLast = async (rows: number, bytes: number) =>
+    (await readFirst({ rows, bytes })).page?.isLast;
 
   t.true(await isLast(11, 3000));
   t.false(await isLast(10, 3000), "a page of all registrations, which could have no more");

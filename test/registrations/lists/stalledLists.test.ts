@@ -6,18 +6,17 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openCopyPool } from "../../../db/pools/copyPool.ts";
-import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { Gate } from "../../../runtime/gate.ts";
 import { maximumJsonBytes } from "../../../modules/registrations/presentRegistration.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
-import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { watchPages } from "./watchPages.ts";
 
 const test = testWithDatabase();
 
@@ -45,17 +44,9 @@ const fill = async (
 };
 
 /** Counts the bytes of the pages that are read. */
-const countPages = (copies: CopyPool) => {
+const countPages = (db: DatabasePool) => {
   const pageBytes: number[] = [];
-  const counting: CopyPool = {
-    ...copies,
-    copy: async (owner, query) => {
-      const page = await copies.copy(owner, query);
-      pageBytes.push(page.length);
-      return page;
-    },
-  };
-  return { copies: counting, pageBytes };
+  return { reads: watchPages(db, { after: (bytes) => pageBytes.push(bytes) }), pageBytes };
 };
 
 const requestStarts = z.object({
@@ -86,8 +77,8 @@ test("a page has a bounded number of bytes, and the list is complete", async (t)
   await fill(db, id, 3, WORST_METADATA);
   await fill(db, id, 200, LONG_METADATA);
   await fill(db, id, 5000, {});
-  const { copies, pageBytes } = countPages(await openTestCopies(t, db));
-  const { call } = await startStandaloneApi(t, { db, copies });
+  const { reads, pageBytes } = countPages(db);
+  const { call } = await startStandaloneApi(t, { db, reads });
 
   const { body } = await call("GET", "/plant/trees", { key });
 
@@ -98,8 +89,8 @@ test("a page has a bounded number of bytes, and the list is complete", async (t)
 
 test("fifty clients that stop reading long lists hold less than 48 MiB", async (t) => {
   const { db } = t.context;
-  const { copies, pageBytes } = countPages(await openTestCopies(t, db));
-  const { url, logged } = await startStandaloneApi(t, { db, copies });
+  const { reads, pageBytes } = countPages(db);
+  const { url, logged } = await startStandaloneApi(t, { db, reads });
   const sockets = new Set<Socket>();
   const onRequest = (message: unknown): void => {
     const { socket } = requestStarts.parse(message);
@@ -197,27 +188,24 @@ for (const [accept, page] of [
   ["application/x-ndjson", ""],
 ] as const) {
   test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { db } = t.context;
     const { id, apiKeyProd: key } = await createTestOrganization(db);
     await fill(db, id, 1000, {});
-    const copies = openCopyPool(databaseUrl, 60_000, { pace: createYieldingPace() });
-    t.teardown(copies.end);
     const listGate = new Gate({ places: 10 });
     let steps = 0;
     const client = new AbortController();
     const served = Promise.withResolvers<ServerResponse>();
-    const counting: CopyPool = {
-      ...copies,
-      copy: async (...parameters) => {
-        steps += 1;
-        if (steps === 2) {
+    const reads = watchPages(db, {
+      before: async (number) => {
+        steps = number;
+        if (number === 2) {
           client.abort();
           await once(await served.promise, "close");
         }
-        return copies.copy(...parameters);
       },
-    };
-    const { url } = await startStandaloneApi(t, { db, listGate, copies: counting });
+    });
+    const pace = createYieldingPace();
+    const { url } = await startStandaloneApi(t, { db, listGate, reads, pace });
     const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
     const headers = { Authorization: key, accept };
     const call = request(list, { agent: false, signal: client.signal, headers });
