@@ -14,7 +14,7 @@ import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
 import { query } from "./query.ts";
 
-/** A running API, worker or echo server. */
+/** A running API, worker or baseline. */
 export type Program = {
   readonly url: string;
   /** URL of the store-platform interface, empty if the program has none. */
