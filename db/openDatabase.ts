@@ -70,8 +70,8 @@ const CONCURRENT_SEARCHES = 3;
 const SEARCH_TIMEOUT_MS = 5000;
 /** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
 const SEARCH_WAIT_MS = 3000;
-/** Two keep one or two cores busy. One client has at most two, so the third serves others meanwhile. */
-const CONCURRENT_READS = 3;
+/** Two keep one or two cores busy, and one client has at most two, so others serve lists and other clients meanwhile. */
+const CONCURRENT_READS = 4;
 const READ_ADVICE =
   "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
@@ -92,7 +92,7 @@ export const openSearches = (
   });
 
 /**
- * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
+ * Opens a separate pool for lists and queries that may read many records, so that nothing else waits for them. A query that uses
  * another pool must read counters, rows by their ids, or a bounded part of an index.
  * @throws StartupError if DATABASE_URL is not set
  */
