@@ -78,25 +78,30 @@ test("a batch with a refused item waits for the item's first request", async (t)
 });
 
 for (const [path, body, feature] of [
-  ["/app/api/plant", { trees: 5 }, { treePlanting: false }],
-  ["/app/api/charity/donate", { charity_id: "53-0196605", amount: 5 }, { donations: false }],
+  ["/app/api/plant", { trees: 5 }, "treePlanting"],
+  ["/app/api/charity/donate", { charity_id: "53-0196605", amount: 5 }, "donations"],
 ] as const) {
-  test(`a repeated POST ${path} waits for its first request although the operator has disabled it meanwhile`, async (t) => {
+  test(`a POST ${path} that is disabled before it is written is refused like its retry, and is recorded once enabled`, async (t) => {
     const { db } = t.context;
     const held = createHoldingGuard();
     const store = await createTestStore(db, { balanceCents: 10_000 });
     const headers = { ...store.live, "Idempotency-Key": "order-1" };
     const before = await startStoreApi(t, { db, guard: held.guard });
     const first = await held.sendHeld(() => before.post(path, headers, body));
-    await updateStore(db, store.id, feature);
+    await updateStore(db, store.id, { [feature]: false });
     const after = await startStoreApi(t, { db, guard: held.guard });
     const retry = await held.send(() => after.post(path, headers, body));
-    t.is(held.lookups(), 0, "the retry waits");
     held.write();
 
-    const [original, replay] = await Promise.all([first.response, retry.response]);
-    t.deepEqual([original.status, replay.status], [200, 200]);
-    t.is(replay.text, original.text);
+    const responses = await Promise.all([first.response, retry.response]);
+    t.deepEqual(
+      responses.map(({ status }) => status),
+      [403, 403],
+    );
+    await updateStore(db, store.id, { [feature]: true });
+    const recorded = await after.post(path, headers, body);
+    t.is(recorded.status, 200);
+    t.is(recorded.headers.get("Idempotent-Replayed"), null);
   });
 }
 
