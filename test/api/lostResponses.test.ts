@@ -86,7 +86,7 @@ const ORGANIZATION_WRITES = {
   donation: {
     path: "/charities/donate",
     body: { ein: EIN, amount_cents: 300 },
-    commit: "insert_donation",
+    commit: "insert_donations",
     change: { donations: 2, count: 2, cents: 600 },
   },
   // Refunding a donation again returns the first refund.
@@ -140,7 +140,7 @@ const STORE_WRITES = {
   registration: {
     path: "/app/api/plant",
     body: { trees: 3 },
-    commit: "record_covered_writes",
+    commit: "COMMIT",
     change: {
       balance: -300,
       entries: 2,
