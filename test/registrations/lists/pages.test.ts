@@ -33,6 +33,10 @@ const storedRow = z.strictObject({
 test("a page has the registrations that match, up to its limits", async (t) => {
   const { db } = t.context;
   const accounts = [await createTestOrganization(db), await createTestOrganization(db)];
+  const accountIds = sql.array(
+    accounts.map(({ id }) => id),
+    "uuid",
+  );
   // Several of the same time, of both accounts, modes and kinds.
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration
@@ -41,10 +45,7 @@ test("a page has the registrations that match, up to its limits", async (t) => {
       gen_random_uuid(), account_id, mode, kind, number,
       to_timestamp(${FIRST_SECOND}) + number % ${SECONDS} * interval '1 second' + number % 3 * interval '1 microsecond',
       (ARRAY['', 'a', 'b', 'c'])[number % 4 + 1], jsonb_build_object('parity', number % 2), 200 + number % 7 * 100
-    FROM unnest(${sql.array(
-      accounts.map(({ id }) => id),
-      "uuid",
-    )}) AS account_id
+    FROM unnest(${accountIds}) AS account_id
     CROSS JOIN unnest(ARRAY['live', 'test']) AS mode
     CROSS JOIN unnest(ARRAY['tree', 'bottle']) AS kind
     CROSS JOIN generate_series(1, 120) AS number
@@ -54,6 +55,7 @@ test("a page has the registrations that match, up to its limits", async (t) => {
       id, account_id AS "accountId", mode, kind, created_at AS "createdAt", attribution,
       (metadata ->> 'parity')::integer AS parity, json_bytes AS bytes
     FROM registration
+    WHERE account_id = ANY(${accountIds})
     ORDER BY created_at DESC, id DESC
   `);
   const random = createRandom(17);
