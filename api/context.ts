@@ -7,7 +7,13 @@ import { createPermits } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
-import { openDatabase, openHealthConnection, openReads, openSearches } from "../db/openDatabase.ts";
+import {
+  openDatabase,
+  openHealthConnection,
+  openLists,
+  openReads,
+  openSearches,
+} from "../db/openDatabase.ts";
 import { createListGate } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
@@ -113,15 +119,17 @@ const openConnections = async (config: Config, tracing: Tracing) => {
   const pace = openBulkPace(db);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
+  const lists = await openLists(config, interceptors);
   const healthChecks = await openHealthConnection(config);
   return {
     db,
     pace,
     searches,
     reads,
+    lists,
     healthChecks,
     end: async (): Promise<void> => {
-      await Promise.all([db, searches, reads, healthChecks].map((pool) => pool.end()));
+      await Promise.all([db, searches, reads, lists, healthChecks].map((pool) => pool.end()));
     },
   };
 };
@@ -171,7 +179,7 @@ export const openApiContext = async (
     logger.warn(ignoredPrice);
   }
   const connections = await openConnections(config, tracing);
-  const { db, pace, searches, reads, healthChecks } = connections;
+  const { db, pace, searches, reads, lists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock, tracing };
   const metrics = createApiMetrics();
@@ -183,7 +191,7 @@ export const openApiContext = async (
     needsTemporal: false,
   });
   addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, searches, reads });
+  addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
   const { keyUses, ...writers } = createWriters(context, { metrics, logger });
   const listGate = createListGate();
   metrics.watchLists(() => listGate.runningCount());
@@ -197,6 +205,7 @@ export const openApiContext = async (
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
     reads,
+    lists,
     streaming: {
       gate: listGate,
       pace,

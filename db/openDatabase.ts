@@ -70,8 +70,9 @@ const CONCURRENT_SEARCHES = 3;
 const SEARCH_TIMEOUT_MS = 5000;
 /** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
 const SEARCH_WAIT_MS = 3000;
-/** Two keep one or two cores busy, and one client has at most two, so others serve lists and other clients meanwhile. */
-const CONCURRENT_READS = 4;
+/** They keep one or two cores busy. */
+const CONCURRENT_READS = 2;
+const CONCURRENT_LISTS = 3;
 const READ_ADVICE =
   "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
@@ -91,20 +92,37 @@ export const openSearches = (
     maximumWaitMs: SEARCH_WAIT_MS,
   });
 
-/**
- * Opens a separate pool for lists and queries that may read many records, so that nothing else waits for them. A query that uses
- * another pool must read counters, rows by their ids, or a bounded part of an index.
- * @throws StartupError if DATABASE_URL is not set
- */
-export const openReads = (
-  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
-  interceptors: readonly Interceptor[] = [],
+type ReadConfig = Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">;
+
+const openReadPool = (
+  config: ReadConfig,
+  connections: number,
+  interceptors: readonly Interceptor[],
 ): Promise<DatabasePool> =>
-  openPool(sourceOf(config), CONCURRENT_READS, config.READ_TIMEOUT_SECONDS * 1000, {
+  openPool(sourceOf(config), connections, config.READ_TIMEOUT_SECONDS * 1000, {
     interceptors,
     reservedConnections: 0,
     timeoutAdvice: READ_ADVICE,
   });
+
+/**
+ * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
+ * another pool must read counters, rows by their ids, or a bounded part of an index.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openReads = (
+  config: ReadConfig,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> => openReadPool(config, CONCURRENT_READS, interceptors);
+
+/**
+ * Opens a separate pool for the pages of lists, so that they wait for no other slow query.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openLists = (
+  config: ReadConfig,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> => openReadPool(config, CONCURRENT_LISTS, interceptors);
 
 /**
  * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.

@@ -247,7 +247,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
         }
         const deps = {
           db,
-          reads: db,
+          lists: db,
           clock,
           pace,
           billing: await connections.billing(),

@@ -10,6 +10,6 @@ export type RegistrationContext = BillingContext & {
 };
 
 export type ListContext = Context & {
-  /** Connections for reads that may be slow. */
-  readonly reads: CommonQueryMethods;
+  /** Connections for the pages of lists, which may read many records. */
+  readonly lists: CommonQueryMethods;
 };

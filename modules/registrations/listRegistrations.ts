@@ -62,7 +62,7 @@ export type SearchedPage<Row, Last> = {
  * @param context.pace when the pages of a long list are read
  */
 export const listRegistrations = (
-  { reads, pace, clock }: ListContext & { readonly pace: BulkPace },
+  { lists, pace, clock }: ListContext & { readonly pace: BulkPace },
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
@@ -79,7 +79,7 @@ export const listRegistrations = (
       limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
     const rows = pace.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
     const limits = { rows, bytes: PAGE_BYTES };
-    const { page, ...others } = await readPage(reads, owner, filter, {
+    const { page, ...others } = await readPage(lists, owner, filter, {
       after,
       limits,
       now: clock.now(),
@@ -89,7 +89,7 @@ export const listRegistrations = (
   };
   async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
     // The first page does not wait for its turn, since most lists have one.
-    let page = await read(await getListPosition(reads, owner, startingAfter));
+    let page = await read(await getListPosition(lists, owner, startingAfter));
     while (page) {
       const { registrations, last, isLast } = page;
       yield { rows: registrations, last: isLast ? null : last };
@@ -98,6 +98,6 @@ export const listRegistrations = (
   }
   return {
     pages: readPages(),
-    readTotals: async () => totals ?? (await readTotals(reads, owner, clock.now())),
+    readTotals: async () => totals ?? (await readTotals(lists, owner, clock.now())),
   };
 };

@@ -137,6 +137,7 @@ export const startStandaloneApi = async (
     trustedProxies,
     db,
     reads,
+    lists: reads,
     streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
     clock,
     writer,

@@ -101,7 +101,7 @@ test("a list has the same content in small pages, of which the first does not yi
   `);
   const list = async (pace: BulkPace) => {
     const { pages } = listRegistrations(
-      { db, reads: db, pace, clock: systemClock },
+      { db, lists: db, pace, clock: systemClock },
       { accountId, mode: "live", kind: "tree" },
       {},
       { startingAfter: null, limit: null },

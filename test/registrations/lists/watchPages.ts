@@ -4,7 +4,7 @@ import { z } from "zod";
 const page = z.object({ lines: z.string().nullable() });
 
 /**
- * Returns the pool for reads with functions that are called before each page of a list is read, with its number from 1, and
+ * Returns the pool of lists with functions that are called before each page of a list is read, with its number from 1, and
  * after it, with its bytes.
  */
 export const watchPages = (
