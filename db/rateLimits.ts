@@ -1,7 +1,9 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { sql } from "./sql.ts";
+import { createLookups } from "./batching/createLookups.ts";
+import type { LookUp } from "./batching/createLookups.ts";
+import { sql, values } from "./sql.ts";
 
 /** At most this many requests in any window of this length. */
 export type RateLimit = { readonly requests: number; readonly windowMs: number };
@@ -9,23 +11,26 @@ export type RateLimit = { readonly requests: number; readonly windowMs: number }
 /** Returns whether another request of the bucket is permitted; the limit holds across all processes. */
 export type TakePermit = (bucket: string, limit: RateLimit) => Promise<boolean>;
 
-const waitMsRow = z.strictObject({ waitMs: z.int() });
+const waitRow = z.strictObject({ bucket: z.string(), waitMs: z.int() });
 
 /**
- * Counts a request against its bucket's limit. The database's clock decides, and the row's lock orders concurrent
+ * Counts a request against the limit of each bucket. The database's clock decides, and the rows' locks order concurrent
  * requests. A rejected request is not counted. A recorded time in the future means that the clock was set back, so it no
  * longer counts.
- * @returns 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
+ * @returns by bucket 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
  */
-export const waitForPermit = (
+const waitForPermits = async (
   db: CommonQueryMethods,
-  bucket: string,
+  buckets: readonly string[],
   { requests, windowMs }: RateLimit,
-): Promise<number> =>
-  db.oneFirst(sql.prepared("wait_for_permit", waitMsRow)`
+): Promise<ReadonlyMap<string, number>> => {
+  const rows = await db.any(sql.prepared("wait_for_permits", waitRow)`
     WITH permitted AS (
       INSERT INTO rate_limit AS known (bucket, permitted_at)
-      VALUES (${bucket}, ARRAY[clock_timestamp()])
+      SELECT bucket, ARRAY[clock_timestamp()]
+      FROM ${values(buckets)} AS bucket
+      -- In the order of all processes, so that two cannot deadlock.
+      ORDER BY bucket
       ON CONFLICT (bucket) DO UPDATE
       SET permitted_at = array_append(
         known.permitted_at[greatest(cardinality(known.permitted_at) - ${requests} + 2, 1):],
@@ -34,22 +39,32 @@ export const waitForPermit = (
       WHERE cardinality(known.permitted_at) < ${requests}
         OR known.permitted_at[cardinality(known.permitted_at) - ${requests} + 1]
           NOT BETWEEN clock_timestamp() - ${windowMs} * interval '1 millisecond' AND clock_timestamp()
-      RETURNING 0 AS wait_ms
-    ),
-    -- As of the statement's start: if concurrent requests were permitted since, the real wait is longer.
-    rejected AS (
-      SELECT floor(extract(epoch FROM
-        permitted_at[cardinality(permitted_at) - ${requests} + 1] - clock_timestamp()
-      ) * 1000)::integer + ${windowMs}::integer AS wait_ms
-      FROM rate_limit
-      WHERE bucket = ${bucket}
+      RETURNING bucket
     )
-    SELECT coalesce(
-      (SELECT wait_ms FROM permitted),
-      (SELECT greatest(1, least(wait_ms, ${windowMs}::integer)) FROM rejected),
-      1
-    ) AS "waitMs"
+    SELECT
+      bucket,
+      CASE WHEN bucket IN (SELECT bucket FROM permitted) THEN 0 ELSE coalesce(
+        (
+          -- As of the statement's start: if concurrent requests were permitted since, the real wait is longer.
+          SELECT greatest(1, least(${windowMs}::integer + floor(extract(epoch FROM
+            permitted_at[cardinality(permitted_at) - ${requests} + 1] - clock_timestamp()
+          ) * 1000)::integer, ${windowMs}::integer))
+          FROM rate_limit
+          WHERE rate_limit.bucket = given.bucket
+        ),
+        1
+      ) END AS "waitMs"
+    FROM ${values(buckets)} AS given (bucket)
   `);
+  return new Map(rows.map(({ bucket, waitMs }) => [bucket, waitMs]));
+};
+
+/** Counts a request against a bucket's limit, and returns its wait. */
+export const waitForPermit = async (
+  db: CommonQueryMethods,
+  bucket: string,
+  limit: RateLimit,
+): Promise<number> => (await waitForPermits(db, [bucket], limit)).get(bucket) ?? limit.windowMs;
 
 /** Buckets with recent requests. A forgotten one only asks the database again. */
 const MAXIMUM_REMEMBERED = 10_000;
@@ -69,6 +84,14 @@ export const createPermits = ({
   const buckets = new LRUCache<string, { last: Promise<unknown>; fullUntilMs: number }>({
     max: MAXIMUM_REMEMBERED,
   });
+  /** Those of one limit share statements. */
+  const waits = new Map<string, LookUp<number>>();
+  const waitFor = (name: string, limit: RateLimit): Promise<number | null> => {
+    const key = JSON.stringify(limit);
+    const lookUp = waits.get(key) ?? createLookups((names) => waitForPermits(db, names, limit));
+    waits.set(key, lookUp);
+    return lookUp(name);
+  };
   return async (name, limit) => {
     const bucket = buckets.get(name) ?? { last: Promise.resolve(), fullUntilMs: -Infinity };
     buckets.set(name, bucket);
@@ -77,7 +100,7 @@ export const createPermits = ({
       if (startedAtMs < bucket.fullUntilMs) {
         return false;
       }
-      const waitMs = await waitForPermit(db, name, limit);
+      const waitMs = (await waitFor(name, limit)) ?? limit.windowMs;
       bucket.fullUntilMs = startedAtMs + waitMs;
       return waitMs === 0;
     };

@@ -4,6 +4,8 @@ import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { createDonationWriter } from "../../modules/charities/donate.ts";
+import { createDonationRefundWriter } from "../../modules/charities/refundDonations.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
@@ -32,12 +34,14 @@ const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", ke
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
+  const writers = { ...createDonationWriter(context), ...createDonationRefundWriter(context) };
+  const donating = { ...context, ...writers };
   const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
     ...registrationEndpoints(refunding),
     ...batchEndpoints(refunding),
-    ...charityEndpoints(context),
-    ...donationBatchEndpoints(context),
+    ...charityEndpoints(donating),
+    ...donationBatchEndpoints(donating),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
     ...eventEndpoints(context),

@@ -4,10 +4,13 @@ import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
-import type { Donated } from "../../modules/charities/donate.ts";
+import type { Donated, DonationWriter } from "../../modules/charities/donate.ts";
 import { listAllDonations, readDonationPage } from "../../modules/charities/readDonationPage.ts";
 import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
-import type { RefundedDonation } from "../../modules/charities/refundDonations.ts";
+import type {
+  DonationRefundWriter,
+  RefundedDonation,
+} from "../../modules/charities/refundDonations.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
@@ -42,6 +45,8 @@ import {
   TAG,
 } from "./donationSchemas.ts";
 
+export type DonatingContext = StandaloneContext & DonationWriter & DonationRefundWriter;
+
 /** Returns the responses to single requests. */
 const presentDonations = async (
   context: StandaloneContext,
@@ -56,7 +61,7 @@ const presentRefunds = async (
   done: readonly RefundedDonation[],
 ) => (await readRefunded(context, caller, done)).map(presentDonationRefund);
 
-const donateEndpoint = (context: StandaloneContext): Endpoint =>
+const donateEndpoint = (context: DonatingContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -168,7 +173,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
     streaming,
   );
 
-const refundEndpoint = (context: StandaloneContext): Endpoint =>
+const refundEndpoint = (context: DonatingContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -206,7 +211,7 @@ const refundEndpoint = (context: StandaloneContext): Endpoint =>
     },
   });
 
-const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
+const donateBatchEndpoint = (context: DonatingContext): Endpoint =>
   batchEndpoint({
     path: "/charities/donate/batch",
     description: {
@@ -236,7 +241,7 @@ const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
     present: (caller, done) => presentDonations(context, caller, done),
   });
 
-const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
+const refundBatchEndpoint = (context: DonatingContext): Endpoint =>
   batchEndpoint({
     path: "/refund/donations/batch",
     description: {
@@ -259,14 +264,14 @@ const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
     present: (caller, done) => presentRefunds(context, caller, done),
   });
 
-export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+export const donationEndpoints = (context: DonatingContext): readonly Endpoint[] => [
   donateEndpoint(context),
   listEndpoint(context),
   refundEndpoint(context),
 ];
 
 /** The endpoints that take many donations or refunds of donations in one request. */
-export const donationBatchEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+export const donationBatchEndpoints = (context: DonatingContext): readonly Endpoint[] => [
   donateBatchEndpoint(context),
   refundBatchEndpoint(context),
 ];

@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, DatabasePool, DatabasePoolConnection } from "slonik";
+import { createLookups } from "../../db/batching/createLookups.ts";
 import { isTimeout } from "../../db/databaseErrors.ts";
 import type { CatalogueCharity } from "./charities.sql.ts";
 import { listEligibleCharities } from "./charities.sql.ts";
@@ -138,14 +139,13 @@ export const createCatalogue = ({
   readonly db: CommonQueryMethods;
   readonly searches: DatabasePool;
 }): CharityProvider => {
+  const findByEin = createLookups(async (eins) => {
+    const found = await listEligibleCharities(db, eins);
+    return new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
+  });
   const find: LocalCharities["find"] = async (ids) => {
     const eins = ids.map(einOf);
-    const found = await listEligibleCharities(
-      db,
-      eins.filter((ein) => ein !== null),
-    );
-    const charities = new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
-    return eins.map((ein) => (ein === null ? null : (charities.get(ein) ?? null)));
+    return Promise.all(eins.map(async (ein) => (ein === null ? null : findByEin(ein))));
   };
   const findOne = async (ids: CharityIds): Promise<Charity | null> =>
     (await find([ids]))[0] ?? null;

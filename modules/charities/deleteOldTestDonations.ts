@@ -19,8 +19,7 @@ const deleteBatch = (
     // All at once, because a change of several months locks the all-time total last.
     await subtractDonations(
       transaction,
-      { accountId, mode: "test" },
-      donations.filter(({ refunded }) => !refunded),
+      donations.flatMap(({ id, refunded }) => (refunded ? [] : id)),
     );
     await deleteDonations(
       transaction,

@@ -1,10 +1,12 @@
 import { insertDonations, listDonationsByKeys } from "./donationBatches.sql.ts";
-import { readDonationTotals } from "./donationTotals.sql.ts";
+import { readCounts } from "./donationTotals.sql.ts";
+import { createLookups } from "../../db/batching/createLookups.ts";
+import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
-import { accountModeOf } from "../records/owner.rules.ts";
+import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
+import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";
 import type {
   ConfirmedDonation,
@@ -15,17 +17,20 @@ import type {
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
+import type { Context } from "../../runtime/context.ts";
 import type { RetryGuard } from "../registrations/createRetryGuard.ts";
 import { charityKey, createCharityConfirmer } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
-import { getDonor } from "./donationSubscriptions.sql.ts";
+import { donorName, listDonors } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
-export type DonationContext = CharityContext & BillingContext & { readonly guard: RetryGuard };
+export type DonationContext = CharityContext &
+  BillingContext &
+  DonationWriter & { readonly guard: RetryGuard };
 
 /** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
@@ -51,6 +56,9 @@ type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
 type Decision = Item & { readonly charity: ConfirmedCharity | null };
+
+/** A decision to write. */
+type Entry = AccountMode & Decision;
 
 export type Donated = {
   readonly idempotencyKey: string | null;
@@ -141,23 +149,20 @@ const confirmAll = async (
   return charities;
 };
 
-/** Records the decided donations in one statement, and presents all decisions with the total after each. */
-const record = async (
-  { db, clock }: DonationContext,
-  owner: AccountMode,
-  outcomes: readonly Outcome<Decision>[],
-): Promise<readonly Outcome<Donated>[]> => {
+/** Records accepted items of any owners in one statement, and presents them with their owner's total after each. */
+const write = async (
+  { db, clock }: Context,
+  entries: readonly Entry[],
+): Promise<readonly Donated[]> => {
   const createdAt = clock.now();
-  const donations = outcomes
-    .filter(isAccepted)
-    .flatMap(({ id, request, charity }) =>
-      charity ? createDonation({ ...request, id }, charity) : [],
-    );
-  const events = donations.map((donation) => createEvent(donationCreated(donation)));
-  const { ids, totalCount } =
+  const donations = entries.flatMap(({ id, request, charity, accountId, mode }) =>
+    charity ? { ...createDonation({ ...request, id }, charity), accountId, mode } : [],
+  );
+  const events = donations.map((donation) => createEvent(donation, donationCreated(donation)));
+  const { ids, counts } =
     donations.length === 0
-      ? { ids: [], totalCount: null }
-      : await insertDonations(db, owner, donations, createdAt, events);
+      ? { ids: [], counts: {} }
+      : await insertDonations(db, donations, createdAt, events);
   const inserted = new Set(ids);
   const recorded = new Map(
     donations
@@ -165,16 +170,26 @@ const record = async (
       .map((donation) => [donation.id, { ...donation, createdAt }]),
   );
   return countBack(
-    outcomes,
-    totalCount ?? (await readDonationTotals(db, owner, createdAt)).all.count,
-    ({ id }) => (recorded.has(id) ? 1 : 0),
+    entries,
+    await readCounts(db, entries, counts),
+    (entry) => ({ owner: accountModeKey(entry), change: recorded.has(entry.id) ? 1 : 0 }),
     ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
       // A concurrent call may have been first with the key.
       const donation = recorded.get(id) ?? null;
       return { idempotencyKey, donation, totalDonations, replayed: donation === null };
     },
-  );
+  ).filter(isAccepted);
 };
+
+/** Reads and writes what concurrent requests need, in statements that they share. */
+export const createDonationWriter = (context: Context) => ({
+  findDonor: createLookups((names) => listDonors(context.db, names)),
+  writeDonations: createRequestWriter<Entry, Donated>(context.tracing, (entries) =>
+    write(context, entries),
+  ),
+});
+
+export type DonationWriter = ReturnType<typeof createDonationWriter>;
 
 /**
  * Records an organization's donations together, in their order, once their charities are confirmed. An item with a known
@@ -199,7 +214,10 @@ export const donate = (
     if (isAtomic) {
       requireAll(items);
     }
-    const donor = await getDonor(context.db, owner, keys);
+    const donor = await context.findDonor(donorName(owner, keys));
+    if (donor === null) {
+      throw new TypeError("The donor's account does not exist.");
+    }
     const charities = await confirmAll(context, owner, donor, items);
     let { outcomes } = decide(items, donor, charities);
     const refused = keysOf(
@@ -215,7 +233,9 @@ export const donate = (
     if (isAtomic) {
       requireAll(outcomes);
     }
-    return record(context, owner, outcomes);
+    const entries = outcomes.filter(isAccepted).map((each) => Object.assign({}, owner, each));
+    const written = await context.writeDonations(entries, () => write(context, entries));
+    return completeOutcomes<Decision, Donated>(outcomes, written);
   });
 };
 

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
@@ -12,55 +13,34 @@ import {
   keyHash,
   knownKeys,
   recordOfKey,
-  scopeOf,
+  scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
-import {
-  ownedWithIds,
-  ownedWithOwnIds,
-  deleteCertificatesOf,
-} from "../records/ownedRecords.sql.ts";
+import { ownedWithOwnIds, deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
+import type { NamedRecord } from "../records/ownedRecords.sql.ts";
+import { modeColumn } from "../records/columns.sql.ts";
 import { sql, timestamp, safeInteger } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationColumns, donationCoreColumns, donationRow } from "./donations.sql.ts";
-import { totalSubtractions } from "./donationTotals.sql.ts";
-import type { UncountedDonation } from "./donationTotals.sql.ts";
+import { countsByOwner, newCounts, totalSubtractions } from "./donationTotals.sql.ts";
 import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
-const insertedRow = z.strictObject({
-  ids: z.array(z.uuid()),
-  /** Null if nothing was inserted. */
-  totalCount: safeInteger.nullable(),
-});
+/** A donation to insert. */
+type OwnedDonation = AccountMode & ConfirmedDonation;
 
-/** The rows of donations as JSON. */
-const inputOf = (donations: readonly ConfirmedDonation[]): string =>
-  JSON.stringify(
-    donations.map((donation) => [
-      donation.id,
-      donation.amountCents,
-      donation.ein,
-      donation.nonprofitId,
-      donation.charityProvider,
-      donation.charityName,
-      donation.confirmedName,
-      donation.idempotencyKey,
-      donation.attribution,
-      donation.metadata,
-    ]),
-  );
+const insertedRow = z.strictObject({ ids: z.array(z.uuid()), counts: countsByOwner });
 
 /**
  * Inserts donations of one time with their totals and events, in one statement. Waits for concurrent calls with their
- * idempotency keys.
+ * idempotency keys. Keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
  * @param events whose data have the id of one of the donations
- * @returns the ids of those that were inserted, and how many donations the owner has then; the keys of the others exist
+ * @returns the ids of those that were inserted, and by `accountModeKey` how many donations their owners have then; the keys of
+ *   the others exist
  * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const insertDonations = async (
   db: CommonQueryMethods,
-  owner: AccountMode,
-  donations: readonly ConfirmedDonation[],
+  donations: readonly OwnedDonation[],
   createdAt: Date,
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof insertedRow>>> => {
@@ -68,46 +48,46 @@ export const insertDonations = async (
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
       WITH entry AS MATERIALIZED (
-        SELECT (value ->> 0)::uuid AS id, value ->> 7 AS idempotency_key, value
-        FROM json_array_elements(${inputOf(donations)}::json) AS value
+        SELECT given.*, "accountId" AS account_id, "idempotencyKey" AS idempotency_key, 'donate'::text AS operation
+        FROM json_to_recordset(${JSON.stringify(donations)}::json) AS given (
+          id uuid, "accountId" uuid, mode text, "amountCents" bigint, ein text, "nonprofitId" text, "charityProvider" text,
+          "charityName" text, "confirmedName" text, "idempotencyKey" text, attribution text, metadata jsonb
+        )
       ),
-      ${claimedKeys(scopeOf(owner, "donate"))},
+      ${claimedKeys(scopeOfRow("entry"))},
       inserted AS (
         INSERT INTO donation (
           id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
           created_at, idempotency_key, attribution, metadata
         )
         SELECT
-          id, ${owner.accountId}, ${owner.mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3,
-          value ->> 4, value ->> 5, value ->> 6, ${timestamp(createdAt)}, idempotency_key, value ->> 8,
-          (value -> 9)::jsonb
+          id, account_id, mode, "amountCents", ein, "nonprofitId", "charityProvider", "charityName", "confirmedName",
+          ${timestamp(createdAt)}, idempotency_key, attribution, metadata
         FROM entry
         WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
         ORDER BY id
-        RETURNING id, amount_cents
+        RETURNING id, account_id, mode, amount_cents
       ),
       addition AS (
-        SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+        SELECT account_id, mode, period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
         FROM inserted
         CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
-        GROUP BY period
+        GROUP BY account_id, mode, period
       ),
       new_total AS (
         INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-        SELECT ${owner.accountId}, ${owner.mode}, period, count, amount_cents
+        SELECT account_id, mode, period, count, amount_cents
         FROM addition
-        -- As every change of totals, so that concurrent ones cannot deadlock.
-        ORDER BY period = 'all'
+        -- As every change of totals. Months begin with a digit.
+        ORDER BY account_id, mode, period
         ON CONFLICT (account_id, mode, period) DO UPDATE
         SET
           count = donation_total.count + excluded.count,
           amount_cents = donation_total.amount_cents + excluded.amount_cents
-        RETURNING period, count
+        RETURNING account_id, mode, period, count
       ),
-      ${eventInserts(owner, events, createdAt, isInserted)}
-      SELECT
-        (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids,
-        (SELECT count FROM new_total WHERE period = 'all') AS "totalCount"
+      ${eventInserts(events, createdAt, isInserted)}
+      SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, ${newCounts} AS counts
     `);
   } catch (error) {
     throw asTotalError(error, "donation_total_safe", "amount_cents");
@@ -136,72 +116,94 @@ export const listDonationsByIds = (
     WHERE ${ownedWithOwnIds("donation", owner, ids)}
   `);
 
-const lockedRow = donationRow.extend({ metadata: donationRow.shape.metadata.nullable() });
+const lockedRow = donationRow.extend({
+  metadata: donationRow.shape.metadata.nullable(),
+  accountId: z.uuid(),
+  mode: modeColumn,
+});
 
 /** A donation that is locked. Its metadata is null if it is one of many. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
 
-/** Each donation may have 64 KiB of metadata. */
-const MAXIMUM_WITH_METADATA = 10;
+const nameOf = (owner: AccountMode, id: string): string => `${accountModeKey(owner)}/${id}`;
 
 /**
- * Locks the owner's donations until the transaction ends.
- * @param given their own ids, or those that they were imported with
- * @returns them by the given ids, without those that the owner does not have
+ * Locks donations until the transaction ends.
+ * @param options.skipsLocked whether those that another transaction has locked are left out
+ * @returns them by their names, without those that do not exist
  */
-export const lockDonations = async (
+export const lockDonations = async <Named extends NamedRecord>(
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  given: readonly string[],
-): Promise<ReadonlyMap<string, LockedDonation>> => {
-  const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
+  named: readonly Named[],
+  { skipsLocked = false, withMetadata = false } = {},
+): Promise<ReadonlyMap<Named, LockedDonation>> => {
+  const rows = await transaction.any(sql.prepared(
+    `lock_donations_${skipsLocked ? "skip" : "wait"}`,
+    lockedRow,
+  )`
     SELECT
       ${donationCoreColumns},
+      donation.account_id AS "accountId",
+      donation.mode,
       donation.charity_provider AS "charityProvider",
       donation.idempotency_key AS "idempotencyKey",
       donation.attribution,
-      CASE WHEN ${given.length <= MAXIMUM_WITH_METADATA} THEN donation.metadata END AS metadata
+      CASE WHEN ${withMetadata} THEN donation.metadata END AS metadata
     FROM donation
-    WHERE ${ownedWithIds("donation", owner, given)}
+    WHERE donation.id = ANY(ARRAY(SELECT id FROM (${namedIds("donation", named)}) AS found))
     ORDER BY donation.id
-    FOR UPDATE
+    FOR UPDATE OF donation ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
   `);
-  const byId = new Map(
-    rows.flatMap((row) => [row.id, row.importedId ?? row.id].map((id) => [id, row] as const)),
+  const byName = new Map(
+    rows.flatMap((row) =>
+      [row.id, row.importedId ?? row.id].map((id) => [nameOf(row, id), row] as const),
+    ),
   );
   return new Map(
-    given.flatMap((id) => {
-      const row = byId.get(id) ?? byId.get(id.toLowerCase());
-      return row ? [[id, row] as const] : [];
+    named.flatMap((name) => {
+      const row =
+        byName.get(nameOf(name, name.id)) ?? byName.get(nameOf(name, name.id.toLowerCase()));
+      return row ? [[name, row] as const] : [];
     }),
   );
 };
 
-const claimRow = z.strictObject({ idempotencyKey: z.string(), donationId: z.uuid() });
+const claimRow = z.strictObject({ place: z.int(), donationId: z.uuid() });
 
 /**
- * Assigns idempotency keys of refunds to locked donations unless they already belong to some, as far as a donation may have
- * further ones. Waits for concurrent calls with the keys.
- * @param claims each key once
- * @returns the id of the donation that each key belongs to, without keys that belong to none
+ * Assigns the idempotency keys of refunds to locked donations unless they already belong to some, as far as a donation may have
+ * further ones. A key belongs to the first one that it is used for. Waits for concurrent calls with the keys.
+ * @returns by the place of a refund the id of the donation that its key belongs to, without keys that belong to none
  */
-export const claimRefundKeys = async (
+export const claimRefundKeys = async <Refund extends AccountMode & NewDonationRefund["request"]>(
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  claims: ReadonlyMap<string, string>,
-): Promise<ReadonlyMap<string, string>> => {
-  const scope = scopeOf(owner, "refund_donate");
+  refunds: readonly Refund[],
+  donations: ReadonlyMap<Refund, LockedDonation>,
+): Promise<ReadonlyMap<number, string>> => {
+  const claims = refunds.flatMap((refund, place) => {
+    const { accountId, mode, idempotencyKey: key } = refund;
+    const donation = donations.get(refund);
+    return key !== null && donation ? [[place, accountId, mode, key, donation.id]] : [];
+  });
+  if (claims.length === 0) {
+    return new Map();
+  }
   const rows = await transaction.any(sql.prepared("claim_refund_keys", claimRow)`
-    WITH claim AS MATERIALIZED (
+    WITH given AS MATERIALIZED (
       SELECT
-        value ->> 0 AS idempotency_key,
-        ${keyHash(scope, sql.fragment`value ->> 0`)} AS key_hash,
-        (value ->> 1)::uuid AS donation_id
-      FROM json_array_elements(${JSON.stringify([...claims])}::json) AS value
+        (value ->> 0)::integer AS place, (value ->> 1)::uuid AS account_id, value ->> 2 AS mode, value ->> 3 AS key,
+        (value ->> 4)::uuid AS donation_id, 'refund_donate'::text AS operation
+      FROM json_array_elements(${JSON.stringify(claims)}::json) AS value
+    ),
+    claim AS MATERIALIZED (
+      SELECT given.*, ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))} AS key_hash
+      FROM given
     ),
     known AS MATERIALIZED (
-      SELECT claim.*, ${recordOfKey(sql.identifier(["claim", "key_hash"]))} IS NOT NULL AS is_known
+      SELECT DISTINCT ON (key_hash)
+        claim.*, ${recordOfKey(sql.identifier(["claim", "key_hash"]))} IS NOT NULL AS is_known
       FROM claim
+      ORDER BY key_hash, place
     ),
     numbered AS (
       SELECT known.*, row_number() OVER (PARTITION BY donation_id, is_known ORDER BY key_hash) AS number
@@ -209,7 +211,7 @@ export const claimRefundKeys = async (
     ),
     claimed AS (
       INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-      SELECT key_hash, ${owner.accountId}, ${owner.mode}, ${scope.operation}, donation_id
+      SELECT key_hash, account_id, mode, operation, donation_id
       FROM numbered
       WHERE is_known
         OR number + (
@@ -222,16 +224,16 @@ export const claimRefundKeys = async (
       ON CONFLICT (key_hash) DO UPDATE SET record_id = idempotency_key.record_id
       RETURNING key_hash, record_id
     )
-    SELECT claim.idempotency_key AS "idempotencyKey", claimed.record_id AS "donationId"
+    SELECT claim.place, claimed.record_id AS "donationId"
     FROM claimed
     JOIN claim ON claim.key_hash = claimed.key_hash
   `);
-  return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
+  return new Map(rows.map(({ place, donationId }) => [place, donationId]));
 };
 
 /** The refund of a locked donation. */
 export type NewDonationRefund = {
-  readonly donation: UncountedDonation & { readonly id: string };
+  readonly donation: { readonly id: string };
   readonly request: {
     readonly reason: string | null;
     readonly idempotencyKey: string | null;
@@ -239,51 +241,52 @@ export type NewDonationRefund = {
   };
 };
 
-const refundedRow = z.strictObject({ totalCount: safeInteger });
+const refundedRow = z.strictObject({ counts: countsByOwner });
 
 /**
  * Inserts refunds of locked donations with their events, marks the donations as refunded, and subtracts them from the totals,
  * in one statement. Call it once in a transaction: it locks the all-time total last, so that concurrent changes of several
  * months cannot deadlock.
- * @returns how many donations of the owner are not refunded
+ * @returns how many donations of their owners are not refunded, by `accountModeKey`
  */
 export const insertDonationRefunds = (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
   refunds: readonly NewDonationRefund[],
   createdAt: Date,
   events: readonly NewEvent[],
-): Promise<number> =>
-  transaction.oneFirst(sql.prepared("insert_donation_refunds", refundedRow)`
-    WITH inserted AS (
-      INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
-      SELECT
-        (value ->> 0)::uuid, ${owner.accountId}, ${owner.mode}, value ->> 1, value ->> 2, (value -> 3)::jsonb,
-        ${timestamp(createdAt)}
-      FROM json_array_elements(${JSON.stringify(
-        refunds.map(({ donation, request: { reason, idempotencyKey, metadata } }) => [
-          donation.id,
-          reason,
-          idempotencyKey,
-          metadata,
-        ]),
-      )}::json) AS value
+): Promise<Readonly<z.output<typeof countsByOwner>>> => {
+  const given = refunds.map(
+    ({ donation: { id }, request: { reason, idempotencyKey, metadata } }) => ({
+      id,
+      reason,
+      idempotencyKey,
+      metadata,
+    }),
+  );
+  return transaction.oneFirst(sql.prepared("insert_donation_refunds", refundedRow)`
+    WITH given AS MATERIALIZED (
+      SELECT *
+      FROM json_to_recordset(${JSON.stringify(given)}::json) AS given (
+        id uuid, reason text, "idempotencyKey" text, metadata jsonb
+      )
     ),
     updated AS (
       UPDATE donation
       SET refunded = true
-      WHERE id = ANY(${sql.array(
-        refunds.map(({ donation: { id } }) => id),
-        "uuid",
-      )})
+      WHERE id = ANY(ARRAY(SELECT id FROM given))
+      RETURNING id, account_id, mode, created_at, amount_cents
     ),
-    ${totalSubtractions(
-      owner,
-      refunds.map(({ donation }) => donation),
-    )},
-    ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
-    SELECT count AS "totalCount" FROM new_total WHERE period = 'all'
+    inserted AS (
+      INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
+      SELECT id, account_id, mode, reason, "idempotencyKey", metadata, ${timestamp(createdAt)}
+      FROM given
+      JOIN updated USING (id)
+    ),
+    ${totalSubtractions(sql.fragment`updated`)},
+    ${eventInserts(events, createdAt, sql.fragment`true`)}
+    SELECT ${newCounts} AS counts
   `);
+};
 
 const accountIdRow = z.strictObject({ accountId: z.uuid() });
 

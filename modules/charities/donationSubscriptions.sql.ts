@@ -6,8 +6,8 @@ import { accountColumns, accountRow } from "../accounts/accounts.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { isLeaseFree } from "../../db/leases.ts";
 import type { Lease } from "../../db/leases.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { knownKeys } from "../records/idempotencyKeys.sql.ts";
+import { safeInteger, sql, timestamp, values } from "../../db/sql.ts";
+import { keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: z.enum(PROCESSORS),
@@ -53,6 +53,7 @@ export const findDonationSubscription = (
   `);
 
 const donorRow = accountRow.extend({
+  donorName: z.string(),
   ...subscriptionRow.shape,
   /** Null without a subscription. */
   processor: subscriptionRow.shape.processor.nullable(),
@@ -65,27 +66,39 @@ const donorRow = accountRow.extend({
 /** An account, and what decides whether it may make donations. */
 export type Donor = Readonly<z.output<typeof donorRow>>;
 
-/** @param keys idempotency keys of new donations */
-export const getDonor = (
+/** The name of who makes new donations with these idempotency keys. */
+export const donorName = ({ accountId, mode }: AccountMode, keys: readonly string[]): string =>
+  JSON.stringify([accountId, mode, keys]);
+
+/** Returns donors by their names. */
+export const listDonors = async (
   db: CommonQueryMethods,
-  owner: AccountMode,
-  keys: readonly string[],
-): Promise<Donor> =>
-  db.one(sql.prepared("get_donor", donorRow)`
+  names: readonly string[],
+): Promise<ReadonlyMap<string, Donor>> => {
+  const rows = await db.any(sql.prepared("list_donors", donorRow)`
+    WITH donor AS MATERIALIZED (
+      SELECT name, (name::json ->> 0)::uuid AS account_id, name::json ->> 1 AS mode, 'donate'::text AS operation
+      FROM ${values(names)} AS name
+    )
     SELECT
+      donor.name AS "donorName",
       ${accountColumns},
       ${subscriptionColumns},
       ARRAY(
-        SELECT known.key FROM ${knownKeys(owner, "donate", keys)}
+        SELECT key
+        FROM json_array_elements_text(donor.name::json -> 2) AS key
+        WHERE ${recordOfKey(keyHash(scopeOfRow("donor"), sql.identifier(["key"])))} IS NOT NULL
       ) AS "knownKeys",
       coalesce(total.amount_cents, 0) AS "totalCents"
-    FROM account
+    FROM donor
+    JOIN account ON account.id = donor.account_id
     LEFT JOIN donation_subscription AS subscription
-      ON subscription.account_id = ${owner.accountId} AND subscription.mode = ${owner.mode}
+      ON subscription.account_id = donor.account_id AND subscription.mode = donor.mode
     LEFT JOIN donation_total AS total
-      ON total.account_id = ${owner.accountId} AND total.mode = ${owner.mode} AND total.period = 'all'
-    WHERE account.id = ${owner.accountId}
+      ON total.account_id = donor.account_id AND total.mode = donor.mode AND total.period = 'all'
   `);
+  return new Map(rows.map((row) => [row.donorName, row]));
+};
 
 const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });
 

@@ -1,9 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { Donation, DonationTotals } from "./donations.rules.ts";
+import type { DonationTotals } from "./donations.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
-import { nothing, safeInteger, sql } from "../../db/sql.ts";
+import { nothing, safeInteger, sql, values } from "../../db/sql.ts";
 import { ownedBy } from "../records/ownedRecords.sql.ts";
 
 const totalsRow = z
@@ -61,33 +62,24 @@ export const listDonationMonths = (
     ORDER BY month DESC
   `);
 
-/** A donation that is no longer counted. */
-export type UncountedDonation = Pick<Donation, "createdAt" | "amountCents">;
-
 /**
- * Defines queries that subtract donations from the all-time total and from those of the months in which they were recorded,
- * as parts of a statement. `new_total` has the totals after it.
+ * Defines queries that subtract donations from the all-time totals of their owners and from those of the months in which they
+ * were recorded, as parts of a statement. `new_total` has the totals after it.
+ * @param donations a table of them
  */
-export const totalSubtractions = (
-  { accountId, mode }: AccountMode,
-  donations: readonly UncountedDonation[],
-): FragmentSqlToken => {
-  const sums = new Map<string, DonationTotals>();
-  for (const { createdAt, amountCents } of donations) {
-    for (const period of [monthOf(createdAt), "all"]) {
-      const { count, amountCents: sum } = sums.get(period) ?? { count: 0, amountCents: 0 };
-      sums.set(period, { count: count + 1, amountCents: sum + amountCents });
-    }
-  }
-  const changes = [...sums].map(([period, { count, amountCents }]) => [period, count, amountCents]);
-  const isOfOwner = sql.fragment`donation_total.account_id = ${accountId} AND donation_total.mode = ${mode}`;
-  return sql.fragment`
+export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+    uncounted AS MATERIALIZED (
+      SELECT account_id, mode, period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+      FROM ${donations}
+      CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+      GROUP BY account_id, mode, period
+    ),
     locked_total AS MATERIALIZED (
-      SELECT donation_total.period, (value ->> 1)::bigint AS count, (value ->> 2)::bigint AS amount_cents
-      FROM json_array_elements(${JSON.stringify(changes)}::json) AS value
-      JOIN donation_total ON ${isOfOwner} AND donation_total.period = value ->> 0
+      SELECT uncounted.*
+      FROM uncounted
+      JOIN donation_total USING (account_id, mode, period)
       -- In the order in which new donations lock them, so that the two cannot deadlock. Months begin with a digit.
-      ORDER BY donation_total.period
+      ORDER BY donation_total.account_id, donation_total.mode, donation_total.period
       FOR NO KEY UPDATE OF donation_total
     ),
     new_total AS (
@@ -96,20 +88,52 @@ export const totalSubtractions = (
         count = donation_total.count - locked_total.count,
         amount_cents = donation_total.amount_cents - locked_total.amount_cents
       FROM locked_total
-      WHERE ${isOfOwner} AND donation_total.period = locked_total.period
-      RETURNING donation_total.period, donation_total.count
+      WHERE donation_total.account_id = locked_total.account_id
+        AND donation_total.mode = locked_total.mode
+        AND donation_total.period = locked_total.period
+      RETURNING donation_total.*
     )
   `;
+
+/** The all-time counts that a statement returns as JSON, by `accountModeKey`. */
+export const newCounts = sql.fragment`
+  coalesce((SELECT json_object_agg(account_id || '/' || mode, count) FROM new_total WHERE period = 'all'), '{}')
+`;
+
+export const countsByOwner = z.record(z.string(), z.int());
+
+const countRow = z.strictObject({ owner: z.string(), count: safeInteger });
+
+/** Returns the all-time counts of owners by `accountModeKey`, of which a statement has returned some. */
+export const readCounts = async (
+  db: CommonQueryMethods,
+  owners: readonly AccountMode[],
+  known: Readonly<Record<string, number>>,
+): Promise<ReadonlyMap<string, number>> => {
+  const names = owners.map(accountModeKey).filter((name) => known[name] === undefined);
+  if (names.length === 0) {
+    return new Map(Object.entries(known));
+  }
+  const rows = await db.any(sql.prepared("read_donation_counts", countRow)`
+    SELECT owner, coalesce(donation_total.count, 0) AS count
+    FROM ${values([...new Set(names)])} AS owner
+    LEFT JOIN donation_total
+      ON account_id = split_part(owner, '/', 1)::uuid AND mode = split_part(owner, '/', 2) AND period = 'all'
+  `);
+  return new Map([
+    ...Object.entries(known),
+    ...rows.map(({ owner, count }) => [owner, count] as const),
+  ]);
 };
 
 /** Subtracts donations from the totals. */
 export const subtractDonations = async (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  donations: readonly UncountedDonation[],
+  ids: readonly string[],
 ): Promise<void> => {
+  const donations = sql.fragment`(SELECT * FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})) AS donation`;
   await transaction.query(sql.prepared("subtract_donations", nothing)`
-    WITH ${totalSubtractions(owner, donations)}
+    WITH ${totalSubtractions(donations)}
     SELECT
   `);
 };

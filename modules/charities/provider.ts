@@ -19,7 +19,7 @@ export type CharityPage = {
 
 /** Charities that the database can confirm without a call to a remote provider. */
 export type LocalCharities = {
-  /** Returns the charities in the order of their ids, by one query. Missing ones are null. */
+  /** Returns the charities in the order of their ids, by few queries. Missing ones are null. */
   readonly find: (ids: readonly CharityIds[]) => Promise<readonly (Charity | null)[]>;
   /** Whether a charity that is missing here does not exist: true for the built-in catalogue, false for a cache. */
   readonly isComplete: boolean;

@@ -1,4 +1,5 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import {
   claimRefundKeys,
   insertDonationRefunds,
@@ -6,11 +7,11 @@ import {
   lockDonations,
 } from "./donationBatches.sql.ts";
 import type { LockedDonation, NewDonationRefund } from "./donationBatches.sql.ts";
-import { readDonationTotals } from "./donationTotals.sql.ts";
-import { accountModeOf } from "../records/owner.rules.ts";
+import { readCounts } from "./donationTotals.sql.ts";
+import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode, AccountType } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
+import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { Donation } from "./donations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
@@ -31,68 +32,42 @@ export type RefundedDonation = {
   readonly replayed: boolean;
 };
 
+/** The type is absent for an organization. */
+type RefundOwner = AccountMode & { readonly accountType?: AccountType };
+
+/** A refund to write. */
+type Entry = RefundOwner & DonationRefundRequest;
+
 /** A refund that is decided. */
 type Decision = {
-  readonly request: DonationRefundRequest;
+  readonly request: Entry;
   readonly donation: LockedDonation;
   readonly replayed: boolean;
 };
 
-/** Assigns each key of the items to the first donation that they use it for, unless it belongs to one or is one too many. */
-const claimKeys = async (
-  transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  requests: readonly DonationRefundRequest[],
-  donations: ReadonlyMap<string, LockedDonation>,
-): Promise<ReadonlyMap<string, string>> => {
-  const claims = new Map<string, string>();
-  for (const { id, idempotencyKey } of requests) {
-    const donation = donations.get(id);
-    if (idempotencyKey !== null && donation && !claims.has(idempotencyKey)) {
-      claims.set(idempotencyKey, donation.id);
-    }
-  }
-  return claims.size === 0 ? claims : claimRefundKeys(transaction, owner, claims);
-};
-
-/**
- * Returns why a refund's idempotency key cannot be used for a donation, or null.
- * @param keys the id of the donation that each key belongs to
- */
-const findKeyProblem = (
-  keys: ReadonlyMap<string, string>,
-  idempotencyKey: string | null,
-  donationId: string,
-): DomainError | null => {
-  const owner = idempotencyKey === null ? donationId : keys.get(idempotencyKey);
-  if (owner === donationId) {
-    return null;
-  }
-  return invalidRequest(
+/** Returns why a key cannot be used: it belongs to the refund of another donation, or it is one too many. */
+const keyProblem = (owner: string | undefined): DomainError =>
+  invalidRequest(
     owner === undefined
       ? `idempotency_key: the refund of this donation has ${MAXIMUM_REFUND_KEYS} keys already; use one of them, or none`
       : "idempotency_key: belongs to the refund of another donation",
   );
-};
 
-/** Decides the items in their order, as if each were a call of its own. */
+/** Decides the entries in their order, as if each were a call of its own. */
 const decideAll = (
-  items: readonly Outcome<DonationRefundRequest>[],
-  donations: ReadonlyMap<string, LockedDonation>,
-  keys: ReadonlyMap<string, string>,
+  entries: readonly Entry[],
+  donations: ReadonlyMap<Entry, LockedDonation>,
+  keys: ReadonlyMap<number, string>,
 ): readonly Outcome<Decision>[] => {
   const refunded = new Set<string>();
-  return items.map((request): Outcome<Decision> => {
-    if (!isAccepted(request)) {
-      return request;
-    }
-    const donation = donations.get(request.id);
+  return entries.map((request, place): Outcome<Decision> => {
+    const donation = donations.get(request);
     if (!donation) {
       return new DomainError("record_not_found", "donation not found");
     }
-    const problem = findKeyProblem(keys, request.idempotencyKey, donation.id);
-    if (problem) {
-      return problem;
+    const keyOwner = request.idempotencyKey === null ? donation.id : keys.get(place);
+    if (keyOwner !== donation.id) {
+      return keyProblem(keyOwner);
     }
     const replayed = donation.refunded || refunded.has(donation.id);
     refunded.add(donation.id);
@@ -100,74 +75,116 @@ const decideAll = (
   });
 };
 
+type WriteOutcome = Outcome<RefundedDonation> | typeof LOCKED;
+
 /**
- * Refunds whole donations in one transaction, in their order: the records, their refunds and the totals change. Refunding a
- * donation again returns the first refund. An idempotency key belongs to the donation that it was first used for.
- * @param items each refund, or why it is rejected already
- * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @returns the outcome of each item; its error is record_not_found, or request_invalid if the key belongs to another donation
- *   or is one too many
+ * Refunds donations in one transaction.
+ * @param options.isAtomic whether nothing is recorded if any entry is rejected
+ * @param options.skipsLocked whether the entries of accounts with a donation that another transaction has locked are left out
  * @throws BatchRejectedError
  */
-export const refundDonations = (
+const write = (
   { db, clock, actor }: Context & Partial<OperatorContext>,
-  {
-    accountType,
-    ...caller
-  }: AccountMode & {
-    /** Absent for an organization. */
-    readonly accountType?: AccountType;
-  },
-  items: readonly Outcome<DonationRefundRequest>[],
-  isAtomic: boolean,
-): Promise<readonly Outcome<RefundedDonation>[]> =>
+  entries: readonly Entry[],
+  { isAtomic = false, skipsLocked = false, withMetadata = true },
+): Promise<readonly WriteOutcome[]> =>
   db.transaction(async (transaction) => {
-    if (isAtomic) {
-      requireAll(items);
-    }
-    const owner = accountModeOf(caller);
     const now = clock.now();
-    const requests = items.filter(isAccepted);
-    const given = requests.map(({ id }) => id);
-    const donations = await lockDonations(transaction, owner, given);
-    const keys = await claimKeys(transaction, owner, requests, donations);
-    const outcomes = decideAll(items, donations, keys);
+    const donations = await lockDonations(transaction, entries, { skipsLocked, withMetadata });
+    // One that is not found may be locked: without others, its account's entries wait for it.
+    const missing = skipsLocked ? entries.filter((entry) => !donations.has(entry)) : [];
+    const postponed = new Set(missing.map(({ accountId }) => accountId));
+    const ready = entries.filter(({ accountId }) => !postponed.has(accountId));
+    const keys = await claimRefundKeys(transaction, ready, donations);
+    const outcomes = decideAll(ready, donations, keys);
     if (isAtomic) {
       requireAll(outcomes);
     }
-    const refunds = outcomes.filter(isAccepted).filter(({ replayed }) => !replayed);
+    const decisions = outcomes.filter(isAccepted);
+    const refunds = decisions.filter(({ replayed }) => !replayed);
     // Stores have no such events.
-    const events =
-      accountType === "store"
-        ? []
-        : refunds.map(({ donation, request: { reason } }) =>
-            createEvent(donationRefunded(donation, reason)),
-          );
-    const total =
-      refunds.length === 0
-        ? (await readDonationTotals(transaction, owner, now)).all.count
-        : await insertDonationRefunds(transaction, owner, refunds, now, events);
+    const events = refunds
+      .filter(({ request }) => request.accountType !== "store")
+      .map(({ donation, request }) =>
+        createEvent(donation, donationRefunded(donation, request.reason)),
+      );
+    const counts =
+      refunds.length === 0 ? {} : await insertDonationRefunds(transaction, refunds, now, events);
+    const donors = decisions.map(({ donation }) => donation);
+    const totals = await readCounts(transaction, donors, counts);
     if (actor) {
       for (const { donation } of refunds) {
         await recordAction(transaction, actor, now, {
           action: "refund.donation",
-          accountId: owner.accountId,
+          accountId: donation.accountId,
           subject: donation.id,
           details: { amountCents: donation.amountCents },
         });
       }
     }
-    return countBack(
+    const results = countBack(
       outcomes,
-      total,
-      ({ replayed }) => (replayed ? 0 : -1),
+      totals,
+      ({ donation, replayed }) => ({ owner: accountModeKey(donation), change: replayed ? 0 : -1 }),
       ({ donation, replayed }, totalDonations): RefundedDonation => ({
         donation: { ...donation, refunded: true },
         totalDonations,
         replayed,
       }),
     );
+    const written = new Map(ready.map((entry, index) => [entry, results[index]]));
+    return entries.map((entry) => written.get(entry) ?? LOCKED);
   });
+
+/** Each donation may have 64 KiB of metadata. */
+const MAXIMUM_WITH_METADATA = 10;
+
+/** Writes the refunds of concurrent requests together. */
+export const createDonationRefundWriter = (context: Context) => ({
+  writeDonationRefunds: createRequestWriter<Entry, WriteOutcome>(
+    context.tracing,
+    (entries, { isAlone }) => write(context, entries, { skipsLocked: !isAlone }),
+  ),
+});
+
+export type DonationRefundWriter = ReturnType<typeof createDonationRefundWriter>;
+
+/**
+ * Refunds whole donations in one transaction, in their order: the records, their refunds and the totals change. Refunding a
+ * donation again returns the first refund. An idempotency key belongs to the donation that it was first used for.
+ * @param context.writeDonationRefunds if several calls run at the same time
+ * @param items each refund, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @returns the outcome of each item; its error is record_not_found, or request_invalid if the key belongs to another donation
+ *   or is one too many
+ * @throws BatchRejectedError
+ */
+export const refundDonations = async (
+  {
+    writeDonationRefunds = (_, writeTogether) => writeTogether(),
+    ...context
+  }: Context & Partial<OperatorContext & DonationRefundWriter>,
+  {
+    accountId,
+    mode,
+    accountType = "organization",
+  }: Pick<Entry, "accountId" | "mode" | "accountType">,
+  items: readonly Outcome<DonationRefundRequest>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<RefundedDonation>[]> => {
+  if (isAtomic) {
+    requireAll(items);
+  }
+  const owner = { accountId, mode, accountType };
+  const entries = items.filter(isAccepted).map((request) => Object.assign({}, request, owner));
+  const options = { isAtomic, withMetadata: entries.length <= MAXIMUM_WITH_METADATA };
+  const written = await writeDonationRefunds(entries, () => write(context, entries, options));
+  const outcomes = completeOutcomes<DonationRefundRequest, RefundedDonation>(items, written);
+  if (isAtomic) {
+    requireAll(outcomes);
+  }
+  return outcomes;
+};
 
 /** Completes results with the metadata that they lack. */
 export const readRefunded = async (

@@ -7,15 +7,30 @@ import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */
-export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
+export type NewEvent = AccountMode &
+  StoredEventContent & { readonly id: string; readonly webhookData: object };
 
-/** @param input a JSON array of arrays: id, type, data, webhook data, account id and mode */
-const insertsOf = (
-  input: string,
+/**
+ * Defines queries that insert events of any owners, and their deliveries to the endpoints that want them, as parts of a
+ * statement that makes the changes which they describe.
+ * @param condition whether the change is made that the event describes, whose data is `value -> 2`
+ */
+export const eventInserts = (
+  events: readonly NewEvent[],
   createdAt: Date | string,
   condition: FragmentSqlToken,
 ): FragmentSqlToken => {
   const time = timestamp(createdAt);
+  const input = JSON.stringify(
+    events.map(({ id, accountId, mode, type, data, webhookData }) => [
+      id,
+      type,
+      data,
+      webhookData,
+      accountId,
+      mode,
+    ]),
+  );
   return sql.fragment`
     given_event AS (
       SELECT
@@ -43,52 +58,16 @@ const insertsOf = (
 };
 
 /**
- * Defines queries that insert events, and their deliveries to the endpoints that want them, as parts of a statement that
- * makes the changes which they describe.
- * @param condition whether the change is made that the event describes, whose data is `value -> 2`
- */
-export const eventInserts = (
-  { accountId, mode }: AccountMode,
-  events: readonly NewEvent[],
-  createdAt: Date | string,
-  condition: FragmentSqlToken,
-): FragmentSqlToken =>
-  insertsOf(
-    JSON.stringify(
-      events.map(({ id, type, data, webhookData }) => [
-        id,
-        type,
-        data,
-        webhookData,
-        accountId,
-        mode,
-      ]),
-    ),
-    createdAt,
-    condition,
-  );
-
-/**
  * Inserts events of any owners, and their deliveries to the endpoints that want them. The caller's transaction must also make
  * the changes that they describe.
  */
 export const insertEvents = async (
   transaction: CommonQueryMethods,
-  events: readonly (NewEvent & AccountMode)[],
+  events: readonly NewEvent[],
   createdAt: Date,
 ): Promise<void> => {
-  const input = JSON.stringify(
-    events.map(({ id, accountId, mode, type, data, webhookData }) => [
-      id,
-      type,
-      data,
-      webhookData,
-      accountId,
-      mode,
-    ]),
-  );
   await transaction.query(sql.prepared("insert_events", nothing)`
-    WITH ${insertsOf(input, createdAt, sql.fragment`true`)}
+    WITH ${eventInserts(events, createdAt, sql.fragment`true`)}
     SELECT
   `);
 };

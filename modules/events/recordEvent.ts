@@ -6,12 +6,11 @@ import type { StoredEventContent } from "./events.rules.ts";
 import { webhookDataOf } from "./webhooks.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
-/** Gives an event its id, and what its webhooks say. */
-export const createEvent = (content: StoredEventContent): NewEvent => ({
-  id: newId(),
-  ...content,
-  webhookData: webhookDataOf(content),
-});
+/** Gives an owner's event its id, and what its webhooks say. */
+export const createEvent = (
+  { accountId, mode }: AccountMode,
+  content: StoredEventContent,
+): NewEvent => ({ id: newId(), accountId, mode, ...content, webhookData: webhookDataOf(content) });
 
 /** An event of an owner. */
 export type OwnedEvent = AccountMode & { readonly content: StoredEventContent };
@@ -26,9 +25,7 @@ export const recordEventsOfOwners = async (
   events: readonly OwnedEvent[],
 ): Promise<void> => {
   if (events.length > 0) {
-    const created = events.map(({ accountId, mode, content }) =>
-      Object.assign(createEvent(content), { accountId, mode }),
-    );
+    const created = events.map((event) => createEvent(event, event.content));
     await insertEvents(transaction, created, now);
   }
 };

@@ -58,7 +58,10 @@ const applyChunk = async (
       details: { mode: owner.mode, refundedSince: applied },
     });
   }
-  await subtractDonations(transaction, owner, donations);
+  await subtractDonations(
+    transaction,
+    donations.map(({ id }) => id),
+  );
   // In the order in which a batch of registrations locks the totals.
   for (const kind of KINDS.toSorted()) {
     const refunded = units.filter((each) => each.kind === kind);

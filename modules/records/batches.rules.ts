@@ -60,25 +60,48 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
 };
 
 /**
- * Presents the decisions of a batch with the total after each, counted back from the last one.
- * @param changeOf what a decision has added to the total; negative for a refund
+ * Returns the outcomes of given items: of those that were not rejected already, what was decided of them in their order.
+ * @param decided a symbol stands for an item that was not decided
+ */
+export const completeOutcomes = <Item, Result>(
+  given: readonly Outcome<Item>[],
+  decided: readonly (Outcome<Result> | symbol)[],
+): readonly Outcome<Result>[] => {
+  const next = decided.values();
+  return given.map((item) => {
+    const outcome = isAccepted(item) ? next.next().value : item;
+    if (outcome === undefined || typeof outcome === "symbol") {
+      throw new TypeError("An item of a batch was not decided.");
+    }
+    return outcome;
+  });
+};
+
+/**
+ * Presents the decisions of a batch with their owner's total after each, counted back from the last one.
+ * @param finalTotals by owner
+ * @param changeOf the owner, and what the decision has added to its total; negative for a refund
  */
 export const countBack = <Decision, Item>(
   outcomes: readonly Outcome<Decision>[],
-  finalTotal: number,
-  changeOf: (decision: Decision) => number,
+  finalTotals: ReadonlyMap<string, number>,
+  changeOf: (decision: Decision) => { readonly owner: string; readonly change: number },
   present: (decision: Decision, total: number) => Item,
 ): readonly Outcome<Item>[] => {
-  let total = finalTotal;
+  const totals = new Map(finalTotals);
   return outcomes
     .toReversed()
     .map((outcome) => {
       if (outcome instanceof DomainError) {
         return outcome;
       }
-      const item = present(outcome, total);
-      total -= changeOf(outcome);
-      return item;
+      const { owner, change } = changeOf(outcome);
+      const total = totals.get(owner);
+      if (total === undefined) {
+        throw new TypeError("The total of an owner is unknown.");
+      }
+      totals.set(owner, total - change);
+      return present(outcome, total);
     })
     .toReversed();
 };

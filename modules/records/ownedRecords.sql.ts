@@ -127,28 +127,21 @@ export const importedRecord = (
     ) = imported_id_digest(${accountId}, ${mode}, ${kind}, ${id})
 )`;
 
-/** The condition that a record of the owner has one of the ids: its own, or the one that it was imported with. */
-export const ownedWithIds = (
+/** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
+export const ownedWithId = (
   table: RecordTable,
   owner: RecordOwner,
-  given: readonly string[],
+  id: string,
 ): FragmentSqlToken => {
-  const possible = given.filter(isRecordId);
-  // The planner does not see the arrays, so that a prepared statement keeps its plan whatever their number.
+  const imported = sql.fragment`${isRecordId(id) ? id : null}::text`;
   return sql.fragment`
-    ${sql.identifier([table, "id"])} = ANY(ARRAY(
-      SELECT unnest((SELECT ${sql.array(possible.filter(isUuid), "uuid")}))
-      UNION ALL
-      SELECT ${importedRecord(table, importScopeOf(table, owner), sql.fragment`given.id`)}
-      FROM unnest((SELECT ${sql.array(possible, "text")})) AS given (id)
-    ))
+    ${sql.identifier([table, "id"])} = ANY(ARRAY[
+      ${isUuid(id) ? id : null}::uuid,
+      ${importedRecord(table, importScopeOf(table, owner), imported)}
+    ])
     AND ${isFoundOwn(table, owner)}
   `;
 };
-
-/** As `ownedWithIds`, for one id. */
-export const ownedWithId = (table: RecordTable, owner: RecordOwner, id: string): FragmentSqlToken =>
-  ownedWithIds(table, owner, [id]);
 
 /** The condition that a record of the owner has one of these ids of its own. */
 export const ownedWithOwnIds = (
@@ -159,6 +152,56 @@ export const ownedWithOwnIds = (
   ${sql.identifier([table, "id"])} = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
   AND ${isFoundOwn(table, owner)}
 `;
+
+/** A record as its owner names it: by its own id, or by the one that it was imported with. */
+export type NamedRecord = RecordOwner & { readonly id: string };
+
+const NAMED_SCOPE: ImportScope = {
+  accountId: sql.fragment`named.account_id`,
+  mode: sql.fragment`named.mode`,
+  kind: sql.fragment`named.kind`,
+};
+
+/** A query of the records that exist of those that are named, with their ids and their places in the list. */
+export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): FragmentSqlToken => {
+  const input = JSON.stringify(
+    named.map(({ accountId, mode, kind, id }, place) => [
+      place,
+      accountId,
+      mode,
+      table === "donation" ? table : kind,
+      isUuid(id) ? id : null,
+      isRecordId(id) ? id : null,
+    ]),
+  );
+  const name = sql.identifier([table]);
+  const kindOf = table === "donation" ? sql.fragment`'donation'` : sql.fragment`kind`;
+  // The LIMIT makes it a look-up for each id.
+  return sql.fragment`
+    WITH named AS MATERIALIZED (
+      SELECT
+        (value ->> 0)::integer AS place,
+        (value ->> 1)::uuid AS account_id,
+        value ->> 2 AS mode,
+        value ->> 3 AS kind,
+        (value ->> 4)::uuid AS own_id,
+        value ->> 5 AS imported_id
+      FROM json_array_elements(${input}::json) AS value
+    ),
+    found AS (
+      SELECT named.place, own.id
+      FROM named
+      CROSS JOIN LATERAL (
+        SELECT id, account_id, mode, ${kindOf} AS kind FROM ${name} WHERE ${name}.id = named.own_id LIMIT 1
+      ) AS own
+      WHERE own.account_id = named.account_id AND own.mode = named.mode AND own.kind = named.kind
+      UNION ALL
+      SELECT named.place, ${importedRecord(table, NAMED_SCOPE, sql.fragment`named.imported_id`)}
+      FROM named
+    )
+    SELECT place, id FROM found WHERE id IS NOT NULL
+  `;
+};
 
 const keyRow = z.strictObject({ key: z.string() });
 

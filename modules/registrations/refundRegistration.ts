@@ -1,16 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
-import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
-import {
-  submitTraced,
-  traceBatches,
-  traceJob,
-  traceOfRequest,
-} from "../../db/batching/traceBatches.ts";
+import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
+import { traceOfRequest } from "../../db/batching/traceBatches.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { findRefundProgress } from "../billing/refundUsage.sql.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
+import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
@@ -40,36 +35,20 @@ export type RefundWriter = {
   readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
 };
 
-/** A refund takes longer than a registration, and the first one of a batch waits for the last. */
-const MAXIMUM_BATCH = 100;
-
 export const createRefundWriter = (context: BillingContext): RefundWriter => {
-  const { tracing } = context;
-  const write = (entries: readonly RefundEntry[], { isAlone }: { readonly isAlone: boolean }) =>
-    writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true });
-  const queue = createGroupCommit<RefundEntry, RefundOutcome>({
-    write: tracing === undefined ? write : traceBatches(tracing, write),
-    accountOf: ({ accountId }) => accountId,
-    maximumBatch: MAXIMUM_BATCH,
-  });
+  const write = createRequestWriter<RefundEntry, RefundOutcome>(
+    context.tracing,
+    (entries, { isAlone }) =>
+      writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true }),
+  );
   const reading = new Map<string, Promise<RefundWindow>>();
   return {
     write: async (entries, isAtomic) => {
-      const [first] = entries;
-      if (!first) {
-        return [];
+      const outcomes = await write(entries, () => writeRefunds(context, entries, { isAtomic }));
+      if (isAtomic) {
+        requireAll(outcomes);
       }
-      const size = entries.length;
-      if (size === 1) {
-        const outcome = await submitTraced(tracing, queue.submit, first);
-        if (isAtomic) {
-          requireAll([outcome]);
-        }
-        return [outcome];
-      }
-      const job = () => writeRefunds(context, entries, { isAtomic });
-      const traced = tracing === undefined ? job : traceJob(tracing, size, job);
-      return queue.runAlone(first.accountId, size, traced);
+      return outcomes;
     },
     readWindow: (owner) => {
       const name = ownerKey(owner);
@@ -79,13 +58,6 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
       return window;
     },
   };
-};
-
-const requireDecided = (outcome: RefundOutcome | undefined): Outcome<RefundedItem> => {
-  if (outcome === undefined || typeof outcome === "symbol") {
-    throw new TypeError("A refund was not decided.");
-  }
-  return outcome;
 };
 
 /**
@@ -126,8 +98,7 @@ export const refundAll = async (
     // Nothing else waits for the processor.
     outcomes = await write(await (refunds?.readWindow(owner) ?? readRefundWindow(context, owner)));
   }
-  const decided = outcomes.values();
-  return given.map((item) => (isAccepted(item) ? requireDecided(decided.next().value) : item));
+  return completeOutcomes<RefundRequest, RefundedItem>(given, outcomes);
 };
 
 export type Refunded = Omit<RefundedItem, "registration" | "refundedSoFar"> & {

@@ -10,12 +10,11 @@ import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { registrationRow } from "./registrationColumns.sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
-import { isUuid } from "../records/fields.rules.ts";
-import { isRecordId } from "../records/recordIds.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
+import { hasAttribution, namedIds } from "../records/ownedRecords.sql.ts";
+import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { claimedKeys, keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
@@ -106,51 +105,13 @@ export const insertRefunds = (
 
 const idRow = z.strictObject({ place: z.int(), id: z.uuid().nullable() });
 
-/** A registration as a client names it: by its own id, or by the one that it was imported with. */
-export type NamedRegistration = Owner & { readonly id: string };
-
-const NAMED_SCOPE = {
-  accountId: sql.fragment`named.account_id`,
-  mode: sql.fragment`named.mode`,
-  kind: sql.fragment`named.kind`,
-};
-
 /** Returns the ids of the registrations that exist, by their place in the list. */
 export const listNamedIds = async (
   db: CommonQueryMethods,
-  named: readonly NamedRegistration[],
+  named: readonly NamedRecord[],
 ): Promise<ReadonlyMap<number, string>> => {
-  const input = JSON.stringify(
-    named.map(({ accountId, mode, kind, id }, place) => [
-      place,
-      accountId,
-      mode,
-      kind,
-      isUuid(id) ? id : null,
-      isRecordId(id) ? id : null,
-    ]),
-  );
-  // The LIMIT makes it a look-up for each id.
   const rows = await db.any(sql.prepared("list_named_ids", idRow)`
-    WITH named AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::integer AS place,
-        (value ->> 1)::uuid AS account_id,
-        value ->> 2 AS mode,
-        value ->> 3 AS kind,
-        (value ->> 4)::uuid AS own_id,
-        value ->> 5 AS imported_id
-      FROM json_array_elements(${input}::json) AS value
-    )
-    SELECT named.place, own.id
-    FROM named
-    CROSS JOIN LATERAL (
-      SELECT id, account_id, mode, kind FROM registration WHERE registration.id = named.own_id LIMIT 1
-    ) AS own
-    WHERE own.account_id = named.account_id AND own.mode = named.mode AND own.kind = named.kind
-    UNION ALL
-    SELECT named.place, ${importedRecord("registration", NAMED_SCOPE, sql.fragment`named.imported_id`)}
-    FROM named
+    ${namedIds("registration", named)}
   `);
   return new Map(rows.flatMap(({ place, id }) => (id === null ? [] : [[place, id] as const])));
 };

@@ -162,7 +162,6 @@ const reverseDonations = async (
   const request = { reason, idempotencyKey: null, metadata: {} };
   await insertDonationRefunds(
     transaction,
-    owner,
     found.map((donation) => ({ donation, request })),
     now,
     [],

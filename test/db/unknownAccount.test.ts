@@ -9,7 +9,7 @@ import {
   listDonationsByKeys,
   lockDonations,
 } from "../../modules/charities/donationBatches.sql.ts";
-import { getDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { donorName, listDonors } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { findOwnDonation, listDonations } from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
@@ -196,14 +196,19 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => getDonor(single, donor, keys),
+    "a donor and known keys": (single) => listDonors(single, [donorName(donor, keys)]),
     "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by keys": (single) => listDonationsByKeys(single, donor, keys),
     "donations by ids": (single) => listDonationsByIds(single, donor, [donationId]),
     "a donation": (single) => findOwnDonation(single, donor, donationId),
     "an imported donation": (single) => findOwnDonation(single, donor, "old-10000"),
     "locked donations": (single) =>
-      single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
+      single.transaction((transaction) =>
+        lockDonations(
+          transaction,
+          [donationId, "old-4"].map((id) => Object.assign({ id }, donor)),
+        ),
+      ),
     "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),
