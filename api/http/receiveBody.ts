@@ -9,7 +9,7 @@ export const bodyTooLarge = (limitKib: number): HttpError =>
   new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
 
 /** What a body of unknown length gets first. */
-const FIRST_BYTES = 64 * 1024;
+const FIRST_BYTES = 1024;
 
 type Arriving = {
   readonly limitKib: number;

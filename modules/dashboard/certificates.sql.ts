@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { ORDER_STAGES } from "../planting/order.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -246,7 +247,7 @@ export const findCertified = async (
       planting_site.country
     FROM ${items}
     JOIN registration ON registration.id = item.record_id
-    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    LEFT JOIN planting_order ON ${isOrderOfTree}
     LEFT JOIN planting_site ON planting_site.id = (planting_order.site_shares -> 0 ->> 'siteId')::integer
     WHERE item.kind <> 'donation'
   `);

@@ -44,6 +44,16 @@ const orderRow = z.strictObject({
 export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;
 export const shownOrderPublicId = sql.fragment`coalesce(planting_order.imported_public_id, planting_order.public_id)`;
 
+/** How many trees of a registration its order had when it was created. */
+export const orderedCount = sql.fragment`
+  coalesce(registration.ordered_count, registration.count - registration.refunded_count)
+`;
+
+/** The condition that an order has trees of a registration. Those that were all refunded before it was created are not in it. */
+export const isOrderOfTree = sql.fragment`
+  planting_order.id = registration.planting_order_id AND ${orderedCount} > 0
+`;
+
 /**
  * The value of `ordered_count` for the update that refunds trees of a registration. Until the first refund after the order
  * was created, the order has all the trees that remain.
@@ -51,7 +61,7 @@ export const shownOrderPublicId = sql.fragment`coalesce(planting_order.imported_
 export const keptOrderedCount = sql.fragment`
   CASE
     WHEN EXISTS (SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id)
-    THEN coalesce(registration.ordered_count, registration.count - registration.refunded_count)
+    THEN ${orderedCount}
   END
 `;
 

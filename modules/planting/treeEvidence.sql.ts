@@ -7,7 +7,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { AllocatedEvidence, PlantedEvidence, VerifiedEvidence } from "./evidence.rules.ts";
 import type { PlantingStage } from "./order.rules.ts";
 import { treeKeyColumn } from "./cachedResponses.sql.ts";
-import { shownOrderId, shownOrderPublicId } from "./orders.sql.ts";
+import { isOrderOfTree, orderedCount, shownOrderId, shownOrderPublicId } from "./orders.sql.ts";
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
 import { positionColumn } from "../records/listPositions.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
@@ -76,7 +76,7 @@ export const findEvidenceTree = (
       registration.refunded_count AS "refundedCount",
       registration.planting_order_id IS NULL AS "isOrderedElsewhere",
       registration.tree_order_id AS "treeOrderId",
-      coalesce(registration.ordered_count, registration.count - registration.refunded_count) AS "orderedCount",
+      ${orderedCount} AS "orderedCount",
       planting_order.id AS "orderId",
       ${shownOrderPublicId} AS "orderPublicId",
       planting_order.imported_from AS "importedFrom",
@@ -93,7 +93,7 @@ export const findEvidenceTree = (
       cached_response.body AS "cachedBody",
       cached_response.stored_at AS "cachedAt"
     FROM registration
-    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    LEFT JOIN planting_order ON ${isOrderOfTree}
     LEFT JOIN cached_response
       ON cached_response.key = ${treeKeyColumn}
       -- Responses from before the last milestone, or with another base URL, are stale.

@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { ORDER_STAGES } from "../planting/order.rules.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
@@ -264,7 +265,7 @@ export const registrationLookups = createLookups({
   // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
   join: sql.fragment`
     LEFT JOIN LATERAL (
-      SELECT * FROM planting_order WHERE planting_order.id = registration.planting_order_id OFFSET 0
+      SELECT * FROM planting_order WHERE ${isOrderOfTree} OFFSET 0
     ) AS planting_order ON true
   `,
   partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode CROSS JOIN ${values(KINDS)} AS kind`,

@@ -194,22 +194,42 @@ test.serial("trees that are all refunded make no order", async (t) => {
   );
 });
 
+/** Returns the evidence of a registration. */
+const readEvidence = async (
+  { deps, organization }: Awaited<ReturnType<typeof setUpPlanting>>,
+  id: string,
+): Promise<TreeEvidence | null> => {
+  let shown: TreeEvidence | null = null;
+  await readTreeEvidence(deps, { accountId: organization.id, mode: "live", id }, (evidence) => {
+    shown = evidence;
+    return "";
+  });
+  return shown;
+};
+
+test.serial(
+  "evidence of trees that were all refunded before their order was created has no order",
+  async (t) => {
+    const setup = await setUpPlanting(t.context.db);
+    const refundedId = await setup.register(5);
+    await setup.refund(refundedId, 5);
+    await setup.register(2);
+    t.is(await setup.createOrders(), 1);
+
+    t.like(await readEvidence(setup, refundedId), {
+      status: "registered",
+      order: null,
+      fullRefund: "beforeOrder",
+    });
+  },
+);
+
 test.serial("evidence shows the trees of a registration when its order was created", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   const id = await setup.register(10);
-  const readAmount = async (): Promise<number | undefined> => {
-    let shown: TreeEvidence | null = null;
-    await readTreeEvidence(
-      setup.deps,
-      { accountId: setup.organization.id, mode: "live", id },
-      (evidence) => {
-        shown = evidence;
-        return "";
-      },
-    );
-    return (shown as TreeEvidence | null)?.order?.treeCount;
-  };
+  const readAmount = async (): Promise<number | undefined> =>
+    (await readEvidence(setup, id))?.order?.treeCount;
   await setup.refund(id, 1);
   t.is(await readAmount(), undefined);
   await setup.createOrders();
