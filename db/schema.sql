@@ -1089,7 +1089,7 @@ CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
 CREATE INDEX idempotency_key_personal ON public.idempotency_key USING btree (created_at) WHERE (request_hash IS NOT NULL);
 
-CREATE INDEX idempotency_key_record ON public.idempotency_key USING btree (record_id) WHERE ((record_id IS NOT NULL) AND ((mode = 'test'::text) OR (operation = 'refund_donate'::text)));
+CREATE INDEX idempotency_key_record ON public.idempotency_key USING btree (record_id) WHERE ((record_id IS NOT NULL) AND (mode = 'test'::text));
 
 CREATE INDEX idempotency_key_test ON public.idempotency_key USING btree (created_at) WHERE ((mode = 'test'::text) AND (record_id IS NULL));
 

@@ -2,7 +2,6 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
@@ -12,7 +11,6 @@ import {
   deleteTestKeys,
   keyHash,
   knownKeys,
-  recordOfKey,
   scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
 import { ownedWithOwnIds, deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
@@ -171,9 +169,9 @@ export const lockDonations = async <Named extends NamedRecord>(
 const claimRow = z.strictObject({ place: z.int(), donationId: z.uuid() });
 
 /**
- * Assigns the idempotency keys of refunds to locked donations unless they already belong to some, as far as a donation may have
- * further ones. A key belongs to the first one that it is used for. Waits for concurrent calls with the keys.
- * @returns by the place of a refund the id of the donation that its key belongs to, without keys that belong to none
+ * Assigns the idempotency keys of refunds to locked donations unless they already belong to some. A key belongs to the first
+ * one that it is used for. Waits for concurrent calls with the keys.
+ * @returns by the place of a refund of one of the donations, the id of the donation that its key belongs to
  */
 export const claimRefundKeys = async <Refund extends AccountMode & NewDonationRefund["request"]>(
   transaction: DatabaseTransactionConnection,
@@ -199,27 +197,11 @@ export const claimRefundKeys = async <Refund extends AccountMode & NewDonationRe
       SELECT given.*, ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))} AS key_hash
       FROM given
     ),
-    known AS MATERIALIZED (
-      SELECT DISTINCT ON (key_hash)
-        claim.*, ${recordOfKey(sql.identifier(["claim", "key_hash"]))} IS NOT NULL AS is_known
-      FROM claim
-      ORDER BY key_hash, place
-    ),
-    numbered AS (
-      SELECT known.*, row_number() OVER (PARTITION BY donation_id, is_known ORDER BY key_hash) AS number
-      FROM known
-    ),
     claimed AS (
       INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-      SELECT key_hash, account_id, mode, operation, donation_id
-      FROM numbered
-      WHERE is_known
-        OR number + (
-          SELECT count(*)
-          FROM idempotency_key
-          WHERE idempotency_key.operation = 'refund_donate' AND idempotency_key.record_id = numbered.donation_id
-        ) <= ${MAXIMUM_REFUND_KEYS}
-      ORDER BY key_hash
+      SELECT DISTINCT ON (key_hash) key_hash, account_id, mode, operation, donation_id
+      FROM claim
+      ORDER BY key_hash, place
       -- The update changes nothing: it locks the row, and RETURNING needs it.
       ON CONFLICT (key_hash) DO UPDATE SET record_id = idempotency_key.record_id
       RETURNING key_hash, record_id

@@ -24,12 +24,6 @@ export type Donation = {
 /** A donation to be recorded, with the charity's own name: a client may have given another one. */
 export type ConfirmedDonation = Omit<Donation, "createdAt"> & { readonly confirmedName: string };
 
-/**
- * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit
- * a client that repeats a refund under new keys would fill the database.
- */
-export const MAXIMUM_REFUND_KEYS = 100;
-
 /** A donation before its charity is confirmed. */
 export type NewDonation = Pick<
   Donation,

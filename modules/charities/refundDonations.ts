@@ -12,7 +12,6 @@ import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode, AccountType } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
-import { MAXIMUM_REFUND_KEYS } from "./donations.rules.ts";
 import type { Donation } from "./donations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -45,14 +44,6 @@ type Decision = {
   readonly replayed: boolean;
 };
 
-/** Returns why a key cannot be used: it belongs to the refund of another donation, or it is one too many. */
-const keyProblem = (owner: string | undefined): DomainError =>
-  invalidRequest(
-    owner === undefined
-      ? `idempotency_key: the refund of this donation has ${MAXIMUM_REFUND_KEYS} keys already; use one of them, or none`
-      : "idempotency_key: belongs to the refund of another donation",
-  );
-
 /** Decides the entries in their order, as if each were a call of its own. */
 const decideAll = (
   entries: readonly Entry[],
@@ -67,7 +58,7 @@ const decideAll = (
     }
     const keyOwner = request.idempotencyKey === null ? donation.id : keys.get(place);
     if (keyOwner !== donation.id) {
-      return keyProblem(keyOwner);
+      return invalidRequest("idempotency_key: belongs to the refund of another donation");
     }
     const replayed = donation.refunded || refunded.has(donation.id);
     refunded.add(donation.id);

@@ -10,6 +10,9 @@ const test = testWithDatabase();
 
 const ascending = (left: number, right: number): number => left - right;
 
+const totalOf = (body: Readonly<Record<string, unknown>> | undefined): number =>
+  Number(body?.["total_donations"]);
+
 test("a donation beyond the total of its account rejects none of those that are recorded with it", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
@@ -61,7 +64,8 @@ test("donations and refunds of several accounts at the same time have totals and
   for (const [index, bodies] of donated.entries()) {
     const [first, replay, ...rest] = bodies;
     t.is(first?.["donation_id"], replay?.["donation_id"]);
-    const totals = [first, ...rest].map((body) => Number(body?.["total_donations"]));
+    // Either of the first two is the replay, which has the total of a later time.
+    const totals = [Math.min(...[first, replay].map(totalOf)), ...rest.map(totalOf)];
     t.deepEqual(totals.toSorted(ascending), numbers);
     for (const body of bodies) {
       ids.set(
@@ -77,7 +81,7 @@ test("donations and refunds of several accounts at the same time have totals and
   }));
   for (const [first, replay, ...rest] of refunded) {
     t.is(first?.["refund_id"], replay?.["refund_id"]);
-    const totals = [first, ...rest].map((body) => Number(body?.["total_donations"]));
+    const totals = [Math.max(...[first, replay].map(totalOf)), ...rest.map(totalOf)];
     t.deepEqual(totals.toSorted(ascending), [0, 1, 2, 3]);
   }
   for (const { id } of donors) {
