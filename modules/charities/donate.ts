@@ -169,16 +169,20 @@ const write = async (
       .filter(({ id }) => inserted.has(id))
       .map((donation) => [donation.id, { ...donation, createdAt }]),
   );
-  return countBack(
-    entries,
+  // Of several with a new key, the first id is inserted. Requests arrive in the order of their ids, and are confirmed in any.
+  const inOrder = entries.toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  const presented = countBack(
+    inOrder,
     await readCounts(db, entries, counts),
     (entry) => ({ owner: accountModeKey(entry), change: recorded.has(entry.id) ? 1 : 0 }),
-    ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
+    ({ id, request: { idempotencyKey } }, totalDonations): readonly [string, Donated] => {
       // A concurrent call may have been first with the key.
       const donation = recorded.get(id) ?? null;
-      return { idempotencyKey, donation, totalDonations, replayed: donation === null };
+      return [id, { idempotencyKey, donation, totalDonations, replayed: donation === null }];
     },
-  ).filter(isAccepted);
+  );
+  const byId = new Map(presented.filter(isAccepted));
+  return entries.flatMap(({ id }) => byId.get(id) ?? []);
 };
 
 /** Reads and writes what concurrent requests need, in statements that they share. */

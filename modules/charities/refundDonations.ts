@@ -147,7 +147,6 @@ export type DonationRefundWriter = ReturnType<typeof createDonationRefundWriter>
  * @param items each refund, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @returns the outcome of each item; its error is record_not_found, or request_invalid if the key belongs to another donation
- *   or is one too many
  * @throws BatchRejectedError
  */
 export const refundDonations = async (
