@@ -30,7 +30,7 @@ const USAGE = `npm run bench [-- NAME… [--option N …]]
 Runs all benchmarks, or those named, with a temporary PostgreSQL and Temporal server. Writes progress to stderr and a
 table of results to stdout.
 
-  register   POST of one account and of many, compared with bare Koa, the same write behind it, and pgbench
+  register   POST of one account and of many, compared with bare Koa, and with the same write behind it
              --seconds 4  --connections 64  --accounts 1000
   list       GET of many registrations: memory, and speed compared with psql's COPY
              --listed 1000000

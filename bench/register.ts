@@ -1,18 +1,15 @@
 import type { Benchmark } from "./support/benchmark.ts";
 import { compareRounds } from "./support/compareRounds.ts";
-import { createAccounts } from "./support/createAccounts.ts";
+import { accountIds, createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { composeRegistrations, describeLoad, runLoad } from "./support/runLoad.ts";
-import { pgbenchAccountId, runPgbench } from "./support/runPgbench.ts";
 
 type Round = {
   readonly api: LoadReport;
   readonly bare: LoadReport;
   /** The same write behind a bare Koa app. */
   readonly write: LoadReport;
-  /** Rows a second that pgbench writes. */
-  readonly rowByRow: number;
 };
 
 const summarize = (where: string, rounds: readonly Round[], isOneAccount: boolean) => {
@@ -34,22 +31,16 @@ const summarize = (where: string, rounds: readonly Round[], isOneAccount: boolea
       digits: 1,
       goal: { atMost: 2 },
     }),
-    compareRounds(`${where}: requests/s, and rows/s of pgbench`, rounds, {
-      value,
-      baseline: ({ rowByRow }) => rowByRow,
-      goal: isOneAccount ? { atLeast: 6 } : null,
-    }),
   ];
 };
 
 /**
- * Compares POST /plant/trees of one account and of many with a bare Koa app, with the same write behind one, and with
- * PostgreSQL when each request is a transaction.
+ * Compares POST /plant/trees of one account and of many with a bare Koa app, and with the same write behind one.
  */
 export const register: Benchmark = async ({ services, sizes, log }) => {
   const { connections, rounds, roundMs } = sizes;
   const databaseUrl = await services.createDatabase("register");
-  const ids = Array.from({ length: sizes.accounts }, (_, index) => pgbenchAccountId(index + 1));
+  const ids = accountIds(sizes.accounts);
   const keys = await createAccounts(databaseUrl, ids);
   const settings = { DATABASE_URL: databaseUrl };
   const programs = {
@@ -76,15 +67,10 @@ export const register: Benchmark = async ({ services, sizes, log }) => {
         bare: await load(programs.bare),
         write: await load(programs.write),
         api: await load(programs.api),
-        rowByRow: await runPgbench(databaseUrl, services.folder, {
-          accounts,
-          clients: connections,
-          durationMs: roundMs,
-        }),
       }),
-      ({ api, bare, write, rowByRow }) =>
+      ({ api, bare, write }) =>
         `${where}: ${describeLoad(api)}; bare Koa ${describeLoad(bare)}; ` +
-        `the same write ${describeLoad(write)}; pgbench ${rowByRow.toFixed(0)}/s`,
+        `the same write ${describeLoad(write)}`,
       log,
     );
     results.push(...summarize(where, measured, accounts === 1));
