@@ -107,53 +107,55 @@ const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE ${`%${relation}%`}
   `);
 
-test("while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const apiOf = await startTwoStoreApis(t, { db });
-  const busy = await createTestStore(db, { balanceCents: 10_000 });
-  const others = await Promise.all(
-    Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
-  );
-  await fillOrders(db, busy.id);
-  const plant = (index: number, headers: Readonly<Record<string, string>>) =>
-    apiOf(index).post("/app/api/plant", headers, { trees: 1 });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query("SELECT FROM planting_order WHERE account_id = $1 FOR UPDATE", [busy.id]);
+test.serial(
+  "while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const apiOf = await startTwoStoreApis(t, { db });
+    const busy = await createTestStore(db, { balanceCents: 10_000 });
+    const others = await Promise.all(
+      Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
+    );
+    await fillOrders(db, busy.id);
+    const plant = (index: number, headers: Readonly<Record<string, string>>) =>
+      apiOf(index).post("/app/api/plant", headers, { trees: 1 });
+    const locker = new Client({ connectionString: databaseUrl });
+    await locker.connect();
+    t.teardown(() => locker.end());
+    await locker.query("BEGIN");
+    await locker.query("SELECT FROM planting_order WHERE account_id = $1 FOR UPDATE", [busy.id]);
 
-  let isRefunded = false;
-  const refund = apiOf(0)
-    .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
-    .finally(() => {
-      isRefunded = true;
-    });
-  // The refund now holds the balance's lock, and stays in the middle of its transaction.
-  await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
-  let ownDone = 0;
-  const own = Promise.all(
-    Array.from({ length: 30 }, (_, index) =>
-      plant(index, busy.live).finally(() => {
-        ownDone += 1;
-      }),
-    ),
-  );
-  // Those of the other process wait for the balance's lock, and those of the same process for the refund.
-  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
-  for (let round = 0; round < 3; round += 1) {
-    const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
-    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-  }
-  t.false(isRefunded, "nobody waited for the refund");
-  t.is(ownDone, 0);
+    let isRefunded = false;
+    const refund = apiOf(0)
+      .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
+      .finally(() => {
+        isRefunded = true;
+      });
+    // The refund now holds the balance's lock, and stays in the middle of its transaction.
+    await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
+    let ownDone = 0;
+    const own = Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        plant(index, busy.live).finally(() => {
+          ownDone += 1;
+        }),
+      ),
+    );
+    // Those of the other process wait for the balance's lock, and those of the same process for the refund.
+    await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+    for (let round = 0; round < 3; round += 1) {
+      const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
+      t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+    }
+    t.false(isRefunded, "nobody waited for the refund");
+    t.is(ownDone, 0);
 
-  await locker.query("ROLLBACK");
-  t.is((await refund).status, 200);
-  t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
-  const stored = await db.one(sql.type(
-    z.strictObject({ refunded: z.int(), planted: z.int(), trees: z.int(), balance: z.int() }),
-  )`
+    await locker.query("ROLLBACK");
+    t.is((await refund).status, 200);
+    t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
+    const stored = await db.one(sql.type(
+      z.strictObject({ refunded: z.int(), planted: z.int(), trees: z.int(), balance: z.int() }),
+    )`
     SELECT
       (SELECT sum(refunded_count) FROM planting_order WHERE account_id = ${busy.id})::integer AS refunded,
       (SELECT sum(planted) FROM planting_tally WHERE account_id = ${busy.id})::integer AS planted,
@@ -162,41 +164,45 @@ test("while a store refunds 10,000 ordered trees, twenty others plant in two pro
       )::integer AS trees,
       (SELECT balance_cents FROM store_balance WHERE account_id = ${busy.id})::integer AS balance
   `);
-  t.deepEqual(stored, {
-    refunded: RECORDS,
-    planted: 0,
-    trees: 30,
-    balance: 10_000 + RECORDS - 30 * 50,
-  });
-});
+    t.deepEqual(stored, {
+      refunded: RECORDS,
+      planted: 0,
+      trees: 30,
+      balance: 10_000 + RECORDS - 30 * 50,
+    });
+  },
+);
 
-test("repeated writes of a locked store are recorded once, and an unaffordable one is rejected alone", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const api = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 120 });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
+test.serial(
+  "repeated writes of a locked store are recorded once, and an unaffordable one is rejected alone",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const api = await startStoreApi(t, { db });
+    const store = await createTestStore(db, { balanceCents: 120 });
+    const locker = new Client({ connectionString: databaseUrl });
+    await locker.connect();
+    t.teardown(() => locker.end());
+    await locker.query("BEGIN");
+    await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
 
-  const plant = (trees: number, key: string) =>
-    api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
-  const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
-  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
-  await locker.query("ROLLBACK");
+    const plant = (trees: number, key: string) =>
+      api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
+    const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
+    await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+    await locker.query("ROLLBACK");
 
-  const statuses = (await writes).map(({ status }) => status);
-  t.deepEqual(statuses, [200, 402, 200, 200]);
-  t.is(
-    await db.oneFirst(sql.type(z.strictObject({ balance: z.int() }))`
+    const statuses = (await writes).map(({ status }) => status);
+    t.deepEqual(statuses, [200, 402, 200, 200]);
+    t.is(
+      await db.oneFirst(sql.type(z.strictObject({ balance: z.int() }))`
       SELECT balance_cents::integer AS balance FROM store_balance WHERE account_id = ${store.id}
     `),
-    20,
-  );
-});
+      20,
+    );
+  },
+);
 
-test("a locked store's writes are done in their order once the lock is free", async (t) => {
+test.serial("a locked store's writes are done in their order once the lock is free", async (t) => {
   const { db, databaseUrl } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -236,31 +242,34 @@ test("a locked store's writes are done in their order once the lock is free", as
   t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
 });
 
-test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const api = await startStoreApi(t, { db });
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
-  await api.post("/app/api/plant", store.live, { trees: 1 });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query("SELECT FROM registration WHERE account_id = $1 FOR UPDATE", [store.id]);
+test.serial(
+  "while a reversal waits for a record that another transaction has locked, other stores plant",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const api = await startStoreApi(t, { db });
+    const [store, other] = [
+      await createTestStore(db, { balanceCents: 1000 }),
+      await createTestStore(db, { balanceCents: 1000 }),
+    ];
+    await api.post("/app/api/plant", store.live, { trees: 1 });
+    const locker = new Client({ connectionString: databaseUrl });
+    await locker.connect();
+    t.teardown(() => locker.end());
+    await locker.query("BEGIN");
+    await locker.query("SELECT FROM registration WHERE account_id = $1 FOR UPDATE", [store.id]);
 
-  const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
-  await eventually(async () => (await countLockWaits(db, "registration")) > 0);
-  const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
-  await locker.query("ROLLBACK");
+    const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+    await eventually(async () => (await countLockWaits(db, "registration")) > 0);
+    const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
+    await locker.query("ROLLBACK");
 
-  t.is(planted.status, 200);
-  t.is((await refund).status, 200);
-  t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
-});
+    t.is(planted.status, 200);
+    t.is((await refund).status, 200);
+    t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
+  },
+);
 
-test("a short reversal of trees in an order takes them out of it", async (t) => {
+test.serial("a short reversal of trees in an order takes them out of it", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
   const store = await createTestStore(db);
@@ -278,30 +287,33 @@ test("a short reversal of trees in an order takes them out of it", async (t) => 
   t.like(await readStoreState(db, store.id), { balance: 7, remaining: RECORDS - 7 });
 });
 
-test("concurrent donations and reversals of one store are all recorded, beside the plantings of others", async (t) => {
-  const { db } = t.context;
-  const api = await startStoreApi(t, { db });
-  await insertTestCharity(db, EIN);
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 10_000 }),
-    await createTestStore(db, { balanceCents: 10_000 }),
-  ];
-  await api.post("/app/api/plant", store.live, { trees: 20 });
+test.serial(
+  "concurrent donations and reversals of one store are all recorded, beside the plantings of others",
+  async (t) => {
+    const { db } = t.context;
+    const api = await startStoreApi(t, { db });
+    await insertTestCharity(db, EIN);
+    const [store, other] = [
+      await createTestStore(db, { balanceCents: 10_000 }),
+      await createTestStore(db, { balanceCents: 10_000 }),
+    ];
+    await api.post("/app/api/plant", store.live, { trees: 20 });
 
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, (_, index) => [
-      api.post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 }),
-      api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
-      api.post("/app/api/plant", index % 2 === 0 ? store.live : other.live, { trees: 1 }),
-    ]).flat(),
-  );
+    const responses = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => [
+        api.post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 }),
+        api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+        api.post("/app/api/plant", index % 2 === 0 ? store.live : other.live, { trees: 1 }),
+      ]).flat(),
+    );
 
-  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-  t.like(await readStoreState(db, store.id), {
-    balance: 10_000 - 20 * 100 - 10 * 50,
-    remaining: 10,
-    totals: 10,
-    brokenLinks: 0,
-  });
-  t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
-});
+    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+    t.like(await readStoreState(db, store.id), {
+      balance: 10_000 - 20 * 100 - 10 * 50,
+      remaining: 10,
+      totals: 10,
+      brokenLinks: 0,
+    });
+    t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
+  },
+);
