@@ -67,7 +67,7 @@ type Account<Entry, Result> = {
   /** Whether it is ready to be written, or being written. */
   isScheduled: boolean;
   isLocked: boolean;
-  /** The maximum of its entries in a batch of its own. */
+  /** The most entries of it in a batch that is written alone. */
   aloneLimit: number;
 };
 

@@ -2,7 +2,7 @@
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
 
--- Of this database: a part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
+-- The secret part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
 -- clients build from names or order ids, by their hashes. It is data, so that a restore forgets no key.
 CREATE TABLE idempotency_secret (
   is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT idempotency_secret_is_only CHECK (is_only),
