@@ -1,5 +1,5 @@
 /*
- * Bulk work (lists, exports, imports, reconciliations, folding, planting orders) yields to recording: while any process
+ * Bulk work (lists, exports, imports, reconciliations, planting orders) yields to recording: while any process
  * records registrations, donations or refunds, all bulk work together takes a share of the time, in small steps.
  */
 

@@ -373,27 +373,6 @@ CREATE TABLE event_day (
   CONSTRAINT event_day_pkey PRIMARY KEY (day)
 ) WITH ();
 
-CREATE TABLE folded_usage (
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  hour bigint NOT NULL,
-  processor text COLLATE "C" NOT NULL,
-  customer_id text COLLATE "C" NOT NULL,
-  last_sequence integer NOT NULL,
-  registered bigint NOT NULL,
-  refunded bigint NOT NULL,
-  seconds smallint[] NOT NULL,
-  registered_units bigint[] NOT NULL,
-  refunded_units bigint[] NOT NULL,
-  folded_at timestamp with time zone NOT NULL,
-  CONSTRAINT folded_usage_pkey PRIMARY KEY (account_id, mode, kind, hour, processor, customer_id),
-  CONSTRAINT folded_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT folded_usage_hour_start CHECK ((hour % 3600::bigint) = 0),
-  CONSTRAINT folded_usage_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
-  CONSTRAINT folded_usage_units CHECK (cardinality(seconds) > 0 AND cardinality(registered_units) = cardinality(seconds) AND cardinality(refunded_units) = cardinality(seconds))
-) WITH ();
-
 CREATE TABLE idempotency_key (
   key_hash bytea NOT NULL,
   account_id uuid NOT NULL,
@@ -1082,10 +1061,6 @@ CREATE INDEX donation_refund_reason ON public.donation_refund USING btree (accou
 CREATE INDEX event_age ON public.event USING btree (created_at);
 
 CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, transaction_id, id);
-
-CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_id, kind, hour) WHERE (customer_id <> ''::text);
-
-CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
 CREATE INDEX idempotency_key_personal ON public.idempotency_key USING btree (created_at) WHERE (request_hash IS NOT NULL);
 

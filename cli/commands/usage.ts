@@ -30,11 +30,9 @@ import { parseId, parseLimit, parseRecordId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { formatTime } from "../output/formatTable.ts";
 import { printJson, printList, printRecord, printRows, sayIfMore } from "../output/print.ts";
 import type { Columns, JsonOption } from "../output/print.ts";
 import { sayUnnamedRejections } from "./reconciliationReport.ts";
-import { addFoldCommand } from "./usageFold.ts";
 import { addCompareAndReleaseCommand, addHoldCommand, addReleaseCommand } from "./usageHold.ts";
 import {
   addAcknowledgeDriftCommand,
@@ -255,12 +253,12 @@ const showUsage = async (
   const { accountId, mode, kind, refundedCount } = registration;
   const stream = { accountId, mode, kind };
   const usage = await readUsage(db, registration);
-  const { facts, events, folded } = usage;
+  const { facts, events } = usage;
   const deployment = await connections.deploymentName();
   const senderId = hasOwnSender(events)
     ? usageSenderWorkflowId(deployment, stream)
     : usageShardWorkflowId(deployment, shardOf(accountId));
-  // Registrations that were imported, prepaid or folded have no usage facts, so nothing is to be reported or taken back.
+  // Registrations that were imported or prepaid have no usage facts, so nothing is to be reported or taken back.
   const workflows =
     facts.length === 0
       ? { sender: null, refund: null }
@@ -272,15 +270,6 @@ const showUsage = async (
     printJson(io, {
       ...presentRegistration(registration),
       billing: usage.status,
-      folded:
-        folded === null
-          ? null
-          : {
-              hour: timeOf(folded.hour),
-              processor: folded.processor,
-              customer_id: folded.customerId,
-              folded_at: folded.foldedAt,
-            },
       facts: facts.map(presentFact),
       meter_events: events.map(presentMeterEvent),
       workflows,
@@ -296,13 +285,6 @@ const showUsage = async (
     refunded: refundedCount,
     created: registration.createdAt,
     billing: usage.status,
-    ...(folded === null
-      ? {}
-      : {
-          "folded into": `the hour from ${formatTime(timeOf(folded.hour))}`,
-          processor: folded.processor,
-          customer: folded.customerId,
-        }),
     "sender workflow": workflows.sender,
     "refund workflow": workflows.refund,
   });
@@ -336,7 +318,6 @@ export const addUsageCommands = (usage: Command, context: CliContext): void => {
   addShowReconciliationCommand(usage, context);
   addCompareAndReleaseCommand(usage, context);
   addAcknowledgeDriftCommand(usage, context);
-  addFoldCommand(usage, context);
   addHoldCommand(usage, context);
   addReleaseCommand(usage, context);
 };

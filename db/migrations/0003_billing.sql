@@ -249,41 +249,6 @@ CREATE TRIGGER registration_without_usage
   REFERENCING OLD TABLE AS deleted
   FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
 
--- The units of settled seconds whose facts and meter events were folded into one row for each hour of a stream and customer.
--- A second is folded as a whole, and only if everything in it was delivered. What is sealed in it later is beside the row.
-CREATE TABLE folded_usage (
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  -- The first unix second of the hour.
-  hour bigint NOT NULL CONSTRAINT folded_usage_hour_start CHECK (hour % 3600 = 0),
-  processor text COLLATE "C" NOT NULL CONSTRAINT folded_usage_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- Empty where the processor has no customer.
-  customer_id text COLLATE "C" NOT NULL,
-  -- The highest sequence among the folded events of any second. Later sealings follow it, so no identifier is used twice.
-  last_sequence integer NOT NULL,
-  -- The units of registrations and, without sign, of refunds. The processor has the difference.
-  registered bigint NOT NULL,
-  refunded bigint NOT NULL,
-  -- The folded seconds, counted from the start of the hour, in order, and the units of each.
-  seconds smallint[] NOT NULL,
-  registered_units bigint[] NOT NULL,
-  refunded_units bigint[] NOT NULL,
-  -- When the row was last added to.
-  folded_at timestamptz NOT NULL,
-  CONSTRAINT folded_usage_units CHECK (
-    cardinality(seconds) > 0
-      AND cardinality(registered_units) = cardinality(seconds)
-      AND cardinality(refunded_units) = cardinality(seconds)
-  ),
-  PRIMARY KEY (account_id, mode, kind, hour, processor, customer_id)
-);
-
--- For the sums of a processor's customer, which may have belonged to several accounts.
-CREATE INDEX folded_usage_customer ON folded_usage (customer_id, kind, hour) WHERE customer_id <> '';
--- For the sums of all accounts in a span.
-CREATE INDEX folded_usage_hour ON folded_usage (hour);
-
 -- The usage that the built-in ledger has accepted.
 CREATE TABLE ledger_usage (
   identifier text COLLATE "C" PRIMARY KEY,

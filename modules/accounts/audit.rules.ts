@@ -23,7 +23,6 @@ export const AUDIT_ACTIONS = [
   "usage.correct",
   "usage.reopen",
   "usage.acknowledge_drift",
-  "usage.fold",
   "usage.hold",
   "usage.release",
   "usage.compare_and_release",

@@ -73,6 +73,28 @@ export const meterEventColumns = sql.fragment`
   meter_event.settlement_reference AS "settlementReference"
 `;
 
+/** The last sequence of a second's sealings; 0 if it has none. The next sealing follows it. */
+export const lastSequenceOf = ({
+  accountId,
+  mode,
+  kind,
+  second,
+}: {
+  readonly accountId: FragmentSqlToken;
+  readonly mode: FragmentSqlToken;
+  readonly kind: FragmentSqlToken;
+  readonly second: FragmentSqlToken;
+}): FragmentSqlToken => sql.fragment`
+  (
+    SELECT coalesce(max(sequence), 0)
+    FROM meter_event
+    WHERE meter_event.account_id = ${accountId}
+      AND meter_event.mode = ${mode}
+      AND meter_event.kind = ${kind}
+      AND meter_event.second = ${second}
+  )
+`;
+
 /** States for `state IN (…)`. PostgreSQL uses the partial indexes over states only if they are constants. */
 const constants = (states: readonly MeterEventState[]): FragmentSqlToken =>
   sql.fragment`${sql.join(

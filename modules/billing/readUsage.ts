@@ -1,12 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ListedMeterEvent } from "./meterEventReports.sql.ts";
 import { listSealingsOfSecond } from "./meterEventReports.sql.ts";
-import type { FoldedUsage } from "./folding/foldedUsage.sql.ts";
-import { findFoldedUsage } from "./folding/foldedUsage.sql.ts";
 import type { UsageFact } from "./usageFacts.sql.ts";
 import { listFactsOfRegistration } from "./usageFacts.sql.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import type { BillingStatus, FactEvent } from "./billingStatus.rules.ts";
+import type { BillingStatus } from "./billingStatus.rules.ts";
 import { billingStatusOf } from "./billingStatus.rules.ts";
 import { isFailed } from "./meterEvents.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
@@ -16,14 +14,9 @@ export type RegistrationUsage = {
   readonly facts: readonly UsageFact[];
   /** Every sealing of the registration's second, also those without its facts. */
   readonly events: readonly ListedMeterEvent[];
-  /** Where its usage was folded to; null if it was not. Its facts are then those of later refunds. */
-  readonly folded: FoldedUsage | null;
   /** The failed events that have facts of the registration. */
   readonly failedEventIds: readonly bigint[];
 };
-
-/** Only events that were delivered without a note are folded. */
-const FOLDED_EVENT: FactEvent = { state: "delivered", lastError: null };
 
 /** Reads how far the usage of a registration has come. */
 export const readUsage = async (
@@ -38,7 +31,6 @@ export const readUsage = async (
   },
 ): Promise<RegistrationUsage> => {
   const facts = await listFactsOfRegistration(db, registration.id);
-  const folded = await findFoldedUsage(db, registration.id);
   const events =
     facts.length === 0
       ? []
@@ -46,13 +38,9 @@ export const readUsage = async (
   const eventOf = ({ meterEventId }: UsageFact): ListedMeterEvent | null =>
     events.find(({ id }) => Number(id) === meterEventId) ?? null;
   return {
-    status: billingStatusOf(registration, [
-      ...facts.map(eventOf),
-      ...(folded === null ? [] : [FOLDED_EVENT]),
-    ]),
+    status: billingStatusOf(registration, facts.map(eventOf)),
     facts,
     events,
-    folded,
     failedEventIds: events
       .filter(({ state }) => isFailed(state))
       .map(({ id }) => id)

@@ -1,6 +1,5 @@
 import type { FragmentSqlToken } from "slonik";
 import { sql } from "../../db/sql.ts";
-import { foldedOfRegistration } from "./folding/foldedUsage.sql.ts";
 
 /*
  * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
@@ -59,11 +58,8 @@ export const factsOfRegistration = factsWithRefunds(sql.fragment`true`);
 /** The same, but only those of the registration if it has too many refunds to look up each: `refunds` is `countedRefunds`. */
 export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`);
 
-/** Whether a registration of the query has usage, folded or not. */
-export const hasUsage = sql.fragment`(
-  EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})
-  OR EXISTS (SELECT ${foldedOfRegistration})
-)`;
+/** Whether a registration of the query has usage. */
+export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
 
 /** Selects the ids of the registrations that a meter event of the query counts. */
 export const countedRegistrations = sql.fragment`

@@ -8,7 +8,6 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
-import { foldedHours, foldedOfRegistration } from "./folding/foldedUsage.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.sql.ts";
 import { ofStream } from "./streams.sql.ts";
@@ -70,54 +69,24 @@ export const listUsageDays = (
   period: Period,
 ): Promise<readonly UsageDay[]> =>
   db.any(sql.type(usageDayRow)`
-    WITH fact AS (
-      ${factsWithStates(stream, period)}
-    ),
-    remaining AS (
-      SELECT
-        to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-        coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND correction_id IS NULL), 0)::bigint AS registered,
-        coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND correction_id IS NULL), 0)::bigint AS refunded,
-        coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
-          WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
-        ), 0)::bigint AS reported,
-        coalesce(sum(rest) FILTER (
-          WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
-        ), 0)::bigint AS late,
-        coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
-        coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
-        coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
-        coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
-        coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
-      FROM fact
-      GROUP BY 1
-    )
     SELECT
-      day,
-      sum(registered)::bigint AS registered,
-      sum(refunded)::bigint AS refunded,
-      sum(reported)::bigint AS reported,
-      sum(late)::bigint AS late,
-      sum(failed)::bigint AS failed,
-      sum(waived)::bigint AS waived,
-      sum(settled)::bigint AS settled,
-      sum(held)::bigint AS held,
-      sum(pending)::bigint AS pending
-    FROM (
-      SELECT * FROM remaining
-      UNION ALL
-      SELECT
-        to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), registered, refunded, registered - refunded,
-        0, 0, 0, 0, 0, 0
-      FROM (
-        ${foldedHours(ofStream("folded_usage", stream), {
-          start: secondOf(period.start),
-          end: secondOf(period.end),
-        })}
-      ) AS folded
-    ) AS usage
-    GROUP BY day
-    ORDER BY day
+      to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+      coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND correction_id IS NULL), 0)::bigint AS registered,
+      coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND correction_id IS NULL), 0)::bigint AS refunded,
+      coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
+        WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
+      ), 0)::bigint AS reported,
+      coalesce(sum(rest) FILTER (
+        WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
+      ), 0)::bigint AS late,
+      coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+      coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
+      coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
+      coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
+      coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
+    FROM (${factsWithStates(stream, period)}) AS fact
+    GROUP BY 1
+    ORDER BY 1
   `);
 
 const prepaidDayRow = z.strictObject({
@@ -190,14 +159,9 @@ export const listStatementDetails = (
       registration.refunded_count AS "refundedCount",
       coalesce(
         (
-          SELECT string_agg(DISTINCT state, ' ')
-          FROM (
-            SELECT coalesce(meter_event.state, 'unsealed') AS state
-            FROM ${factsOfRegistration} AS usage_fact
-            LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-            UNION ALL
-            SELECT 'delivered' ${foldedOfRegistration}
-          ) AS usage
+          SELECT string_agg(DISTINCT coalesce(meter_event.state, 'unsealed'), ' ')
+          FROM ${factsOfRegistration} AS usage_fact
+          LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
         ),
         ''
       ) AS "usageStates",

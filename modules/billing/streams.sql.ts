@@ -5,7 +5,7 @@ import { safeInteger, nothing, sql } from "../../db/sql.ts";
 
 /** The condition that a row belongs to a stream. */
 export const ofStream = (
-  table: "meter_event" | "usage_fact" | "usage_correction" | "folded_usage" | "ledger_usage",
+  table: "meter_event" | "usage_fact" | "usage_correction" | "ledger_usage",
   { accountId, mode, kind }: Owner,
 ): FragmentSqlToken => {
   const row = sql.identifier([table]);

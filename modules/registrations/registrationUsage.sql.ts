@@ -4,7 +4,6 @@ import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { DELIVERED_LATE, METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { foldedOfRegistration } from "../billing/folding/foldedUsage.sql.ts";
 import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.sql.ts";
 import { factsOfFewRefunds } from "../billing/registrationFacts.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
@@ -56,8 +55,6 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
       UNION ALL
       ${usageOfManyRefunds}
-      UNION ALL
-      SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
     ) AS fact
   ) AS usage
   ORDER BY registration.created_at DESC, registration.id DESC

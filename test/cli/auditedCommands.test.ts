@@ -12,7 +12,6 @@ import { usageSender } from "../../workflows/usageSender.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
-import { createOldUsage } from "../billing/folding/createOldUsage.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
@@ -211,9 +210,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
     return { args: [id, ...REASON] };
   },
-  "usage fold": async (t) => ({
-    args: ["--org", await createOldUsage(t.context.db), "--before", "2024-01-01"],
-  }),
   "usage hold": async (t) => {
     await runImpact(["usage", "release"], { env: { DATABASE_URL: t.context.databaseUrl } });
     return { args: REASON };

@@ -115,7 +115,7 @@ export const settleProcessorEvent = async (
 
 /**
  * Deletes events that were processed or discarded before a time, oldest first, with the rejections that they reported. An
- * event that reported unnamed rejections stays: the usage that was sent meanwhile is never folded.
+ * event that reported unnamed rejections stays: comparisons of the usage that was sent meanwhile name it.
  * @param from where an earlier batch ended; null for the first
  */
 export const deleteProcessedEvents = (

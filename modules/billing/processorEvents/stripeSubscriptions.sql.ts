@@ -61,11 +61,6 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
           AND usage_fact.kind = used.kind
           AND usage_fact.meter_event_id IS NULL
       )
-      OR EXISTS (
-        SELECT
-        FROM folded_usage
-        WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.kind = used.kind
-      )
     )
   )
 `;

@@ -4,12 +4,11 @@ import { METER_EVENT_STATES } from "../meterEvents.rules.ts";
 import { PROCESSORS } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { safeInteger, sql } from "../../../db/sql.ts";
-import { foldedSeconds } from "../folding/foldedUsage.sql.ts";
 import { UNFINISHED } from "../meterEvents.sql.ts";
 import { registrationsOfEvent } from "../registrationFacts.sql.ts";
 import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.sql.ts";
 import type { CustomerStream, ReportedStream } from "./reportedStreams.sql.ts";
-import { foldedOfReportedStream, isOfStream } from "./reportedStreams.sql.ts";
+import { isOfStream } from "./reportedStreams.sql.ts";
 
 const sendingEvent = z.strictObject({
   id: z.string().transform(BigInt),
@@ -42,7 +41,7 @@ const minuteRow = z
     explained: row.delivered + row.acknowledged,
   }));
 
-/** A stream's usage in one minute. Folded events count as delivered long ago. */
+/** A stream's usage in one minute. */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 
 /**
@@ -58,7 +57,7 @@ export const readMinuteUsage = (
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`
     SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
       acknowledged.units AS acknowledged,
       acknowledged.is_given AS "isAcknowledged",
       max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
@@ -92,19 +91,15 @@ export const readMinuteUsage = (
           FILTER (WHERE ${failedSinceAcknowledged(stream, minute)}),
         '{}'
       ) AS "failedSinceIds",
-      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units,
-        ' acknowledged: ', acknowledged.units, acknowledged.is_given) AS version
-    FROM (
-      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
-      FROM (${foldedSeconds(foldedOfReportedStream(stream), minute)}) AS folded
-    ) AS folded
-    CROSS JOIN (${acknowledgedUnits(stream, minute)}) AS acknowledged
+      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' acknowledged: ', acknowledged.units,
+        acknowledged.is_given) AS version
+    FROM (${acknowledgedUnits(stream, minute)}) AS acknowledged
     LEFT JOIN meter_event
       ON ${isOfStream(stream)}
       AND second >= ${minute.start}
       AND second < ${minute.end}
       AND id <> ALL(${sql.array([...without], "int8")})
-    GROUP BY folded.units, acknowledged.units, acknowledged.is_given
+    GROUP BY acknowledged.units, acknowledged.is_given
   `);
 
 const minuteEventRow = z.strictObject({

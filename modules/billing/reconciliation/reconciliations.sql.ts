@@ -189,7 +189,7 @@ export const replaceReconciliationStreams = async (
 
 /**
  * Deletes rows of the oldest reconciliation without drift that was started before a time: first its streams, which could
- * not be read, then itself. Usage that drifted is never folded, so its reconciliations stay.
+ * not be read, then itself.
  * @returns the number of deleted rows, at most `limit`; 0 if no such reconciliation is left
  */
 export const deleteOldReconciliations = async (

@@ -4,7 +4,6 @@ import { KINDS } from "../../records/owner.rules.ts";
 import { PROCESSORS } from "../usage.rules.ts";
 import { kindColumn, modeColumn } from "../../records/columns.sql.ts";
 import { sql, timestamp, values } from "../../../db/sql.ts";
-import { foldedHours, foldedSeconds } from "../folding/foldedUsage.sql.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { Span } from "../usage.rules.ts";
@@ -63,67 +62,42 @@ export type SummedUsage =
   | { readonly customerIds: readonly string[]; readonly exceptAccountId: string }
   | null;
 
-const isSummed = (of: SummedUsage, table: "meter_event" | "folded_usage"): FragmentSqlToken => {
-  const row = sql.identifier([table]);
+const isSummed = (of: SummedUsage): FragmentSqlToken => {
   if (of === null) {
     return sql.fragment`true`;
   }
   return "accountId" in of
-    ? sql.fragment`${row}.account_id = ${of.accountId}`
-    : sql.fragment`${row}.customer_id = ANY(${sql.array([...of.customerIds], "text")}) AND ${row}.account_id <> ${of.exceptAccountId}`;
+    ? sql.fragment`account_id = ${of.accountId}`
+    : sql.fragment`customer_id = ANY(${sql.array([...of.customerIds], "text")}) AND account_id <> ${of.exceptAccountId}`;
 };
 
 /**
- * Sums the meter events in a span that were sent or are still to be sent, by account. Folded ones were delivered.
+ * Sums the meter events in a span that were sent or are still to be sent, by account.
  * @param atStripe the span of the streams at Stripe
  */
 export const sumReportedAccounts = (
   db: CommonQueryMethods,
   span: Span,
   { atStripe, of }: { readonly atStripe: Span; readonly of: SummedUsage },
-): Promise<readonly AccountSums[]> => {
-  const folded = (processor: FragmentSqlToken, within: Span): FragmentSqlToken =>
-    foldedHours(sql.fragment`${processor} AND ${isSummed(of, "folded_usage")}`, within);
-  return db.any(sql.type(accountSumsRow)`
-    WITH account_stream AS (
-      SELECT
-        processor,
-        mode,
-        kind,
-        customer_id,
-        account_id,
-        coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0) AS delivered,
-        coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0) AS pending,
-        coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0) AS failed
-      FROM meter_event
-      WHERE second >= ${span.start}
-        AND second < ${span.end}
-        AND (processor <> 'stripe' OR second >= ${atStripe.start})
-        AND state NOT IN ('void', 'held', 'superseded', 'waived')
-        AND ${isSummed(of, "meter_event")}
-      GROUP BY processor, mode, kind, customer_id, account_id
-      UNION ALL
-      SELECT processor, mode, kind, customer_id, account_id, sum(registered - refunded), 0, 0
-      FROM (
-        ${folded(sql.fragment`folded_usage.processor <> 'stripe'`, span)}
-        UNION ALL
-        ${folded(sql.fragment`folded_usage.processor = 'stripe'`, atStripe)}
-      ) AS folded
-      GROUP BY processor, mode, kind, customer_id, account_id
-    )
+): Promise<readonly AccountSums[]> =>
+  db.any(sql.type(accountSumsRow)`
     SELECT
       processor,
       mode,
       kind,
       customer_id AS "customerId",
       account_id AS "accountId",
-      sum(delivered)::bigint AS delivered,
-      sum(pending)::bigint AS pending,
-      sum(failed)::bigint AS failed
-    FROM account_stream
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS pending,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed
+    FROM meter_event
+    WHERE second >= ${span.start}
+      AND second < ${span.end}
+      AND (processor <> 'stripe' OR second >= ${atStripe.start})
+      AND state NOT IN ('void', 'held', 'superseded', 'waived')
+      AND ${isSummed(of)}
     GROUP BY processor, mode, kind, customer_id, account_id
   `);
-};
 
 /** Adds the sums of accounts up to those of streams. An account may have several sums of a stream. */
 export const sumReportedStreams = (
@@ -190,17 +164,6 @@ export const listStripeStreams = (
         AND processor = 'stripe'
         AND customer_id IS NOT NULL
       GROUP BY account_id, customer_id, kind
-      UNION ALL
-      SELECT account_id, customer_id, kind, false, max(hour)
-      FROM (
-        ${foldedHours(
-          sql.fragment`
-            folded_usage.mode = 'live' AND folded_usage.processor = 'stripe' AND folded_usage.customer_id <> ''
-          `,
-          span,
-        )}
-      ) AS folded
-      GROUP BY account_id, customer_id, kind
     ),
     ranked AS (
       SELECT account_id, customer_id, kind, bool_or(is_current) AS is_current, max(second) AS second
@@ -221,25 +184,23 @@ export const listStripeStreams = (
     ORDER BY "accountName", customer_id, kind
   `);
 
-/** Through the customer's index, or else the account's. */
-const rowsOfStream =
-  (table: "meter_event" | "folded_usage", noCustomer: FragmentSqlToken) =>
-  ({ processor, mode, kind, customerId, accountIds }: CustomerStream): FragmentSqlToken => {
-    const row = sql.identifier([table]);
-    return sql.fragment`
-      ${row}.processor = ${processor}
-      AND ${row}.mode = ${mode}
-      AND ${row}.kind = ${kind}
-      AND ${
-        customerId === null
-          ? sql.fragment`${row}.account_id = ${accountIds[0]} AND ${row}.customer_id ${noCustomer}`
-          : sql.fragment`${row}.customer_id = ${customerId}`
-      }
-    `;
-  };
-
-export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
-export const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
+/** The condition that a meter event is of a stream: through the customer's index, or else the account's. */
+export const isOfStream = ({
+  processor,
+  mode,
+  kind,
+  customerId,
+  accountIds,
+}: CustomerStream): FragmentSqlToken => sql.fragment`
+  meter_event.processor = ${processor}
+  AND meter_event.mode = ${mode}
+  AND meter_event.kind = ${kind}
+  AND ${
+    customerId === null
+      ? sql.fragment`meter_event.account_id = ${accountIds[0]} AND meter_event.customer_id IS NULL`
+      : sql.fragment`meter_event.customer_id = ${customerId}`
+  }
+`;
 
 const minuteSumsRow = z.strictObject({
   minute: sum,
@@ -285,9 +246,6 @@ export const sumMeterEventsByMinute = (
         state = 'sending' AND (leased_until > ${timestamp(recentAfter)} OR outcome_unknown) AS sending
       FROM meter_event
       WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
-      UNION ALL
-      SELECT second, registered - refunded, 'delivered', false, false
-      FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
     ) AS reported
     GROUP BY 1
     ORDER BY 1

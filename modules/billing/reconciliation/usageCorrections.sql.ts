@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import type { HandSettlement } from "./closeUsage.rules.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import { lastSequenceOf } from "../folding/foldedUsage.sql.ts";
+import { lastSequenceOf } from "../meterEvents.sql.ts";
 import type { ReportedStream } from "./reportedStreams.sql.ts";
 
 const unitsRow = z.strictObject({ units: safeInteger });

@@ -3,8 +3,13 @@ import { z } from "zod";
 import type { Owner } from "../../records/owner.rules.ts";
 import { PROCESSORS, meterEventIdentifierStem } from "../usage.rules.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import { foldedWithSecond, lastSequenceOf } from "../folding/foldedUsage.sql.ts";
-import { FAILED, UNFINISHED, meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
+import {
+  FAILED,
+  UNFINISHED,
+  lastSequenceOf,
+  meterEventColumns,
+  meterEventRow,
+} from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usageFacts.sql.ts";
@@ -42,7 +47,7 @@ const mayBeBilledSince = (heldAt: Date | null): FragmentSqlToken =>
     ? sql.fragment`false`
     : sql.fragment`(meter_event.state = 'blocked' AND meter_event.settled_at >= ${timestamp(heldAt)})`;
 
-/** Joins, for a fact of a refund, the usage that it takes back: `failed`, `billed` or `folded`. */
+/** Joins, for a fact of a refund, the usage that it takes back: `failed` or `billed`. */
 const originalTargets = (mayBeBilled: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   LEFT JOIN LATERAL (
     SELECT original.id
@@ -59,19 +64,6 @@ const originalTargets = (mayBeBilled: FragmentSqlToken): FragmentSqlToken => sql
     ORDER BY original.id
     LIMIT 1
   ) AS billed ON true
-  LEFT JOIN LATERAL (
-    SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
-    FROM folded_usage
-    WHERE fact.refund_id IS NOT NULL
-      AND billed.processor IS NULL
-      AND ${foldedWithSecond({
-        accountId: sql.fragment`stream.account_id`,
-        mode: sql.fragment`stream.mode`,
-        kind: sql.fragment`stream.kind`,
-        second: sql.fragment`fact.second`,
-      })}
-    LIMIT 1
-  ) AS folded ON true
 `;
 
 /** Defines the query `fitting`: the facts of the query `unsealed`, and whether each of them fits into the meter event. */
@@ -139,11 +131,10 @@ export const listOldestUnsealedFacts = async (
         fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
         coalesce(fact.already_reported, 0) AS already_reported,
         failed.id IS NOT NULL AS held,
-        coalesce(correction.processor, billed.processor, folded.processor, stream.processor) AS processor,
+        coalesce(correction.processor, billed.processor, stream.processor) AS processor,
         CASE
           WHEN correction.id IS NOT NULL THEN correction.customer_id
           WHEN billed.processor IS NOT NULL THEN billed.customer_id
-          WHEN folded.processor IS NOT NULL THEN folded.customer_id
           ELSE stream.customer_id
         END AS customer_id
       FROM ${streamTable(streams)} AS stream (place, account_id, mode, kind, first_second, processor, customer_id)

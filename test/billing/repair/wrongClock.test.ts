@@ -186,20 +186,6 @@ test.serial("a minute whose sum may lag is no drift on a machine with a fast clo
 const DAY_MINUTES = 24 * 60;
 
 test.serial(
-  "usage that may still be corrected is not folded on a machine whose clock is fast",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { now } = await readServerStatus(db);
-    const before = new Date(now.getTime() - (36 * DAY_MINUTES - 10) * MINUTE_MS).toISOString();
-
-    const run = await runOnClock(databaseUrl, 20, ["usage", "fold", "--before", before]);
-
-    t.is(run.exitCode, 1);
-    t.regex(run.stderr, /usage of the last 36 days may still be corrected/u);
-  },
-);
-
-test.serial(
   "move-to-stripe moves the usage of the current cycle on a machine whose clock is fast",
   async (t) => {
     const url = await copyDatabase(t);

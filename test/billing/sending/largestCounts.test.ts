@@ -1,5 +1,4 @@
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { foldUsage } from "../../../modules/billing/folding/foldUsage.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
 import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
@@ -65,13 +64,6 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
   };
   t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
 
-  const [folded] = await foldUsage(
-    { ...deps, clock: { now: () => new Date((second + 100 * DAY) * 1000) } },
-    { before: new Date((second + 20 * DAY) * 1000), accountId: stream.accountId, isDryRun: false },
-    () => undefined,
-  );
-  t.is(folded?.units, BigInt(MOST));
-  t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
   t.like(
     (
       await reconcileUsage(
