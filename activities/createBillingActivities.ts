@@ -1,7 +1,5 @@
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { Owner } from "../modules/records/owner.rules.ts";
-import { drainUsage } from "../modules/billing/sending/drainUsage.ts";
-import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
@@ -34,32 +32,6 @@ export const createBillingActivities = (
     },
 ) => ({
   /**
-   * Sends the usage of a stream that is ready. Fails, so that Temporal retries, if the current event has to wait and the
-   * stream has a sender of its own. Otherwise the sender of its shard goes on.
-   */
-  drainUsage: async (stream: Owner): Promise<{ readonly moreIsReady: boolean }> => {
-    const result = await withHeartbeat((signal) =>
-      drainUsage(context, stream, {
-        signal,
-        onResult: (sent, meterEventId) => context.observeSend(stream, sent, meterEventId),
-      }),
-    );
-    if (result.kind === "delayed" && result.hasOwnSender) {
-      throw ApplicationFailure.create({
-        message: result.reason,
-        type: `usage_${result.cause}`,
-        // A delay is expected and not worth an alert; a misconfiguration needs an operator.
-        ...(result.cause === "misconfigured"
-          ? {}
-          : { category: ApplicationFailureCategory.BENIGN }),
-        // Temporal counts the attempts of the activity, which may have sent other events meanwhile.
-        nextRetryDelay: result.afterMs,
-      });
-    }
-    return { moreIsReady: result.kind === "more" };
-  },
-
-  /**
    * Fails, so that Temporal retries, until all refunds of the registration are settled. Fails for good if the usage of one
    * has failed: only an operator can settle that, and then the dispatcher starts the workflow again.
    */
@@ -81,10 +53,6 @@ export const createBillingActivities = (
       });
     }
   },
-
-  /** Processes the due events of the processor once; those that fail become due again. */
-  processProcessorEvents: (): Promise<void> =>
-    withHeartbeat((signal) => processProcessorEvents(context, signal)),
 
   /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
   sweepSubscriptions: (readBeforeMs: number): Promise<SubscriptionSweep> =>

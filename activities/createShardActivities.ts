@@ -17,5 +17,11 @@ export const createWebhookActivities = (context: ShardWork) => ({
   deliverShard: (shard: number): Promise<void> => runShard(context, shard),
 });
 
+/** The activity that starts what waits in the database. It may be repeated, also while another one runs. */
+export const createDispatcherActivities = (context: ShardWork) => ({
+  dispatch: (shard: number): Promise<void> => runShard(context, shard),
+});
+
 export type ShardActivities = ReturnType<typeof createShardActivities>;
 export type WebhookActivities = ReturnType<typeof createWebhookActivities>;
+export type DispatcherActivities = ReturnType<typeof createDispatcherActivities>;

@@ -274,16 +274,6 @@ CREATE TABLE deployment (
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) = ANY (ARRAY[0, 4]))
 ) WITH ();
 
-CREATE TABLE dispatcher_lease (
-  is_only boolean NOT NULL DEFAULT true,
-  fencing_number bigint NOT NULL DEFAULT 0,
-  holder text,
-  expires_at timestamp with time zone,
-  last_pass_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT dispatcher_lease_pkey PRIMARY KEY (is_only),
-  CONSTRAINT dispatcher_lease_only CHECK (is_only)
-) WITH ();
-
 CREATE TABLE donation (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
@@ -489,7 +479,6 @@ CREATE TABLE meter_event (
   first_attempt_at timestamp with time zone,
   leased_until timestamp with time zone,
   retry_at timestamp with time zone,
-  has_own_sender boolean NOT NULL DEFAULT false,
   outcome_unknown boolean NOT NULL DEFAULT false,
   in_doubt_since timestamp with time zone,
   last_error text,
@@ -810,7 +799,7 @@ CREATE TABLE shard (
   number integer NOT NULL,
   last_pass_at timestamp with time zone NOT NULL,
   CONSTRAINT shard_pkey PRIMARY KEY (kind, number),
-  CONSTRAINT shard_kind CHECK (kind = ANY (ARRAY['usage'::text, 'webhooks'::text]))
+  CONSTRAINT shard_kind CHECK (kind = ANY (ARRAY['usage'::text, 'webhooks'::text, 'dispatcher'::text]))
 ) WITH ();
 
 CREATE TABLE store (
@@ -1079,8 +1068,6 @@ CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, i
 CREATE INDEX meter_event_held ON public.meter_event USING btree (id) WHERE (state = 'held'::text);
 
 CREATE INDEX meter_event_late ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error = 'delivered after its billing period ended; may not be on any invoice'::text));
-
-CREATE INDEX meter_event_own_sender ON public.meter_event USING btree (account_id) WHERE (has_own_sender AND (state = ANY (ARRAY['sealed'::text, 'sending'::text])));
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 

@@ -28,20 +28,6 @@ export const refundIdOf = (registrationId: string): string => `refund-${registra
 export const refundWorkflowId = (deployment: string, registrationId: string): string =>
   inDeployment(deployment, refundIdOf(registrationId));
 
-/** Returns what the ids of an account's senders start with. */
-export const usageSenderPrefix = (deployment: string, accountId: string): string =>
-  inDeployment(deployment, `usage-sender/${accountId}/`);
-
-/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and kind. */
-export const usageSenderWorkflowId = (
-  deployment: string,
-  {
-    accountId,
-    mode,
-    kind,
-  }: { readonly accountId: string; readonly mode: string; readonly kind: string },
-): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${kind}`;
-
 /** Returns the id of a shard's only sender. */
 export const usageShardWorkflowId = (deployment: string, shard: number): string =>
   inDeployment(deployment, `usage-shard/${shard}`);
@@ -52,8 +38,8 @@ export const donationWorkflowId = (deployment: string, donationId: string): stri
 export const plantingOrderCreationId = (deployment: string): string =>
   inDeployment(deployment, "planting-order-creation");
 
-export const processorEventsId = (deployment: string): string =>
-  inDeployment(deployment, "processor-events");
+export const dispatcherWorkflowId = (deployment: string): string =>
+  inDeployment(deployment, "dispatcher");
 
 export const reconciliationId = (deployment: string): string =>
   inDeployment(deployment, "reconciliation");

@@ -3,7 +3,6 @@ import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { readCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
-import { readDispatcherStatus } from "../modules/billing/sending/dispatcherLease.sql.ts";
 import {
   countFailedMeterEvents,
   countLateMeterEvents,
@@ -13,7 +12,7 @@ import { countFailedProcessorEvents } from "../modules/billing/processorEvents/p
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
-import { listShardAges } from "../db/shards.sql.ts";
+import { listShardStatuses } from "../db/shards.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
 import { readWebhookState } from "../modules/events/endpointHealth.sql.ts";
@@ -138,7 +137,7 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     ],
   }),
   gaugesOf({
-    read: ({ db }) => listShardAges(db, "usage"),
+    read: ({ db }) => listShardStatuses(db, "usage"),
     gauges: [
       {
         name: "impact_usage_shard_last_pass_age_seconds",
@@ -157,10 +156,19 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     name: "impact_stripe_calls_per_second",
     help: "How many meter events all workers may send to Stripe in a second.",
   }),
-  numberGauge({
-    read: async ({ db }) => (await readDispatcherStatus(db)).lastPassAgeSeconds,
-    name: "impact_dispatcher_last_pass_age_seconds",
-    help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
+  gaugesOf({
+    read: ({ db }) => listShardStatuses(db, "dispatcher"),
+    gauges: [
+      {
+        name: "impact_dispatcher_last_pass_age_seconds",
+        help: "How long ago the dispatcher last completed a pass, by PostgreSQL's clock; until then, the time since the installation.",
+        set: (gauge, dispatchers) => {
+          for (const { ageSeconds } of dispatchers) {
+            gauge.set(ageSeconds);
+          }
+        },
+      },
+    ],
   }),
   numberGauge({
     read: async ({ db }) => (findHold(await readDeployment(db)) ? 1 : 0),

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
-import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
+import { collectDefaultMetrics, Counter, Registry } from "prom-client";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
@@ -16,8 +16,6 @@ export type WorkerMetrics = {
   readonly observeSend: (stream: Owner, result: SendResult) => void;
   readonly observeRejection: (rejection: LateRejection) => void;
   readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
-  /** Records whether this process is the dispatcher. */
-  readonly observeLeadership: (isLeader: boolean) => void;
 };
 
 const webhookOutcomeOf = ({ error, status }: AttemptResult): string => {
@@ -49,11 +47,6 @@ export const createWorkerMetrics = ({
     name: "impact_meter_events_rejected_after_delivery_total",
     help: "Meter events that the processor rejected after it had accepted them, by mode and meter.",
     labelNames: ["mode", "meter"],
-    registers,
-  });
-  const leader = new Gauge({
-    name: "impact_dispatcher_leader",
-    help: "1 while this process is the dispatcher; otherwise 0.",
     registers,
   });
   const webhookAttempts = new Counter({
@@ -93,6 +86,5 @@ export const createWorkerMetrics = ({
     observeRejection: ({ event: { mode, kind } }) => rejections.inc({ mode, meter: kind }),
     observeWebhookAttempt: (type, result) =>
       webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
-    observeLeadership: (isLeader) => leader.set(isLeader ? 1 : 0),
   };
 };

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import {
+  createDispatcherActivities,
   createShardActivities,
   createWebhookActivities,
 } from "../activities/createShardActivities.ts";
@@ -25,11 +26,11 @@ import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
 import type { ShardRuns } from "../db/createShardRuns.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
-import { ensureSchedules } from "./ensureSchedules.ts";
+import { createDispatcherRuns } from "./createDispatcherRuns.ts";
+import { ensureWorkflows } from "./ensureWorkflows.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { createBillingObservers, createDeliveryObservers } from "./observers.ts";
 import { prepareProcessor, readNewSubscriptions } from "./prepareProcessor.ts";
-import { runDispatcher } from "./runDispatcher.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
 import { createRunners } from "./runWorker.ts";
@@ -144,27 +145,18 @@ const startWorker = async (
     onFailure: observers.observeFailure,
   });
   const deliveryRuns = createDeliveries(config, context);
+  const dispatcherRuns = createDispatcherRuns({ ...context, ...observers });
   const workers = Promise.all([
     interactiveWorker,
     runQueue(webhookQueue, createWebhookActivities({ runs: deliveryRuns, stopping })),
     runQueue(backgroundQueue, {
       ...createShardActivities({ runs: reportingRuns, stopping }),
+      ...createDispatcherActivities({ runs: dispatcherRuns, stopping }),
       ...createBackgroundActivities(config, { ...context, ...observers }),
     }),
   ]);
-  const dispatcher = whenNamed(({ name }) =>
-    runDispatcher(
-      {
-        ...context,
-        leases: context.healthConnection,
-        deployment: name,
-        observeLeadership: context.metrics.observeLeadership,
-      },
-      stopping,
-    ),
-  );
-  const schedules = whenNamed(({ name }) =>
-    ensureSchedules(
+  const ensuring = whenNamed(({ name }) =>
+    ensureWorkflows(
       {
         ...context,
         deployment: name,
@@ -181,8 +173,8 @@ const startWorker = async (
     stop: async () => {
       health.startStopping();
       shutdown.abort();
-      await Promise.all([workers, dispatcher, schedules, guard.ended]);
-      await Promise.all([reportingRuns.end(), deliveryRuns.end()]);
+      await Promise.all([workers, ensuring, guard.ended]);
+      await Promise.all([reportingRuns, deliveryRuns, dispatcherRuns].map((runs) => runs.end()));
       health.end();
       await server?.close(1000);
       await context.end();

@@ -1,11 +1,8 @@
 export { donation } from "./donation.ts";
 export { plantingOrder } from "./plantingOrder.ts";
 export { plantingOrderCreation } from "./plantingOrderCreation.ts";
-export { processorEvents } from "./processorEvents.ts";
 export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
 export { retention } from "./retention.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
-export { usageSender } from "./usageSender.ts";
-export { usageShard } from "./shards.ts";
-export { webhookShard } from "./shards.ts";
+export { dispatcher, usageShard, webhookShard } from "./shards.ts";

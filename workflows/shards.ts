@@ -1,5 +1,9 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
-import type { ShardActivities, WebhookActivities } from "../activities/createShardActivities.ts";
+import type {
+  DispatcherActivities,
+  ShardActivities,
+  WebhookActivities,
+} from "../activities/createShardActivities.ts";
 import type { ActivityOptions } from "@temporalio/workflow";
 
 /** The options of an activity that does the work of a shard for a minute. */
@@ -32,4 +36,17 @@ export const webhookShard = async (shard: number): Promise<void> => {
     await deliverShard(shard);
   }
   await continueAsNew<typeof webhookShard>(shard);
+};
+
+const { dispatch } = proxyActivities<DispatcherActivities>(SHARD_ACTIVITY);
+
+/**
+ * Starts what waits in the database, minute after minute, as `usageShard` reports usage. There is one, whose number is 0. It
+ * never completes.
+ */
+export const dispatcher = async (shard: number): Promise<void> => {
+  while (!workflowInfo().continueAsNewSuggested) {
+    await dispatch(shard);
+  }
+  await continueAsNew<typeof dispatcher>(shard);
 };

@@ -8,7 +8,7 @@ import type { UnsealedUsage, UsageFact } from "../../modules/billing/usageFacts.
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import type { AccountRegistration } from "../../modules/registrations/registrations.sql.ts";
 import { isAccepted, outcomeOf } from "../../modules/records/batches.rules.ts";
-import { USAGE_STATES, isUnfinished } from "../../modules/billing/meterEvents.rules.ts";
+import { USAGE_STATES } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -19,11 +19,7 @@ import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { getRecordId } from "../../modules/records/getRecordId.ts";
 import { findRefundWindows } from "../../modules/registrations/readRefundWindow.ts";
-import {
-  refundWorkflowId,
-  usageSenderWorkflowId,
-  usageShardWorkflowId,
-} from "../../runtime/temporalNames.rules.ts";
+import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { readAccountFilter, recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseRecordId } from "../arguments.ts";
@@ -189,10 +185,6 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   }
 };
 
-/** Whether the stream's own sender sends an event. */
-const hasOwnSender = (events: readonly ListedMeterEvent[]): boolean =>
-  events.some((event) => isUnfinished(event.state) && event.hasOwnSender);
-
 /** Whether a refund is possible now, as far as that is known without a call to the processor. */
 const canBeRefunded = async (
   { connections, clock }: CliContext,
@@ -251,19 +243,15 @@ const showUsage = async (
     throw recordNotFound("registration", given);
   }
   const { accountId, mode, kind, refundedCount } = registration;
-  const stream = { accountId, mode, kind };
   const usage = await readUsage(db, registration);
   const { facts, events } = usage;
   const deployment = await connections.deploymentName();
-  const senderId = hasOwnSender(events)
-    ? usageSenderWorkflowId(deployment, stream)
-    : usageShardWorkflowId(deployment, shardOf(accountId));
   // Registrations that were imported or prepaid have no usage facts, so nothing is to be reported or taken back.
   const workflows =
     facts.length === 0
       ? { sender: null, refund: null }
       : {
-          sender: senderId,
+          sender: usageShardWorkflowId(deployment, shardOf(accountId)),
           refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
         };
   if (json) {

@@ -9,7 +9,6 @@ import type { Command } from "commander";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import {
   inDeployment,
-  usageSenderPrefix,
   plantingOrderCreationId,
   reconciliationId,
   retentionId,
@@ -110,13 +109,12 @@ const STATUS_NAMES: Readonly<Record<string, string>> = {
 type WorkflowFilter = {
   readonly type?: string;
   readonly status?: string;
-  readonly org?: string;
 };
 
 /** Returns the visibility query of a deployment's workflows that match a filter. */
-const listingQuery = (deployment: string, { type, status, org }: WorkflowFilter): string =>
+const listingQuery = (deployment: string, { type, status }: WorkflowFilter): string =>
   [
-    `WorkflowId STARTS_WITH ${quote(org === undefined ? inDeployment(deployment, "") : usageSenderPrefix(deployment, org))}`,
+    `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
     ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
   ].join(" AND ");
@@ -131,13 +129,8 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
     .description(
       "List this deployment's workflows: running ones first, then the latest closed ones",
     )
-    .option("--type <type>", "workflow type, such as usageShard, usageSender or refund")
+    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
-    .option(
-      "--org <id>",
-      "id of the organization; lists only the senders of its streams in trouble",
-      parseId,
-    )
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action(async ({ limit, json, ...filter }: ListOptions) => {
       const deployment = await connections.deploymentName();
@@ -267,9 +260,8 @@ type TerminateOptions = ReasonedOptions & {
 };
 
 const TERMINATE_HELP = `
-The data stay in the database. The sender of a shard is started again within seconds,
-that of a stream in trouble within a minute, and a planting order when
-plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
+The data stay in the database. The sender of a shard and the dispatcher are started again
+within a minute, and a planting order when plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
 is reported nevertheless.`;
 
 const addTerminateCommand = (parent: Command, { io, connections, clock }: CliContext): void => {

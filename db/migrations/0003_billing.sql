@@ -41,25 +41,9 @@ CREATE TABLE deployment (
 
 INSERT INTO deployment DEFAULT VALUES;
 
--- The lease of the worker that dispatches. It has one row, which this migration creates.
-CREATE TABLE dispatcher_lease (
-  -- Always true, so that there is at most one row.
-  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT dispatcher_lease_only CHECK (is_only),
-  -- Counts the leaderships. A statement of an earlier leader finds a higher number and changes nothing.
-  fencing_number bigint NOT NULL DEFAULT 0,
-  -- The process that has, or had, the lease.
-  holder text,
-  -- NULL after a release.
-  expires_at timestamptz,
-  -- When a leader last dispatched everything that was waiting; before the first time, that of the installation.
-  last_pass_at timestamptz NOT NULL DEFAULT now()
-);
-
-INSERT INTO dispatcher_lease DEFAULT VALUES;
-
--- When the sender of each shard last looked for work. A shard has a row after its first pass.
+-- When the sender of each shard and the dispatcher last looked for work. Each has a row after its first pass.
 CREATE TABLE shard (
-  kind text COLLATE "C" CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks')),
+  kind text COLLATE "C" CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks', 'dispatcher')),
   number integer,
   last_pass_at timestamptz NOT NULL,
   PRIMARY KEY (kind, number)
@@ -115,8 +99,6 @@ CREATE TABLE meter_event (
   leased_until timestamptz,
   -- When it is attempted again. NULL while it is leased.
   retry_at timestamptz,
-  -- Whether the stream has a sender of its own, which attempts it instead of the shard's sender.
-  has_own_sender boolean NOT NULL DEFAULT false,
   -- Whether an attempt may have been accepted although no response arrived, or the database has lost its record.
   outcome_unknown boolean NOT NULL DEFAULT false,
   -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the
@@ -136,8 +118,6 @@ CREATE TABLE meter_event (
 -- At most one unfinished event per stream: one call in flight, first in, first out.
 CREATE UNIQUE INDEX meter_event_unfinished
   ON meter_event (account_id, mode, kind) WHERE state IN ('sealed', 'sending');
--- The streams with a sender of their own.
-CREATE INDEX meter_event_own_sender ON meter_event (account_id) WHERE has_own_sender AND state IN ('sealed', 'sending');
 -- For the sums of a processor's customer, which may have belonged to several accounts.
 CREATE INDEX meter_event_customer ON meter_event (customer_id, kind, second) WHERE customer_id IS NOT NULL;
 -- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a

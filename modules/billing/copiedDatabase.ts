@@ -14,7 +14,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import type { DatabaseTransactionConnection } from "slonik";
-import { readDispatcherStatus } from "./sending/dispatcherLease.sql.ts";
+import { listShardStatuses } from "../../db/shards.sql.ts";
 import { disableAllEndpoints } from "../events/endpoints.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
@@ -50,6 +50,9 @@ export const takeOverDeployment = ({
     return { name, hold, hadChanged: true };
   });
 
+/** The dispatcher looks for work every second. */
+const IN_USE_SECONDS = 10;
+
 /** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
 const requireUnusedCopy = async (
   transaction: DatabaseTransactionConnection,
@@ -61,10 +64,10 @@ const requireUnusedCopy = async (
       "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
     );
   }
-  const { holder, isHeld } = await readDispatcherStatus(transaction);
-  if (isHeld) {
+  const dispatchers = await listShardStatuses(transaction, "dispatcher");
+  if (dispatchers.some(({ hasPassed, ageSeconds }) => hasPassed && ageSeconds < IN_USE_SECONDS)) {
     throw invalidRequest(
-      `the worker ${holder} uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds`,
+      "a worker uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds",
     );
   }
 };

@@ -34,7 +34,6 @@ export const meterEventRow = z.strictObject({
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),
   retryAt: z.date().nullable(),
-  hasOwnSender: z.boolean(),
   outcomeUnknown: z.boolean(),
   inDoubtSince: z.date().nullable(),
   lastError: z.string().nullable(),
@@ -63,7 +62,6 @@ export const meterEventColumns = sql.fragment`
   meter_event.first_attempt_at AS "firstAttemptAt",
   meter_event.leased_until AS "leasedUntil",
   meter_event.retry_at AS "retryAt",
-  meter_event.has_own_sender AS "hasOwnSender",
   meter_event.outcome_unknown AS "outcomeUnknown",
   meter_event.in_doubt_since AS "inDoubtSince",
   meter_event.last_error AS "lastError",
@@ -160,7 +158,7 @@ export const listMeterEventsByIdentifier = (
 
 /**
  * The condition of an unfinished event that a shard's sender continues with: one that was never attempted, one whose attempt
- * ended with its process, or one whose retry is due, unless its stream's own sender makes that. A retry that is due later
+ * ended with its process, or one whose retry is due. A retry that is due later
  * than any delay lasts was recorded before the clock was set back.
  */
 export const isResumable = (lease: Lease): FragmentSqlToken => {
@@ -173,7 +171,6 @@ export const isResumable = (lease: Lease): FragmentSqlToken => {
     )
     OR (
       meter_event.leased_until IS NULL
-      AND NOT meter_event.has_own_sender
       AND coalesce(
         meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
         true

@@ -2,8 +2,6 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } 
 import { z } from "zod";
 import type { Owner, AccountMode, Kind } from "../records/owner.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
-import { heldDispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
-import type { DispatcherLease } from "../billing/sending/dispatcherLease.sql.ts";
 import { safeInteger, sql, timestamp, inRange } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
@@ -204,6 +202,8 @@ const waitingRefundsRow = z.strictObject({
   accountId: z.uuid(),
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
+  /** Of the refunds' rows. Each update of a row changes its version. */
+  versions: z.array(z.string()),
 });
 
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
@@ -251,10 +251,11 @@ export const listWaitingRefunds = (
         account.account_id,
         oldest.registration_id,
         array_agg(oldest.id) AS ids,
+        array_agg(oldest.version) AS versions,
         row_number() OVER (PARTITION BY account.account_id ORDER BY min(oldest.created_at)) AS turn
       FROM account
       CROSS JOIN LATERAL (
-        SELECT id, registration_id, created_at
+        SELECT id, registration_id, created_at, xmin::text AS version
         FROM refund
         WHERE refund.account_id = account.account_id AND dispatched_at IS NULL
         ORDER BY refund.account_id, created_at
@@ -262,28 +263,27 @@ export const listWaitingRefunds = (
       ) AS oldest
       GROUP BY account.account_id, oldest.registration_id
     )
-    SELECT account_id AS "accountId", registration_id AS "registrationId", ids
+    SELECT account_id AS "accountId", registration_id AS "registrationId", ids, versions
     FROM registration
     ORDER BY turn, account_id
     LIMIT ${limits.registrations}
   `);
 
 /**
- * Records that the workflow of refunds was started. A process that has lost the lease changes nothing: an operator may have
- * had the refunds dispatched again in the meantime.
- * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
+ * Records that the workflow of refunds was started. Those that were updated since they were listed are left out: an operator
+ * may have had them dispatched again, and the workflow may have ended before that.
+ * @param listed those that were listed before the start. The workflow may have missed one that was recorded since
  */
 export const markRefundsDispatched = async (
   db: CommonQueryMethods,
-  ids: readonly string[],
+  { ids, versions }: Pick<WaitingRefunds, "ids" | "versions">,
   dispatchedAt: Date,
-  lease: DispatcherLease,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE refund
     SET dispatched_at = ${timestamp(dispatchedAt)}
-    FROM ${heldDispatcherLease(lease)} AS held
-    WHERE id = ANY(${sql.array([...ids], "uuid")})
+    FROM unnest(${sql.array(ids, "uuid")}, ${sql.array(versions, "text")}) AS listed (id, version)
+    WHERE refund.id = listed.id AND refund.xmin::text = listed.version
   `);
 };
 

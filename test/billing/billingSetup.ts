@@ -13,13 +13,12 @@ import type { AssumedOutcome } from "../../modules/billing/reconciliation/decide
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
-import type { DrainResult } from "../../modules/billing/sending/drainUsage.ts";
-import { drainUsage } from "../../modules/billing/sending/drainUsage.ts";
+import type { DrainResult } from "./drainUsage.ts";
+import { drainUsage, sealMeterEvent } from "./drainUsage.ts";
 import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
-import { sealMeterEvent } from "../../modules/billing/sending/sealMeterEvents.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -8,7 +8,7 @@ import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { usageSender } from "../../workflows/usageSender.ts";
+import { refund } from "../../workflows/refund.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
@@ -265,11 +265,10 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { namespace, client } = await openNamespace(t);
     const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
     const workflowId = inDeployment(deployment, `audited-${crypto.randomUUID()}`);
-    const stream = { accountId: crypto.randomUUID(), mode: "test", kind: "tree" } as const;
-    await client.workflow.start(usageSender, {
+    await client.workflow.start(refund, {
       workflowId,
       taskQueue: "nobody",
-      args: [stream],
+      args: [crypto.randomUUID()],
     });
     return {
       args: [workflowId, ...REASON],

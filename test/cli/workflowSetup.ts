@@ -3,8 +3,8 @@ import type { Client } from "@temporalio/client";
 import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
-import { usageSender } from "../../workflows/usageSender.ts";
-import { usageSenderWorkflowId } from "../../runtime/temporalNames.rules.ts";
+import { refund } from "../../workflows/refund.ts";
+import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { runImpact } from "./runImpact.ts";
@@ -29,20 +29,15 @@ export const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene
   return { client, deployment, settings, impact: (...args) => runImpact(args, { env: settings }) };
 };
 
-/** Starts a sender on a task queue without workers. */
-export const startSender = async ({
+/** Starts the workflow of a refund on a task queue without workers. */
+export const startRefund = async ({
   client,
   deployment,
-}: Scene): Promise<{ accountId: string; workflowId: string }> => {
-  const accountId = crypto.randomUUID();
-  const stream = { accountId, mode: "test", kind: "tree" } as const;
-  const workflowId = usageSenderWorkflowId(deployment, stream);
-  await client.workflow.start(usageSender, {
-    workflowId,
-    taskQueue: "without-workers",
-    args: [stream],
-  });
-  return { accountId, workflowId };
+}: Scene): Promise<{ workflowId: string }> => {
+  const id = crypto.randomUUID();
+  const workflowId = refundWorkflowId(deployment, id);
+  await client.workflow.start(refund, { workflowId, taskQueue: "without-workers", args: [id] });
+  return { workflowId };
 };
 
 /** What `workflow list --json` prints. */

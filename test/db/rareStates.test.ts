@@ -224,7 +224,6 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
             newKey: false,
             inDoubtSince: null,
             retryAt: until,
-            hasOwnSender: false,
           },
         ]),
       undefined,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { drainUsage } from "../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../billing/drainUsage.ts";
 import { deleteOldTestRegistrations } from "../../modules/registrations/deleteOldTestRegistrations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";

@@ -14,12 +14,13 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
-import { ensureSchedules } from "../../worker/ensureSchedules.ts";
+import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { watchHold } from "../../worker/watchHold.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -105,7 +106,7 @@ const { debug: DEBUG, warn: WARN } = pino.levels.values;
 
 /** Ensures the schedules as a worker does until the test ends. Returns the levels of its log lines so far. */
 const startEnsuring = (
-  t: ExecutionContext,
+  t: ExecutionContext<DatabaseContext>,
   given: {
     temporal: Client;
     plantingOrderIntervalMs?: number;
@@ -119,8 +120,15 @@ const startEnsuring = (
     { level: "debug" },
     { write: (line) => levels.push(logLine.parse(JSON.parse(line)).level) },
   );
-  const running = ensureSchedules(
-    { deployment: "test", plantingOrderIntervalMs: HOUR_MS, logger, ...given },
+  const running = ensureWorkflows(
+    {
+      db: t.context.db,
+      clock: systemClock,
+      deployment: "test",
+      plantingOrderIntervalMs: HOUR_MS,
+      logger,
+      ...given,
+    },
     shutdown.signal,
   );
   t.teardown(() => {

@@ -5,7 +5,6 @@ import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { openNamespace, startProgram } from "../support/programs.ts";
-import { freeLease } from "./dispatcher/dispatching.ts";
 
 type Settings = Readonly<Record<string, string>>;
 
@@ -44,8 +43,6 @@ export const deployAtStripe = async (
   { organizations = 1 }: { readonly organizations?: number } = {},
 ): Promise<Deployment> => {
   const { db, databaseUrl } = t.context;
-  // The worker of an earlier test may have been killed.
-  await freeLease(db);
   const double = await startStripeDouble();
   t.teardown(double.close);
   const { control } = double;

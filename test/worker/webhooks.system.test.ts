@@ -4,7 +4,6 @@ import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
-import { freeLease } from "./dispatcher/dispatching.ts";
 
 const test = testWithDatabase();
 
@@ -42,7 +41,6 @@ test.serial(
     await eventually(async () => (await statesOf()).includes("delivered"));
     await worker.kill();
     t.deepEqual(await control.reportErrors({}), [200]);
-    await freeLease(db);
     await startWorker(settings);
     await eventually(async () => (await statesOf()).includes("rejected"));
     t.deepEqual(await statesOf(), ["rejected"]);

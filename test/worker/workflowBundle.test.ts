@@ -12,7 +12,7 @@ test("a stored bundle is used while the code is the same, and replaced if it is 
   const file = join(folder, "workflows.js");
 
   const { code } = await bundleWorkflows(file);
-  t.true(code.includes("usageSender"));
+  t.true(code.includes("usageShard"));
   t.is(await readFile(file, "utf8"), code);
 
   const { mtimeMs } = await stat(file);
@@ -30,7 +30,7 @@ test("a bundle that cannot be stored is used all the same, and leaves no file", 
   await mkdir(file);
 
   for (const unusable of ["/nonexistent/workflows.js", file]) {
-    t.true((await bundleWorkflows(unusable)).code.includes("usageSender"));
+    t.true((await bundleWorkflows(unusable)).code.includes("usageShard"));
   }
 
   t.deepEqual(await readdir(folder), ["workflows.js"]);

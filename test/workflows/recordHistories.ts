@@ -19,15 +19,13 @@ import {
 } from "../../runtime/temporalNames.rules.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, validationUpdate } from "../../workflows/donation.ts";
-import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { retention } from "../../workflows/retention.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
-import { webhookShard, usageShard } from "../../workflows/shards.ts";
+import { dispatcher, webhookShard, usageShard } from "../../workflows/shards.ts";
 import { activitiesCompleted, firstRunOf, inOrder } from "./recordingSteps.ts";
 import type { Recording } from "./recordingSteps.ts";
-import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
  * Records the histories that the replay test replays, one for each path through a workflow, from a real Temporal server
@@ -39,11 +37,6 @@ import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FOLDER = new URL("./histories/", import.meta.url);
-const STREAM = {
-  accountId: "01920000-0000-7000-8000-000000000000",
-  mode: "live",
-  kind: "tree",
-} as const;
 /** Replaces the host name in the histories. */
 const IDENTITY = "recorder";
 const DEPLOYMENT = "recorded";
@@ -88,48 +81,23 @@ const createOrders = (
 });
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {
-  "usage-sender-woken-again": {
-    activities: {
-      drainUsage: inOrder<{ moreIsReady: boolean }>(
-        () => ({ moreIsReady: true }),
-        () => ({ moreIsReady: false }),
-      ),
-    },
-    run: async (client) => {
-      const handle = await client.workflow.signalWithStart(usageSender, {
-        ...options("usage-sender/recorded"),
-        args: [STREAM],
-        signal: wakeSignal,
-      });
-      await activitiesCompleted(handle, 2);
-      await handle.signal(wakeSignal);
-      await activitiesCompleted(handle, 3);
-      return handle;
-    },
-  },
-  "usage-sender-delayed": {
-    activities: {
-      drainUsage: inOrder<{ moreIsReady: boolean }>(
-        () => {
-          throw ApplicationFailure.create({ message: "a reset", type: "usage_retry" });
-        },
-        () => ({ moreIsReady: false }),
-      ),
-    },
-    run: async (client) => {
-      const handle = await client.workflow.start(usageSender, {
-        ...options("usage-sender/delayed"),
-        args: [STREAM],
-      });
-      await activitiesCompleted(handle, 1);
-      return handle;
-    },
-  },
   "usage-shard": {
     activities: { reportShard: inOrder<undefined>(() => undefined) },
     run: async (client) => {
       const handle = await client.workflow.start(usageShard, {
         ...options("usage-shard/0"),
+        args: [0],
+      });
+      await activitiesCompleted(handle, 2);
+      await handle.terminate();
+      return handle;
+    },
+  },
+  dispatcher: {
+    activities: { dispatch: inOrder<undefined>(() => undefined) },
+    run: async (client) => {
+      const handle = await client.workflow.start(dispatcher, {
+        ...options("dispatcher"),
         args: [0],
       });
       await activitiesCompleted(handle, 2);
@@ -223,17 +191,6 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       }),
     },
     run: runDonation,
-  },
-  "processor-events": {
-    activities: { processProcessorEvents: inOrder<undefined>(() => undefined) },
-    run: async (client) => {
-      const handle = await client.workflow.start(processorEvents, {
-        ...options("processor-events-recorded"),
-        args: [],
-      });
-      await handle.result();
-      return handle;
-    },
   },
   "subscription-sweep": {
     activities: {

@@ -8,13 +8,18 @@ import type { BillingActivities } from "../../activities/createBillingActivities
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
-import type { ShardActivities, WebhookActivities } from "../../activities/createShardActivities.ts";
+import type {
+  DispatcherActivities,
+  ShardActivities,
+  WebhookActivities,
+} from "../../activities/createShardActivities.ts";
 
 /** Scripted activities, and what runs the workflow whose history is recorded. */
 export type Recording = {
   readonly activities: Partial<
     BillingActivities &
       ShardActivities &
+      DispatcherActivities &
       DonationActivities &
       PlantingActivities &
       RetentionActivities &

@@ -6,7 +6,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { deleteOldData } from "../../modules/support/deleteOldData.ts";
-import { drainUsage } from "../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../billing/drainUsage.ts";
 import { retention } from "../../workflows/retention.ts";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";

@@ -16,8 +16,8 @@ import { refreshSubscription } from "./refreshSubscriptions.ts";
 const PAGE = 100;
 const CALL_TIMEOUT_MS = 20_000;
 
-/** No event begins after this time, so that an activity ends well before it times out. */
-const BUDGET_MS = 60_000;
+/** No event begins after this time, so that the dispatcher soon looks for other work again. */
+const BUDGET_MS = 2000;
 
 /** An event that will not be processed any more; an operator has to find out what it means. */
 export type FailedProcessorEvent = {

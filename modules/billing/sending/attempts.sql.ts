@@ -86,8 +86,6 @@ export type AttemptDelay = Attempt & {
   readonly inDoubtSince: Date | null;
   /** When it is attempted again. */
   readonly retryAt: Date;
-  /** Whether the stream's own sender attempts it again. Otherwise the shard's sender does. */
-  readonly hasOwnSender: boolean;
 };
 
 /** Records that attempts did not settle their events, and releases the leases. */
@@ -101,24 +99,22 @@ export const recordDelays = async (
     SET
       leased_until = NULL,
       retry_at = delay.retry_at,
-      has_own_sender = delay.has_own_sender,
       outcome_unknown = meter_event.outcome_unknown OR delay.outcome_unknown,
       in_doubt_since = coalesce(delay.in_doubt_since, meter_event.in_doubt_since),
       key_generation = key_generation + delay.new_keys,
       last_error = delay.reason
     FROM current
     JOIN ${sql.unnest(
-      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, ...next }) => [
+      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, retryAt }) => [
         id,
         reason,
         outcomeUnknown,
         newKey ? 1 : 0,
         inDoubtSince?.toISOString() ?? null,
-        next.retryAt.toISOString(),
-        next.hasOwnSender,
+        retryAt.toISOString(),
       ]),
-      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz", "bool"],
-    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at, has_own_sender) USING (id)
+      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz"],
+    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at) USING (id)
     WHERE meter_event.id = current.id
   `);
 };
@@ -126,8 +122,7 @@ export const recordDelays = async (
 const streamRow = z.strictObject(ownerColumns);
 
 /**
- * Makes the next attempt of delayed meter events due at a time, for the senders of their shards. Streams that have a sender
- * of their own lose it until an attempt fails.
+ * Makes the next attempt of delayed meter events due at a time, for the senders of their shards.
  * @param accountId null: of all accounts
  * @returns the streams of the events that were delayed
  */
@@ -142,13 +137,13 @@ export const endDelays = (
       FROM meter_event
       WHERE state = 'sending'
         AND leased_until IS NULL
-        AND (has_own_sender OR retry_at > ${timestamp(due)})
+        AND retry_at > ${timestamp(due)}
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
       ORDER BY id
       FOR UPDATE
     )
     UPDATE meter_event
-    SET retry_at = ${timestamp(due)}, has_own_sender = false
+    SET retry_at = ${timestamp(due)}
     FROM delayed
     WHERE meter_event.id = delayed.id
     RETURNING account_id AS "accountId", mode, kind

@@ -55,10 +55,10 @@ export const createAttemptPool = (
   }, COLLECT_OUTCOMES_MS);
 
   /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
-  const leave = (event: StoredMeterEvent, error: unknown): Promise<boolean> =>
+  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<unknown> =>
     records.delay({
-      event,
-      isInTrouble: true,
+      id,
+      attempts,
       reason: error instanceof Error ? error.message : String(error),
       outcomeUnknown: true,
       newKey: false,

@@ -134,7 +134,7 @@ const seal = async (context: SealingContext, queued: readonly UnsealedStream[]):
 
 /**
  * Creates the sender of a shard: it seals the usage of many streams in one transaction, and sends events of different
- * streams at the same time. Some of the events that fail several times are left to a sender of their stream's own.
+ * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it.
  *
  * Streams go from the stream queue into a sealing. A new event's attempt usually begins with its sealing, and goes
  * directly into the pool. Others begin in the attempt queue. Usage is billed once because of what is committed before

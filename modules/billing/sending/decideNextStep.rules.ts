@@ -308,22 +308,6 @@ export const decideNextStep = (
   }
 };
 
-/** The attempts that fail before a stream is in trouble. Most failures of single calls pass sooner. */
-const FAILURES_UNTIL_TROUBLE = 3;
-
-/**
- * Returns whether an event whose attempt ended in a delay puts its stream in trouble. Too many calls do not: they become
- * fewer for all streams.
- */
-export const isTrouble = ({ cause }: Delay, { attempts }: Pick<SendingEvent, "attempts">) =>
-  cause !== "rate_limited" && (cause !== "retry" || attempts >= FAILURES_UNTIL_TROUBLE);
-
-/**
- * How many streams of a shard may have a sender of their own at the same time. The shard's sender attempts the events of
- * the others, however many there are: each attempt of an own sender is an activity of Temporal.
- */
-export const OWN_SENDERS_PER_SHARD = 10;
-
 /** Returns whether only an operator can fix what an attempt ended in. */
 export const needsAttention = (result: SendResult): boolean =>
   result.kind === "delayed"

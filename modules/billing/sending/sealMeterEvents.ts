@@ -6,7 +6,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { listUnfinishedMeterEvents } from "../meterEvents.sql.ts";
 import type { SealedEvent, UnsealedPart } from "./sealMeterEvents.sql.ts";
 import { insertMeterEvents, listOldestUnsealedFacts } from "./sealMeterEvents.sql.ts";
-import { lockStream, tryLockStreams } from "../streams.sql.ts";
+import { tryLockStreams } from "../streams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { cancelAttempts } from "./attempts.sql.ts";
@@ -163,13 +163,13 @@ const reserveFirstCalls = async (
  * sealed.
  */
 const sealNewEvents = async (
-  { clock, billing }: BillingContext,
+  { billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  started: LeaseStart | null,
+  started: LeaseStart,
 ): Promise<Sealings> => {
-  const { now, until } = leaseOf(started ?? { at: clock.now() });
-  const freeCalls = started === null ? 0 : await countFreeStripeCalls(transaction);
+  const { now, until } = leaseOf(started);
+  const freeCalls = await countFreeStripeCalls(transaction);
   const results = new Map<string, Sealing>();
   const sent: StoredMeterEvent[] = [];
   let open = streams;
@@ -179,7 +179,7 @@ const sealNewEvents = async (
     const decisions = await decideRound(billing, transaction, open, range);
     const decided = decisions.flatMap(({ events }) => events);
     const free = freeCalls - sent.filter(isBegunCall).length;
-    const events = started === null ? decided : beginAttempts(decided, free);
+    const events = beginAttempts(decided, free);
     const inserted =
       events.length === 0 ? [] : await insertMeterEvents(transaction, events, now, until);
     sent.push(...inserted.filter(({ state }) => isUnfinished(state)));
@@ -210,13 +210,13 @@ const sealLocked = async (
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
   streams: readonly UnsealedStream[],
-  started: LeaseStart | null,
+  started: LeaseStart,
 ): Promise<Sealings> => {
-  const { billing, clock } = context;
+  const { billing } = context;
   const customerIds = await listStripeCustomerIds(transaction, [
     ...new Set(streams.map(({ accountId }) => accountId)),
   ]);
-  const lease = leaseOf(started ?? { at: clock.now() });
+  const lease = leaseOf(started);
   const unfinished = new Map(
     (await listUnfinishedMeterEvents(transaction, streams, lease)).map(
       ({ isResumable, ...event }) => [ownerKey(event), { event, isResumable }],
@@ -251,18 +251,16 @@ const sealLocked = async (
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
- * @param started begins the first attempts of new events; null: they are only sealed
- * @param lock locks the streams and returns those that are locked
+ * @param started when the leases of the first attempts of new events begin
  * @returns the streams' results in their order
  */
-const seal = (
+export const sealMeterEvents = (
   context: BillingContext,
   streams: readonly UnsealedStream[],
-  started: LeaseStart | null,
-  lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UnsealedStream>>,
+  started: LeaseStart,
 ): Promise<readonly Sealing[]> =>
   context.db.transaction(async (transaction) => {
-    const locked = await lock(transaction);
+    const locked = await tryLockStreams(transaction, streams);
     const deployment = await readDeployment(transaction);
     const hold = findHold(deployment);
     if (hold) {
@@ -271,24 +269,3 @@ const seal = (
     const results = await sealLocked(context, transaction, deployment, [...locked], started);
     return streams.map((stream) => results.get(ownerKey(stream)) ?? NONE);
   });
-
-/**
- * Seals the usage of many streams in one transaction. A stream that another transaction has locked is skipped.
- * @param started as for `seal`
- */
-export const sealMeterEvents = (
-  context: BillingContext,
-  streams: readonly UnsealedStream[],
-  started: LeaseStart | null,
-): Promise<readonly Sealing[]> =>
-  seal(context, streams, started, (transaction) => tryLockStreams(transaction, streams));
-
-/** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
-export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
-  const whole = { ...stream, firstSecond: 0 };
-  const [sealing = NONE] = await seal(context, [whole], null, async (transaction) => {
-    await lockStream(transaction, whole);
-    return new Set([whole]);
-  });
-  return sealing;
-};

@@ -6,12 +6,11 @@ import { releaseFacts } from "../usageFacts.sql.ts";
 import {
   asLate,
   decideNextStep,
-  isTrouble,
   LEASED,
   withJitter,
   withoutProcessor,
 } from "./decideNextStep.rules.ts";
-import type { AttemptOutcome, Delay, SendResult, Settlement } from "./decideNextStep.rules.ts";
+import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
 import { isFailed } from "../meterEvents.rules.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
@@ -20,7 +19,6 @@ import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 import type { AttemptRecords } from "./createAttemptRecords.ts";
-import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { listTraceParents } from "./traceContexts.sql.ts";
 
 /** A busy account has thousands of registrations in an event. */
@@ -192,12 +190,6 @@ export const beginSending = async (
   return { started, events: await beginAttempts(context.db, ids, leaseOf(started)) };
 };
 
-/** The end of an attempt, and of one that is delayed, whether the stream's own sender makes the next one. */
-export type AttemptResult = Settlement | (Delay & { readonly hasOwnSender: boolean });
-
-/** Whoever makes the other attempt goes on with the event. */
-const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
-
 export const finishSending = async (
   context: BillingContext & { readonly records: AttemptRecords },
   event: StoredMeterEvent,
@@ -208,48 +200,30 @@ export const finishSending = async (
     readonly started: LeaseStart;
     readonly signal: AbortSignal;
   },
-): Promise<AttemptResult> => {
+): Promise<SendResult> => {
   const { db, clock, records } = context;
   const result = await traceSending(context, event.id, () =>
     makeAttempt(context, event, { started, signal }),
   );
   if (!result) {
-    return LEFT;
+    return LEASED;
   }
   const now = clock.now();
   if (result.kind === "delayed") {
     const { reason, outcomeUnknown, newKey } = result;
     const delay = withJitter(result, Math.random());
-    const hasOwnSender = await records.delay({
-      event,
-      isInTrouble: isTrouble(result, event),
+    await records.delay({
+      id: event.id,
+      attempts: event.attempts,
       reason,
       outcomeUnknown,
       newKey,
       inDoubtSince: result.cause === "in_doubt" ? now : null,
       retryAt: new Date(now.getTime() + delay.afterMs),
     });
-    return { ...delay, hasOwnSender };
+    return delay;
   }
   const settlement = await markIfLate(records, event, result, now);
   await settle(db, records, event, settlement, now);
   return settlement;
-};
-
-/** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
-export const sendMeterEvent = async (
-  context: BillingContext,
-  id: bigint,
-  signal: AbortSignal,
-): Promise<AttemptResult> => {
-  const {
-    started,
-    events: [event],
-  } = await beginSending(context, [id]);
-  return event
-    ? finishSending({ ...context, records: createAttemptRecords(context.db) }, event, {
-        started,
-        signal,
-      })
-    : LEFT;
 };

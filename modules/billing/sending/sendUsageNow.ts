@@ -14,7 +14,7 @@ export type HurriedUsage = {
 
 /**
  * Ends the delays of pending usage, so that the senders of the shards attempt it within seconds. That is one statement
- * however many streams wait. A stream in trouble may get a sender of its own again if the attempt fails.
+ * however many streams wait.
  * @param accountId null: of all organizations
  * @throws DomainError record_not_found if there is no such organization
  */

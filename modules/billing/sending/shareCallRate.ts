@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { lockCallRate, readCallRate, recordCallRate, recordReservation } from "./callRate.sql.ts";
-import { pause } from "../../../runtime/waiting.ts";
 import { lowerCallRate, reserveCalls } from "./callRate.rules.ts";
 
 /** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
@@ -35,24 +34,6 @@ export const reserveStripeCalls = async (
 
 /** How soon reserving calls is tried again when all of the near future is reserved. */
 export const RESERVE_AGAIN_MS = 50;
-
-/**
- * Waits for the time of one call to Stripe.
- * @returns false if the signal is aborted before that
- */
-export const awaitStripeCall = async (db: DatabasePool, signal: AbortSignal): Promise<boolean> => {
-  while (!signal.aborted) {
-    const { calls, startsAtMs } = await db.transaction((transaction) =>
-      reserveStripeCalls(transaction, 1),
-    );
-    if (calls > 0) {
-      await pause(Math.max(0, startsAtMs(0) - performance.now()), signal);
-      return !signal.aborted;
-    }
-    await pause(RESERVE_AGAIN_MS, signal);
-  }
-  return false;
-};
 
 /** Returns how many calls to Stripe could be reserved at present. Other workers may reserve them first. */
 export const countFreeStripeCalls = async (db: CommonQueryMethods): Promise<number> =>

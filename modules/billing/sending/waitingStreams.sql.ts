@@ -141,22 +141,3 @@ export const listResumableStreams = (
     ORDER BY account_id, mode, kind
     LIMIT ${limit}
   `);
-
-const accountRow = z.strictObject({ accountId: ownerColumns.accountId });
-
-/** The condition of an unfinished event that its stream's own sender sends. */
-const hasOwnSender = sql.fragment`state IN (${UNFINISHED}) AND has_own_sender`;
-
-/** Lists the streams with a sender of their own whose next attempt has not begun, the oldest usage first. */
-export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
-  db.any(sql.type(waitingRow)`
-    SELECT account_id AS "accountId", mode, kind, second, attempts
-    FROM meter_event
-    WHERE ${hasOwnSender} AND leased_until IS NULL
-    ORDER BY second
-  `);
-
-export const listAccountsWithOwnSenders = (db: CommonQueryMethods): Promise<readonly string[]> =>
-  db.anyFirst(sql.prepared("list_accounts_with_own_senders", accountRow)`
-    SELECT account_id AS "accountId" FROM meter_event WHERE ${hasOwnSender}
-  `);

@@ -6,7 +6,7 @@ import { sql } from "../../../db/sql.ts";
 import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";

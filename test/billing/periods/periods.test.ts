@@ -13,7 +13,7 @@ import { updateOrganization } from "../../../modules/accounts/updateOrganization
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";

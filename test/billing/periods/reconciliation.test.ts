@@ -14,7 +14,7 @@ import {
   listStreamsNeedingAttention,
   reconcileUsage,
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";

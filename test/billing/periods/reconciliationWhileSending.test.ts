@@ -6,7 +6,7 @@ import {
   reconcileUsage,
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import { setUpBilling } from "../billingSetup.ts";

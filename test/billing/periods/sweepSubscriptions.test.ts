@@ -2,13 +2,11 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { z } from "zod";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
-import { createShardActivities } from "../../../activities/createShardActivities.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { readDispatcherStatus } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
+import { listShardStatuses } from "../../../db/shards.sql.ts";
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
@@ -148,33 +146,19 @@ const setUpLostEnd = async (t: ExecutionContext) => {
     readStatus,
     hold,
     name,
-    startSweepWorker: async () => {
-      const stopping = new AbortController();
-      const temporal = await startWorker(
+    startSweepWorker: () =>
+      startWorker(
         t,
-        {
-          ...createBillingActivities({
-            ...restored.deps,
-            observeSend: () => undefined,
-            observeRejection: () => undefined,
-            observeFailedEvent: () => undefined,
-            observeUnreadSubscription: t.fail,
-            observeDrift: () => undefined,
-          }),
-          // The dispatcher also starts the senders of usage.
-          ...createShardActivities({
-            runs: createReportingRuns(restored.deps, {
-              onResult: () => undefined,
-              onFailure: () => undefined,
-            }),
-            stopping: stopping.signal,
-          }),
-        },
+        createBillingActivities({
+          ...restored.deps,
+          observeSend: () => undefined,
+          observeRejection: () => undefined,
+          observeFailedEvent: () => undefined,
+          observeUnreadSubscription: t.fail,
+          observeDrift: () => undefined,
+        }),
         backgroundQueue(name),
-      );
-      t.teardown(() => stopping.abort());
-      return temporal;
-    },
+      ),
   };
 };
 
@@ -209,8 +193,9 @@ test.serial("after a restore, subscriptions are read again once while usage is h
   await startDispatcher(t, { db: restored.db, temporal });
   const stoppedAtMs = performance.now();
   await eventually(async () => {
-    const { lastPassAgeSeconds } = await readDispatcherStatus(restored.db);
-    return lastPassAgeSeconds * 1000 < performance.now() - stoppedAtMs;
+    const [dispatcher] = await listShardStatuses(restored.db, "dispatcher");
+    const ageSeconds = dispatcher?.ageSeconds ?? Number.POSITIVE_INFINITY;
+    return ageSeconds * 1000 < performance.now() - stoppedAtMs;
   });
   t.is((await sweep.describe()).runId, runId);
 });

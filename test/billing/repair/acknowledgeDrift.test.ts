@@ -5,7 +5,7 @@ import { insertUsageCorrection } from "../../../modules/billing/reconciliation/u
 import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";

@@ -5,7 +5,7 @@ import type { BillingProcessor } from "../../../modules/billing/processor.ts";
 import type { FailoverOptions } from "../../../modules/billing/reconciliation/correctFailover.ts";
 import { correctFailover } from "../../../modules/billing/reconciliation/correctFailover.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { callDouble } from "../stripe/doubleScene.ts";
 import {

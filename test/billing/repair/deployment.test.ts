@@ -14,8 +14,8 @@ import { connectStripe } from "../../../modules/billing/stripe/createStripeProce
 import { releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
-import type { DrainResult } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
+import type { DrainResult } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";

@@ -8,7 +8,7 @@ import { sql } from "../../../db/sql.ts";
 import { releaseFacts } from "../../../modules/billing/usageFacts.sql.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { readEvents } from "../../events/readEvents.ts";

@@ -5,7 +5,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";

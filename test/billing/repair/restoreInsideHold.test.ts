@@ -9,7 +9,7 @@ import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../modules/billing/reconciliation/settleAfterRestore.ts";
 import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import { createAttemptRecords } from "../../../modules/billing/sending/createAttemptRecords.ts";

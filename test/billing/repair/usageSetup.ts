@@ -5,7 +5,7 @@ import type { Clock } from "../../../runtime/clock.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";

@@ -14,7 +14,7 @@ import {
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { sendMeterEvent } from "../drainUsage.ts";
 import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
@@ -120,7 +120,6 @@ test("an attempt can no longer change its event once another attempt has begun",
       newKey: true,
       inDoubtSince: null,
       retryAt: clock.now(),
-      hasOwnSender: true,
     },
   ]);
   t.false(await renewLease(db, late, clock.now()));

@@ -7,7 +7,7 @@ import { releaseFacts } from "../../../modules/billing/usageFacts.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { reopenUsage, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

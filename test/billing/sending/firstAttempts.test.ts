@@ -271,7 +271,6 @@ test.serial(
       newKey: false,
       inDoubtSince: null,
       retryAt: deps.clock.now(),
-      hasOwnSender: true,
     };
     await begin(5 * 3_600_000);
     await recordDelays(deps.db, [{ ...delayed, attempts: 1 }]);

@@ -1,7 +1,7 @@
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage } from "../drainUsage.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { createTestOrganization } from "../../support/factories.ts";

@@ -2,16 +2,13 @@ import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { readCallRate } from "../../../modules/billing/sending/callRate.sql.ts";
 import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
-import { listTroubledStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { OWN_SENDERS_PER_SHARD } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
-import { setUpBilling } from "../billingSetup.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
 
@@ -35,49 +32,55 @@ const delayOf = (setup: ShardSetup, index: number): number | null => {
 };
 
 test.serial(
-  "however many streams are in trouble, a shard gives some of them separate senders, and attempts the others itself with the same growing delays",
+  "while Stripe fails, a shard attempts the event of each stream with growing delays, and afterwards sends all usage in its order",
   async (t) => {
-    const count = 2 * OWN_SENDERS_PER_SHARD + 3;
+    const count = 23;
     const setup = await setUpShards(t, count);
-    const { organizations, deps, pass, reportOnce, reportAll, double, sends } = setup;
-    double.control.addFault({ kind: "server_error", times: 1_000_000 });
-    await Promise.all(organizations.map(({ register }) => register(2)));
+    const { organizations, pass, reportOnce, reportAll, double, sends } = setup;
+    const { control } = double;
+    const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
+    control.addFault({ kind: "server_error", times: 1_000_000 });
+    await registerAll();
     pass(5);
     for (let failure = 0; failure < 3; failure += 1) {
       await reportOnce();
       pass(10);
     }
-    const troubled = await listTroubledStreams(deps.db);
-    t.is(troubled.length, OWN_SENDERS_PER_SHARD);
     t.is(sends(), 3 * count);
 
-    // Their delays double from four seconds to a minute.
+    // The delays double from eight seconds to a minute.
     for (const longestMs of [8000, 16_000, 32_000, 60_000, 60_000]) {
       const before = sends();
       await reportOnce();
-      t.is(sends(), before + count - OWN_SENDERS_PER_SHARD);
-      const [delayMs = null] = organizations.flatMap(({ stream }, index) =>
-        troubled.some(({ accountId }) => accountId === stream.accountId)
-          ? []
-          : [delayOf(setup, index)],
-      );
-      t.true(delayMs !== null && delayMs > 0 && delayMs <= longestMs && delayMs >= longestMs / 2);
+      t.is(sends(), before + count);
+      for (const index of organizations.keys()) {
+        const delayMs = delayOf(setup, index);
+        t.true(delayMs !== null && delayMs <= longestMs && delayMs >= longestMs / 2);
+      }
       await reportOnce();
-      t.is(sends(), before + count - OWN_SENDERS_PER_SHARD);
+      t.is(sends(), before + count);
+      await registerAll();
       pass(60);
     }
 
-    t.deepEqual(
-      (await listTroubledStreams(deps.db)).map(ownerKey).toSorted(),
-      troubled.map(ownerKey).toSorted(),
-    );
-    double.control.clearFaults();
+    control.clearFaults();
     await reportAll();
     t.deepEqual(
       organizations.map(({ billed }) => billed()),
-      organizations.map(() => 2),
+      organizations.map(() => 12),
     );
-    t.is(double.control.overlaps(), 0);
+    for (const { customerId } of organizations) {
+      const seconds = control
+        .events()
+        .filter((event) => event.customerId === customerId)
+        .map(({ second }) => second);
+      t.is(seconds.length, 6);
+      t.deepEqual(
+        seconds,
+        seconds.toSorted((left, right) => left - right),
+      );
+    }
+    t.is(control.overlaps(), 0);
   },
 );
 
@@ -144,38 +147,41 @@ test.serial("usage that waits for calls to Stripe does not delay that of the led
   );
 });
 
-test.serial("a stream's own sender reserves its calls among those of all workers", async (t) => {
-  const { register, pass, deps, drainOnce, billed, recorded } = await setUpBilling(t);
-  await register(4);
+test.serial("a shard reserves its calls among those of all workers", async (t) => {
+  const { organizations, pass, deps, reportOnce } = await setUpShards(t, 1);
+  await organizations[0]?.register(4);
   pass(5);
   await setCallRate(deps.db, 1);
   const startedAtMs = performance.now();
   await deps.db.transaction((transaction) => reserveStripeCalls(transaction, 1));
 
-  t.is((await drainOnce()).kind, "done");
+  await reportOnce();
 
   // The other call has the first second.
   t.true(performance.now() - startedAtMs >= 1000);
-  t.deepEqual(billed(), await recorded());
+  t.is(organizations[0]?.billed(), 4);
 });
 
 test.serial(
-  "if Stripe rejects a call of a stream's own sender as too many, the calls of all workers become fewer",
+  "if Stripe rejects a call of a shard as too many, the calls of all workers become fewer",
   async (t) => {
-    const { register, pass, deps, drainOnce, drain, double, billed, recorded } =
-      await setUpBilling(t);
+    const { organizations, pass, deps, reportOnce, reportAll, double, results } = await setUpShards(
+      t,
+      1,
+    );
     await setCallRate(deps.db, 500);
     await deps.db.query(
       sql.typeAlias("void")`UPDATE call_rate SET changed_at = now() - interval '1 hour'`,
     );
     double.control.addFault({ kind: "rate_limit" });
-    await register(4);
+    await organizations[0]?.register(4);
     pass(5);
 
-    t.like(await drainOnce(), { kind: "delayed", cause: "rate_limited", hasOwnSender: false });
+    await reportOnce();
 
+    t.like(results[0]?.result, { kind: "delayed", cause: "rate_limited" });
     t.is((await readCallRate(deps.db)).callsPerSecond, 700);
-    await drain();
-    t.deepEqual(billed(), await recorded());
+    await reportAll();
+    t.is(organizations[0]?.billed(), 4);
   },
 );

@@ -1,10 +1,9 @@
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
+import { drainUsage, sendMeterEvent } from "../drainUsage.ts";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { findUnfinishedMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

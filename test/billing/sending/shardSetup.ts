@@ -3,7 +3,6 @@ import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import {
   listResumableStreams,
-  listTroubledStreams,
   listWaitingStreams,
 } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
@@ -11,8 +10,7 @@ import type { SendResult } from "../../../modules/billing/sending/decideNextStep
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
-import { drainUsage } from "../../../modules/billing/sending/drainUsage.ts";
-import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
+import { sealOnly } from "../drainUsage.ts";
 import type { ScanPace } from "../../../db/createScanPace.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
@@ -41,7 +39,7 @@ export type ShardSetup = BillingSetup & {
   readonly failures: readonly { readonly key: string; readonly error: unknown }[];
   /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
   readonly reportOnce: () => Promise<void>;
-  /** Reports until nothing waits, as workers and the dispatcher would, and lets time pass if events have to wait. */
+  /** Reports until nothing waits, as workers would, and lets time pass if events have to wait. */
   readonly reportAll: () => Promise<void>;
 };
 
@@ -124,12 +122,6 @@ export const setUpShards = async (
       pass(5);
       for (let round = 0; round < 100; round += 1) {
         await reportOnce();
-        for (const stream of await listTroubledStreams(db)) {
-          await drainUsage(deps, stream, {
-            signal: new AbortController().signal,
-            onResult: () => undefined,
-          });
-        }
         if ((await listWaitingStreams(db)).length === 0) {
           return;
         }
@@ -158,9 +150,8 @@ export const isResumable = async (
 /** Seals what is ready of every organization, and returns the events. */
 export const sealAll = async ({ deps, organizations }: ShardSetup) =>
   (
-    await sealMeterEvents(
+    await sealOnly(
       deps,
       organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 })),
-      null,
     )
   ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));

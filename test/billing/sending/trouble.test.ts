@@ -1,8 +1,5 @@
 import {
   decideNextStep,
-  isTrouble,
-  LEASED,
-  STRIPE_MISSING,
   withJitter,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
@@ -12,7 +9,7 @@ import type {
   SendingEvent,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
-import { sendMeterEvent } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { sendMeterEvent } from "../drainUsage.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -38,30 +35,12 @@ const delayAfter = (outcome: AttemptOutcome, attempts: number): Delay => {
   return step;
 };
 
-const failed: AttemptOutcome = { kind: "retry", reason: "a reset", outcomeUnknown: true };
 const tooMany: AttemptOutcome = { kind: "rate_limited", reason: "too many calls" };
 
 test("too many calls delay an event like any failure that accepted nothing", (t) => {
   const delay = delayAfter(tooMany, 3);
   t.like(delay, { cause: "rate_limited", afterMs: 4000, outcomeUnknown: false, newKey: false });
   t.is(withJitter(delay, 0.5).afterMs, 3000);
-});
-
-test("a stream is in trouble after the third failure of its event", (t) => {
-  t.false(isTrouble(delayAfter(failed, 1), { attempts: 1 }));
-  t.false(isTrouble(delayAfter(failed, 2), { attempts: 2 }));
-  t.true(isTrouble(delayAfter(failed, 3), { attempts: 3 }));
-});
-
-test("calls rejected by the rate limit never put a stream in trouble", (t) => {
-  t.false(isTrouble(delayAfter(tooMany, 50), { attempts: 50 }));
-});
-
-test("a stream that waits for an operator, the processor's sums or another attempt is in trouble immediately", (t) => {
-  t.true(isTrouble(STRIPE_MISSING, { attempts: 1 }));
-  t.true(isTrouble(LEASED, { attempts: 1 }));
-  t.true(isTrouble(delayAfter({ kind: "conflict", reason: "x" }, 1), { attempts: 1 }));
-  t.true(isTrouble(delayAfter({ kind: "early", reason: "x", afterMs: 1 }, 1), { attempts: 1 }));
 });
 
 test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {

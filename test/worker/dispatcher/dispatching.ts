@@ -3,25 +3,22 @@ import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { acquireDispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
-import type { DispatcherLease } from "../../../modules/billing/sending/dispatcherLease.sql.ts";
-import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
+import type { DatabasePool } from "slonik";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
-import { runDispatcher } from "../../../worker/runDispatcher.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { pause } from "../../../runtime/waiting.ts";
+import { createDispatcherRuns } from "../../../worker/createDispatcherRuns.ts";
+import { ensureWorkflows } from "../../../worker/ensureWorkflows.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { refundWorkflowId, usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
+import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
-/** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
-export const refundOneTree = async (
-  db: DatabasePool,
-): Promise<{ readonly refund: string; readonly sender: string }> => {
+/** Registers trees and refunds one. Returns the id of the refund's workflow. */
+export const refundOneTree = async (db: DatabasePool): Promise<string> => {
   const { id: accountId } = await createTestOrganization(db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   const tree = { accountId, mode: "test", kind: "tree" } as const;
@@ -42,33 +39,12 @@ export const refundOneTree = async (
     idempotencyKey: null,
   });
   const deployment = await getDeploymentName({ db, clock: systemClock });
-  return {
-    refund: refundWorkflowId(deployment, registration.id),
-    sender: usageShardWorkflowId(deployment, shardOf(accountId)),
-  };
+  return refundWorkflowId(deployment, registration.id);
 };
 
-/** Ends the lease of a leader that was killed, which lasts ten seconds and delays the next one's start. */
-export const freeLease = async (db: CommonQueryMethods): Promise<void> => {
-  await db.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = NULL`);
-};
+const RETRY_INTERVAL_MS = 100;
 
-/** How long a seized lease lasts. A dispatcher whose own leases are much shorter ignores it. */
-export const SEIZED_MS = 60_000;
-
-/** Makes another process the holder of the lease, as if the leader's had expired. */
-export const seizeLease = (db: DatabasePool): Promise<DispatcherLease> =>
-  db.transaction(async (transaction) => {
-    await freeLease(transaction);
-    const lease = await acquireDispatcherLease(transaction, {
-      holder: "other",
-      durationMs: SEIZED_MS,
-    });
-    if (lease === null) {
-      throw new Error("A free lease could not be acquired.");
-    }
-    return lease;
-  });
+const quiet = pino({ enabled: false });
 
 /** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
 export const startDispatcher = async (
@@ -76,42 +52,89 @@ export const startDispatcher = async (
   {
     db,
     clock = systemClock,
-    logger = pino({ enabled: false }),
-    ...options
-  }: {
-    readonly db: DatabasePool;
-    readonly clock?: Clock;
-    readonly temporal: Client;
-    readonly logger?: Logger;
-    readonly leaseMs?: number;
-    readonly toleratedSilenceMs?: number;
-    readonly wakesUntilStuck?: number;
-    readonly observeLeadership?: (isLeader: boolean) => void;
-  },
-): Promise<{ readonly stop: () => Promise<void> }> => {
-  const deployment = await getDeploymentName({ db, clock: systemClock });
+    temporal,
+  }: { readonly db: DatabasePool; readonly clock?: Clock; readonly temporal: Client },
+): Promise<{ readonly stop: () => Promise<void>; readonly failed: Promise<unknown> }> => {
+  // A worker decides the name before it starts a dispatcher.
+  await getDeploymentName({ db, clock: systemClock });
+  const runs = createDispatcherRuns({
+    db,
+    clock,
+    temporal,
+    billing: createBilling({ db, stripe: null }),
+    observeRejection: () => t.fail(),
+    observeFailedEvent: () => t.fail(),
+  });
   const shutdown = new AbortController();
-  const running = runDispatcher(
-    { db, leases: db, clock, deployment, logger, ...options },
-    shutdown.signal,
-  );
-  const stop = (): Promise<void> => {
+  const failure = Promise.withResolvers<unknown>();
+  const run = async (): Promise<void> => {
+    while (!shutdown.signal.aborted) {
+      // Temporal repeats an activity that fails.
+      const signals = { stop: shutdown.signal, signal: shutdown.signal };
+      await runs.run(0, signals).catch(async (error: unknown) => {
+        failure.resolve(error);
+        await pause(RETRY_INTERVAL_MS, shutdown.signal);
+      });
+    }
+  };
+  const running = run();
+  const stop = async (): Promise<void> => {
     shutdown.abort();
-    return running;
+    await running;
+    await runs.end();
   };
   t.teardown(stop);
-  return { stop };
+  return { stop, failed: failure.promise };
 };
 
-/** Tells whether the dispatcher has started a workflow. */
-export const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
+/** Ensures the workflows as a worker does until the test ends. It considers a workflow silent immediately, unless it has passed. */
+export const startEnsuring = async (
+  t: ExecutionContext,
+  given: {
+    readonly db: DatabasePool;
+    readonly temporal: Client;
+    readonly clock?: Clock;
+    readonly logger?: Logger;
+    readonly silentAfterMs?: number;
+    readonly checkIntervalMs?: number;
+  },
+): Promise<void> => {
+  const deployment = await getDeploymentName({ db: given.db, clock: systemClock });
+  const shutdown = new AbortController();
+  const running = ensureWorkflows(
+    {
+      clock: systemClock,
+      logger: quiet,
+      deployment,
+      plantingOrderIntervalMs: DAY_MS,
+      silentAfterMs: 0,
+      ...given,
+    },
+    shutdown.signal,
+  );
+  t.teardown(() => {
+    shutdown.abort();
+    return running;
+  });
+};
+
+const describe = async (temporal: Client, workflowId: string) => {
   try {
-    await temporal.workflow.getHandle(workflowId).describe();
-    return true;
+    return await temporal.workflow.getHandle(workflowId).describe();
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) {
-      return false;
+      return null;
     }
     throw error;
   }
+};
+
+/** Tells whether a workflow was started. */
+export const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> =>
+  (await describe(temporal, workflowId)) !== null;
+
+/** Returns the id of the run that is running; null if none is. */
+export const findRunning = async (temporal: Client, workflowId: string): Promise<string | null> => {
+  const description = await describe(temporal, workflowId);
+  return description?.status.name === "RUNNING" ? description.runId : null;
 };

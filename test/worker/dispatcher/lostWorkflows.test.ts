@@ -1,133 +1,226 @@
-import { WorkflowNotFoundError } from "@temporalio/client";
+import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
-import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { sql } from "../../../db/sql.ts";
-import { disableEndpoint } from "../../../modules/events/endpoints.sql.ts";
-import { systemClock } from "../../../runtime/clock.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
-import { processorEvents } from "../../../workflows/processorEvents.ts";
+import { pino } from "pino";
+import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import {
-  processorEventsId,
+  createDispatcherActivities,
+  createShardActivities,
+} from "../../../activities/createShardActivities.ts";
+import { SHARDS } from "../../../db/shards.rules.ts";
+import type { ShardKind } from "../../../db/shards.rules.ts";
+import { listShardStatuses, recordShardPasses } from "../../../db/shards.sql.ts";
+import { sql } from "../../../db/sql.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import {
+  backgroundQueue,
+  dispatcherWorkflowId,
   usageShardWorkflowId,
   webhookShardWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
-import { webhookShard } from "../../../workflows/shards.ts";
+import { createDispatcherRuns } from "../../../worker/createDispatcherRuns.ts";
+import { dispatcher, usageShard, webhookShard } from "../../../workflows/shards.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
-import { setUpWebhooks } from "../../events/webhookScene.ts";
-import { startDispatcher } from "./dispatching.ts";
+import { startWorker } from "../../workflows/startWorker.ts";
+import { findRunning, isStarted, refundOneTree, startEnsuring } from "./dispatching.ts";
 
-// Serial, because a database has one lease, so only one of its dispatchers leads.
+// Serial, because the workflows serve everything that waits in the database of the file.
 const test = testWithDatabase();
 
-const HOUR_MS = 60 * 60 * 1000;
+const WORKFLOWS = {
+  usage: { workflow: usageShard, idOf: usageShardWorkflowId },
+  webhooks: { workflow: webhookShard, idOf: webhookShardWorkflowId },
+  dispatcher: { workflow: dispatcher, idOf: dispatcherWorkflowId },
+} as const satisfies Record<ShardKind, unknown>;
 
-/** Returns the id of the run that is running; null if none is. */
-const findRunning = async (temporal: Client, workflowId: string): Promise<string | null> => {
-  try {
-    const { runId, status } = await temporal.workflow.getHandle(workflowId).describe();
-    return status.name === "RUNNING" ? runId : null;
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      return null;
-    }
-    throw error;
-  }
+/** A clock at which Temporal has started nothing for longer than an activity lasts. */
+const later: Clock = { now: () => new Date(systemClock.now().getTime() + 5 * 60 * 1000) };
+
+const forgetPasses = async ({ db }: DatabaseContext): Promise<void> => {
+  await db.query(sql.typeAlias("void")`DELETE FROM shard`);
 };
 
-test.serial("what is still pending at a disabled endpoint ends", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const { deps, endpoint, record, deliveries } = await setUpWebhooks(t);
-  await record("first");
-  await disableEndpoint(db, endpoint.id, "requested", deps.clock.now());
-  t.like(await deliveries(), [{ state: "pending" }]);
+/** Starts a workflow whose next task never runs. */
+const startStuck = async (
+  { db }: DatabaseContext,
+  temporal: Client,
+  kind: ShardKind,
+): Promise<{ readonly workflowId: string; readonly runId: string }> => {
+  const { workflow, idOf } = WORKFLOWS[kind];
+  const workflowId = idOf(await getDeploymentName({ db, clock: systemClock }), 0);
+  const { firstExecutionRunId } = await temporal.workflow.start(workflow, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [0],
+  });
+  return { workflowId, runId: firstExecutionRunId };
+};
 
-  await startDispatcher(t, { db, temporal });
-  await eventually(async () => (await deliveries())[0]?.state === "failed");
-  t.pass();
-});
-
-test.serial("a delivery from before the clock was set back is soon due", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const { deps, record, pass, deliveries } = await setUpWebhooks(t);
-  await record("first");
-  pass(-HOUR_MS);
-  const now = deps.clock.now();
-
-  await startDispatcher(t, { db, temporal, clock: deps.clock });
-
-  await eventually(async () => (await deliveries())[0]?.dueAt?.getTime() === now.getTime());
-  t.pass();
-});
-
-test.serial(
-  "the sender of a shard of webhooks that never looks for deliveries is restarted",
-  async (t) => {
+const restarts = test.macro({
+  exec: async (t: ExecutionContext<DatabaseContext>, kind: ShardKind) => {
     const { db } = t.context;
+    await forgetPasses(t.context);
     const { client: temporal } = await openNamespace(t);
-    const deployment = await getDeploymentName({ db, clock: systemClock });
-    const workflowId = webhookShardWorkflowId(deployment, 1);
-    const stuck = await temporal.workflow.start(webhookShard, {
-      workflowId,
-      taskQueue: "without-workers",
-      args: [1],
-    });
+    const { workflowId, runId } = await startStuck(t.context, temporal, kind);
 
-    await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+    await startEnsuring(t, { db, temporal, clock: later });
 
     await eventually(async () => {
       const running = await findRunning(temporal, workflowId);
-      return running !== null && running !== stuck.firstExecutionRunId;
+      return running !== null && running !== runId;
     });
-    const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+    const first = temporal.workflow.getHandle(workflowId, runId);
     t.is((await first.describe()).status.name, "TERMINATED");
   },
-);
-
-test.serial("a workflow that processes no events of the processor is restarted", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const now = systemClock.now();
-  await insertProcessorEvent(
-    db,
-    { id: "evt_1", type: "customer.subscription.updated", objectId: "sub_1", createdAt: now },
-    now,
-  );
-  const workflowId = processorEventsId(await getDeploymentName({ db, clock: systemClock }));
-  const stuck = await temporal.workflow.start(processorEvents, {
-    workflowId,
-    taskQueue: "without-workers",
-  });
-
-  await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
-
-  await eventually(async () => {
-    const running = await findRunning(temporal, workflowId);
-    return running !== null && running !== stuck.firstExecutionRunId;
-  });
-  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
-  t.is((await first.describe()).status.name, "TERMINATED");
+  title: (_, kind) => `a workflow of the kind ${kind} that never runs its next task is restarted`,
 });
+test.serial(restarts, "usage");
+test.serial(restarts, "webhooks");
+test.serial(restarts, "dispatcher");
 
 test.serial(
-  "the sender of a shard is started if it looked for usage before PostgreSQL's clock was set back",
+  "a stuck workflow is restarted although it looked for work before PostgreSQL's clock was set back",
   async (t) => {
     const { db } = t.context;
     const { client: temporal } = await openNamespace(t);
-    await db.query(sql.typeAlias("void")`
-      INSERT INTO shard (kind, number, last_pass_at)
-      VALUES ('usage', 2, now() + interval '1 hour')
-      ON CONFLICT (kind, number) DO UPDATE SET last_pass_at = excluded.last_pass_at
-    `);
-    const deployment = await getDeploymentName({ db, clock: systemClock });
-
-    await startDispatcher(t, { db, temporal });
-
-    await eventually(
-      async () => (await findRunning(temporal, usageShardWorkflowId(deployment, 2))) !== null,
+    const { workflowId, runId } = await startStuck(t.context, temporal, "dispatcher");
+    await recordShardPasses(db, "dispatcher", [0]);
+    await db.query(
+      sql.typeAlias("void")`UPDATE shard SET last_pass_at = now() + interval '1 hour'`,
     );
+
+    await startEnsuring(t, { db, temporal, clock: later });
+
+    await eventually(async () => ![null, runId].includes(await findRunning(temporal, workflowId)));
     t.pass();
   },
 );
+
+test.serial("workflows that were terminated are started again", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const ids = Object.values(WORKFLOWS).map(({ idOf }) => idOf(deployment, 0));
+  await startEnsuring(t, { db, temporal, checkIntervalMs: 200 });
+  for (const workflowId of ids) {
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    await temporal.workflow.getHandle(workflowId).terminate("the test");
+  }
+
+  for (const workflowId of ids) {
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+  }
+  t.pass();
+});
+
+test.serial(
+  "a workflow that Temporal has just started is not restarted, and each check logs that it does no work",
+  async (t) => {
+    const { db } = t.context;
+    await forgetPasses(t.context);
+    const { client: temporal } = await openNamespace(t);
+    const { workflowId, runId } = await startStuck(t.context, temporal, "dispatcher");
+    const lines: Readonly<Record<string, unknown>>[] = [];
+    await startEnsuring(t, {
+      db,
+      temporal,
+      checkIntervalMs: 200,
+      // The test parses what the worker has logged.
+      logger: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
+    });
+    const ofDispatcher = () => lines.filter((line) => line["workflowId"] === workflowId);
+
+    await eventually(() => Promise.resolve(ofDispatcher().length >= 3));
+
+    t.is(await findRunning(temporal, workflowId), runId);
+    t.like(ofDispatcher()[2], {
+      level: 50,
+      isRestarted: false,
+      msg: "a workflow has not looked for work; usage, refunds or events wait in the database",
+    });
+  },
+);
+
+test.serial("a workflow that looks for work is neither restarted nor logged", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const { workflowId, runId } = await startStuck(t.context, temporal, "dispatcher");
+  await recordShardPasses(db, "dispatcher", [0]);
+  const lines: string[] = [];
+  await startEnsuring(t, {
+    db,
+    temporal,
+    clock: later,
+    silentAfterMs: 60_000,
+    logger: pino({ level: "info" }, { write: (line) => lines.push(line) }),
+  });
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  // All workflows are ensured before the schedules.
+  await eventually(
+    async () =>
+      (await temporal.schedule
+        .getHandle(`${deployment}/retention-nightly`)
+        .describe()
+        .catch(() => null)) !== null,
+  );
+
+  t.is(await findRunning(temporal, workflowId), runId);
+  t.deepEqual(lines, []);
+});
+
+test.serial("the restarted workflows look for usage and start refunds", async (t) => {
+  const { db } = t.context;
+  await forgetPasses(t.context);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const stopping = new AbortController();
+  const refund = await refundOneTree(db);
+  const client = Promise.withResolvers<Client>();
+  const temporal = await startWorker(
+    t,
+    {
+      ...createShardActivities({
+        runs: createReportingRuns(deps, { onResult: () => undefined, onFailure: () => undefined }),
+        stopping: stopping.signal,
+      }),
+      ...createBillingActivities({
+        ...deps,
+        observeSend: () => undefined,
+        observeRejection: () => t.fail(),
+        observeFailedEvent: () => t.fail(),
+        observeUnreadSubscription: () => t.fail(),
+        observeDrift: () => t.fail(),
+      }),
+      listOrdersToStart: () => Promise.resolve([]),
+      createPlantingOrders: () => Promise.resolve({ orders: 0 }),
+      dispatch: async (shard: number) => {
+        const runs = createDispatcherRuns({
+          ...deps,
+          temporal: await client.promise,
+          observeRejection: () => t.fail(),
+          observeFailedEvent: () => t.fail(),
+        });
+        await createDispatcherActivities({ runs, stopping: stopping.signal }).dispatch(shard);
+      },
+    },
+    backgroundQueue(deployment),
+  );
+  t.teardown(() => stopping.abort());
+  client.resolve(temporal);
+  await startStuck(t.context, temporal, "usage");
+  await startStuck(t.context, temporal, "dispatcher");
+
+  await startEnsuring(t, { db, temporal, clock: later });
+
+  await eventually(async () => isStarted(temporal, refund));
+  await eventually(async () => {
+    const statuses = await listShardStatuses(db, "usage");
+    return statuses.filter(({ hasPassed }) => hasPassed).length === SHARDS;
+  });
+  t.pass();
+});

@@ -11,7 +11,7 @@ import { eventually, openNamespace } from "../../support/programs.ts";
 import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
 import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
-// Serial, because a database has one lease, so only one of its dispatchers leads.
+// Serial, because a dispatcher serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
 test.serial("one signal is sent for all waiting refunds of a registration", async (t) => {
@@ -66,7 +66,7 @@ test.serial(
       CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
       WHEN (new.account_id < '00000000-0000-7000-8000-000000001000') EXECUTE FUNCTION stay_waiting()
     `);
-    const { refund } = await refundOneTree(db);
+    const refund = await refundOneTree(db);
 
     await startDispatcher(t, { db, temporal });
 

@@ -1,6 +1,5 @@
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
-import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
 import { pause } from "../runtime/waiting.ts";
 import { plantingOrderCreation } from "../workflows/plantingOrderCreation.ts";
@@ -14,10 +13,12 @@ import {
 import { reconciliation } from "../workflows/reconciliation.ts";
 import { retention } from "../workflows/retention.ts";
 import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
+import { createEnsurePerpetual } from "./perpetualWorkflows.ts";
+import type { PerpetualContext } from "./perpetualWorkflows.ts";
 import { callTemporal, createOutageLog } from "./repeatedCalls.ts";
 
 const RETRY_INTERVAL_MS = 5000;
-/** Schedules disappear with Temporal's database, or when an operator deletes them. Four calls a minute cost nothing. */
+/** What runs disappears with Temporal's database, or when an operator deletes it. A dozen calls a minute cost nothing. */
 const CHECK_INTERVAL_MS = 60 * 1000;
 
 /*
@@ -104,35 +105,36 @@ const ensureSchedule = async (
 };
 
 /**
- * Creates the schedules of the periodic workflows and recreates those that disappear. Each worker applies its settings to
- * an existing schedule once: otherwise two workers with different settings would overwrite each other's.
+ * Creates the schedules of the periodic workflows and recreates those that disappear, and keeps the perpetual workflows
+ * running. Each worker applies its settings to an existing schedule once: otherwise two workers with different settings
+ * would overwrite each other's.
  * @returns a promise that resolves after the signal is aborted
  */
-export const ensureSchedules = async (
+export const ensureWorkflows = async (
   {
-    temporal,
-    deployment,
     plantingOrderIntervalMs,
-    logger,
     checkIntervalMs = CHECK_INTERVAL_MS,
     retryIntervalMs = RETRY_INTERVAL_MS,
-  }: {
-    readonly temporal: Client;
-    /** The deployment's name in Temporal. */
-    readonly deployment: string;
+    ...context
+  }: PerpetualContext & {
     readonly plantingOrderIntervalMs: number;
-    readonly logger: Logger;
     readonly checkIntervalMs?: number;
     readonly retryIntervalMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
+  const { temporal, deployment, logger } = context;
   const schedules = schedulesOf(deployment, plantingOrderIntervalMs);
   const known = new Set<ScheduleOptions>();
-  const logOutage = createOutageLog(logger, "the Temporal schedules cannot be created; retrying");
+  const ensurePerpetual = createEnsurePerpetual(context);
+  const logOutage = createOutageLog(
+    logger,
+    "the workflows and schedules cannot be started; retrying, and usage, refunds and events wait in the database",
+  );
   while (!signal.aborted) {
     let pauseMs = checkIntervalMs;
     try {
+      await ensurePerpetual();
       for (const schedule of schedules) {
         await callTemporal(temporal, () => ensureSchedule(temporal, schedule, known.has(schedule)));
         known.add(schedule);

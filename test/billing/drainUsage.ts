@@ -1,0 +1,105 @@
+import { cancelAttempts } from "../../modules/billing/sending/attempts.sql.ts";
+import { startLease } from "../../modules/billing/sending/attemptLease.ts";
+import { createAttemptRecords } from "../../modules/billing/sending/createAttemptRecords.ts";
+import {
+  LEASED,
+  STRIPE_MISSING,
+  usageHeld,
+  wrongProcessor,
+} from "../../modules/billing/sending/decideNextStep.rules.ts";
+import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
+import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
+import type { Sealing, UnsealedStream } from "../../modules/billing/sending/sealMeterEvents.ts";
+import { beginSending, finishSending } from "../../modules/billing/sending/sendMeterEvent.ts";
+import { lockStream } from "../../modules/billing/streams.sql.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import type { Owner } from "../../modules/records/owner.rules.ts";
+
+/*
+ * The steps of a shard's sender for one stream, one after the other, so that a test can look at what is between them.
+ */
+
+/** Seals usage of streams without the first attempts of new events. A stream that another transaction has locked is skipped. */
+export const sealOnly = async (
+  context: BillingContext,
+  streams: readonly UnsealedStream[],
+): Promise<readonly Sealing[]> => {
+  const sealings = await sealMeterEvents(context, streams, startLease(context));
+  const begun = sealings.flatMap((sealing) =>
+    sealing.kind === "event" && sealing.startsAtMs !== null ? [sealing.event.id] : [],
+  );
+  await context.db.transaction((transaction) => cancelAttempts(transaction, begun));
+  return sealings;
+};
+
+/** Seals the oldest usage of a stream without an attempt. Waits while another transaction has locked the stream. */
+export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
+  await context.db.transaction((transaction) => lockStream(transaction, stream));
+  const [sealing = { kind: "none" }] = await sealOnly(context, [{ ...stream, firstSecond: 0 }]);
+  return sealing;
+};
+
+/** Makes one attempt to send a sealed event. */
+export const sendMeterEvent = async (
+  context: BillingContext,
+  id: bigint,
+  signal: AbortSignal,
+): Promise<SendResult> => {
+  const {
+    started,
+    events: [event],
+  } = await beginSending(context, [id]);
+  const records = createAttemptRecords(context.db);
+  return event ? finishSending({ ...context, records }, event, { started, signal }) : LEASED;
+};
+
+/** `done`: nothing more is ready. `more`: the limit of events is reached. `delayed`: the current event must wait. */
+export type DrainResult = Delay | { readonly kind: "done" | "more" };
+
+const MAXIMUM_EVENTS = 200;
+
+const attempt = (
+  context: BillingContext,
+  sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
+  signal: AbortSignal,
+): Promise<SendResult> | SendResult => {
+  switch (sealing.kind) {
+    case "event":
+      return sendMeterEvent(context, sealing.event.id, signal);
+    case "stripe_missing":
+      return STRIPE_MISSING;
+    case "held":
+      return usageHeld(sealing.reason);
+    case "wrong_processor":
+      return wrongProcessor(sealing.problem);
+  }
+};
+
+/** Seals and sends a stream's usage, until nothing is ready or an event must wait. It does not wait for retries to be due. */
+export const drainUsage = async (
+  context: BillingContext,
+  stream: Owner,
+  {
+    signal,
+    onResult,
+  }: {
+    readonly signal: AbortSignal;
+    readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
+  },
+): Promise<DrainResult> => {
+  for (let sent = 0; sent < MAXIMUM_EVENTS && !signal.aborted; sent += 1) {
+    const sealing = await sealMeterEvent(context, stream);
+    if (sealing.kind === "none") {
+      return { kind: "done" };
+    }
+    if (sealing.kind === "more") {
+      continue;
+    }
+    const result = await attempt(context, sealing, signal);
+    onResult(result, sealing.kind === "event" ? sealing.event.id : null);
+    if (result.kind === "delayed") {
+      return result;
+    }
+  }
+  return { kind: "more" };
+};

@@ -1,0 +1,197 @@
+import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { createScanPace } from "../db/createScanPace.ts";
+import { createShardRuns } from "../db/createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../db/createShardRuns.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
+import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
+import { readDeployment } from "../modules/billing/deployment.sql.ts";
+import type { Deployment } from "../modules/billing/deployment.sql.ts";
+import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
+import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
+import { failPendingDeliveries } from "../modules/events/deliveries.sql.ts";
+import { makeFutureDeliveriesDue } from "../modules/events/recovery.sql.ts";
+import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
+import { DAY_MS } from "../runtime/durations.rules.ts";
+import {
+  backgroundQueue,
+  refundWorkflowId,
+  subscriptionSweepId,
+} from "../runtime/temporalNames.rules.ts";
+import { pause } from "../runtime/waiting.ts";
+import { refund, refundedSignal } from "../workflows/refund.ts";
+import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
+import { callTemporal } from "./repeatedCalls.ts";
+
+type DispatchContext = BillingContext &
+  ProcessorEventObservers & {
+    readonly temporal: Client;
+  };
+
+/** A kind of work that the dispatcher does once a second. Every process may do it at any time, also at the same time as others. */
+type Pass = (deployment: Deployment, signal: AbortSignal) => Promise<void>;
+
+const MAX_CONCURRENT_CALLS = 16;
+
+/**
+ * Does the work for every item until the signal is aborted, even if it fails for some.
+ * @throws Error with the first failure as its cause, after all items
+ */
+const forEachConcurrently = async <Item>(
+  items: readonly Item[],
+  signal: AbortSignal,
+  work: (item: Item) => Promise<void>,
+): Promise<void> => {
+  const queue = items.values();
+  const failures: unknown[] = [];
+  const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
+    for (const item of queue) {
+      if (signal.aborted) {
+        return;
+      }
+      await work(item).catch((error: unknown) => failures.push(error));
+    }
+  });
+  await Promise.all(workers);
+  if (failures.length > 0) {
+    throw new Error(`${failures.length} of ${items.length} workflows could not be started.`, {
+      cause: failures[0],
+    });
+  }
+};
+
+/** One signal for each registration, and one statement that marks its refunds. */
+const PER_PASS = { registrations: 200, refunds: 5000 };
+
+/** Starts or signals the workflows of refunds that wait. The accounts take turns. */
+const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
+  let lastAccountId: string | null = null;
+  return async (deployment, signal) => {
+    const name = deploymentNameOf(deployment);
+    const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
+    const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
+    lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
+    await forEachConcurrently(waiting, signal, async (refunds) => {
+      const { registrationId } = refunds;
+      await callTemporal(temporal, () =>
+        temporal.workflow.signalWithStart(refund, {
+          workflowId: refundWorkflowId(name, registrationId),
+          taskQueue: backgroundQueue(name),
+          args: [registrationId],
+          signal: refundedSignal,
+        }),
+      );
+      await markRefundsDispatched(db, refunds, clock.now());
+    });
+  };
+};
+
+/** Processes the due events of the processor. Of two processes, one begins an event. */
+const createProcessEvents =
+  (context: DispatchContext): Pass =>
+  (_, signal) =>
+    processProcessorEvents(context, signal);
+
+/** The schedule has swept all subscriptions since a release that is older than this. */
+const SWEEP_INTERVAL_MS = DAY_MS;
+
+/**
+ * Has all subscriptions read again when a hold begins, and when it ends: both may happen while no worker runs. The hold
+ * may follow a restore, which has lost what Stripe announced since the restored time. The workflow's id makes it one sweep
+ * each time, whichever process starts it.
+ */
+const createStartSweepOfHold = ({ clock, temporal }: DispatchContext): Pass => {
+  let sweptFor: string | null = null;
+  return async (deployment) => {
+    const name = deploymentNameOf(deployment);
+    const { hold, releasedAt } = deployment;
+    const isReleaseRecent =
+      releasedAt !== null && clock.now().getTime() - releasedAt.getTime() < SWEEP_INTERVAL_MS;
+    const changedAt = hold?.at ?? (isReleaseRecent ? releasedAt : null);
+    const time = changedAt?.toISOString() ?? null;
+    if (time === null || time === sweptFor) {
+      return;
+    }
+    try {
+      await callTemporal(temporal, () =>
+        temporal.workflow.start(subscriptionSweep, {
+          workflowId: `${subscriptionSweepId(name)}-${time}`,
+          workflowIdReusePolicy: "REJECT_DUPLICATE",
+          taskQueue: backgroundQueue(name),
+          args: [],
+        }),
+      );
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
+        throw error;
+      }
+    }
+    sweptFor = time;
+  };
+};
+
+const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
+
+/** Looks for deliveries from before the clock was set back, and makes them due. */
+const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass => {
+  let checkedAtMs = Number.NEGATIVE_INFINITY;
+  return async () => {
+    if (performance.now() - checkedAtMs >= CHECK_TIMES_INTERVAL_MS) {
+      await makeFutureDeliveriesDue(db, clock.now());
+      checkedAtMs = performance.now();
+    }
+  };
+};
+
+/** Ends a part of what is pending at disabled endpoints: more than ends with the disabling, or what was recorded meanwhile. */
+const createEndDeliveries = ({ db }: DispatchContext): Pass => {
+  const pace = createScanPace();
+  return async () => {
+    if (pace.isDue()) {
+      await pace.scan(() => failPendingDeliveries(db, null));
+    }
+  };
+};
+
+const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
+  createStartRefunds,
+  createProcessEvents,
+  createStartSweepOfHold,
+  createCheckDeliveryTimes,
+  createEndDeliveries,
+];
+
+/**
+ * Creates the runs that start what waits in the database: workflows of refunds, the processing of the processor's events,
+ * and work on deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or all workers are
+ * down. Two runs at the same time do no harm: Temporal runs one workflow of an id, and the statements can be repeated.
+ */
+export const createDispatcherRuns = (
+  context: DispatchContext,
+  options: Pick<ShardOptions, "runMs"> = {},
+): ShardRuns =>
+  createShardRuns(context, {
+    ...options,
+    kind: "dispatcher",
+    createSender: (_, signal) => {
+      const passes = PASSES.map((createPass) => createPass(context));
+      let scanning: Promise<unknown> = Promise.resolve();
+      return {
+        scan: async () => {
+          const deployment = await readDeployment(context.db);
+          // A failure of one does not keep the others from running.
+          const results = Promise.allSettled(passes.map((pass) => pass(deployment, signal)));
+          scanning = results;
+          const failed = (await results).find(({ status }) => status === "rejected");
+          if (failed?.status === "rejected") {
+            throw failed.reason;
+          }
+        },
+        step: () => Promise.resolve(),
+        waitForWork: (atMostMs) => pause(atMostMs, signal),
+        settled: async () => {
+          await scanning;
+        },
+      };
+    },
+  });
