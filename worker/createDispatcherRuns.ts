@@ -2,7 +2,7 @@ import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { createScanPace } from "../db/createScanPace.ts";
 import { createShardRuns } from "../db/createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../db/createShardRuns.ts";
+import type { ShardRuns } from "../db/createShardRuns.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
@@ -28,7 +28,7 @@ type DispatchContext = BillingContext &
     readonly temporal: Client;
   };
 
-/** A kind of work that the dispatcher does once a second. Every process may do it at any time, also at the same time as others. */
+/** A kind of work that the dispatcher does once a second. Two processes may do it at the same time. */
 type Pass = (deployment: Deployment, signal: AbortSignal) => Promise<void>;
 
 const MAX_CONCURRENT_CALLS = 16;
@@ -166,12 +166,8 @@ const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
  * and work on deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or all workers are
  * down. Two runs at the same time do no harm: Temporal runs one workflow of an id, and the statements can be repeated.
  */
-export const createDispatcherRuns = (
-  context: DispatchContext,
-  options: Pick<ShardOptions, "runMs"> = {},
-): ShardRuns =>
+export const createDispatcherRuns = (context: DispatchContext): ShardRuns =>
   createShardRuns(context, {
-    ...options,
     kind: "dispatcher",
     createSender: (_, signal) => {
       const passes = PASSES.map((createPass) => createPass(context));
