@@ -8,7 +8,8 @@ import {
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { SubscriptionSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
+import type { StripeSweep } from "../modules/billing/sweepStripe.ts";
+import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { checkRefund } from "../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
@@ -17,8 +18,8 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 export type BillingObservers = ProcessorEventObservers & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
-  /** Called for each subscription that the nightly sweep could not read. */
-  readonly observeUnreadSubscription: (accountId: string, error: unknown) => void;
+  /** Called for each account whose subscription, and each customer whose invoices could not be read at night. */
+  readonly observeUnreadSubscription: (id: string, error: unknown) => void;
   /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
@@ -31,23 +32,15 @@ export const createBillingActivities = (
       readonly pace?: BulkPace;
     },
 ) => ({
-  /**
-   * Fails, so that Temporal retries, until all refunds of the registration are settled. Fails for good if the usage of one
-   * has failed: only an operator can settle that, and then the dispatcher starts the workflow again.
-   */
+  /** Fails, so that Temporal retries, until all refunds of the registration are settled, by an operator if one has failed. */
   confirmRefund: async (registrationId: string): Promise<void> => {
     const state = await checkRefund(context, registrationId);
-    if (state === "failed") {
+    if (state !== "settled") {
       throw ApplicationFailure.create({
-        message: `the refunded usage has failed; see: impact usage show ${registrationId}`,
-        type: "refund_failed",
-        nonRetryable: true,
-        category: ApplicationFailureCategory.BENIGN,
-      });
-    }
-    if (state === "pending") {
-      throw ApplicationFailure.create({
-        message: "the refunded usage is not settled yet",
+        message:
+          state === "failed"
+            ? `the refunded usage has failed; see: impact usage explain ${registrationId}`
+            : "the refunded usage is not settled yet",
         type: "refund_unsettled",
         category: ApplicationFailureCategory.BENIGN,
       });
@@ -55,7 +48,7 @@ export const createBillingActivities = (
   },
 
   /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
-  sweepSubscriptions: (readBeforeMs: number): Promise<SubscriptionSweep> =>
+  sweepSubscriptions: (readBeforeMs: number): Promise<StripeSweep> =>
     withHeartbeat((signal) =>
       sweepSubscriptions(context, new Date(readBeforeMs), {
         signal,
@@ -83,6 +76,16 @@ export const createBillingActivities = (
     }
     return { compared: streams.length, drifting: drifting.length };
   },
+
+  /** Compares the invoices of the customers that were not compared since a time, in milliseconds of the Unix epoch. */
+  compareInvoices: (readBeforeMs: number): Promise<StripeSweep> =>
+    withHeartbeat((signal) =>
+      compareInvoices(
+        context,
+        { readBefore: new Date(readBeforeMs) },
+        { signal, onFailure: context.observeUnreadSubscription },
+      ),
+    ),
 
   recordReconciliationFailure: (failure: {
     readonly id: string;

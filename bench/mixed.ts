@@ -87,7 +87,7 @@ const createWorks = (
     list: (signal) => readStream(url, { signal, headers: { Authorization: readingKey } }, () => {}),
     reconciliation: (aborted) =>
       runReconciliation(
-        { ...context, billing: createBilling({ db, stripe: null, pace }) },
+        { ...context, billing: createBilling({ db, stripe: null }) },
         { id: crypto.randomUUID(), isFinal: true },
         aborted,
       ),

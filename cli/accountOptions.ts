@@ -6,8 +6,12 @@ import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { findStore, findStoreByDomain } from "../modules/stores/stores.sql.ts";
 import type { Store } from "../modules/stores/stores.sql.ts";
 import { normalizeDomain } from "../modules/stores/stores.rules.ts";
-import { getAccount, getOrganization } from "../modules/accounts/getAccount.ts";
-import { parseId } from "./arguments.ts";
+import {
+  getAccount,
+  getNamedOrganization,
+  getOrganization,
+} from "../modules/accounts/getAccount.ts";
+import { parseId, parseSearchText } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
@@ -44,14 +48,20 @@ export const withAccount = (command: Command): Command =>
     )
     .option("--store <store>", STORE[1]);
 
+/** The option of commands that may be limited to an organization. */
+export const organizationOption = (): Option =>
+  new Option("--org <who>", "name, id or Stripe customer of the organization").argParser(
+    parseSearchText,
+  );
+
 /**
  * Returns the id of the organization that a command is limited to, or null for all.
- * @throws DomainError record_not_found
+ * @throws DomainError record_not_found if there is none; request_invalid if several have the name
  */
 export const readAccountFilter = async (
   db: DatabasePool,
   org: string | undefined,
-): Promise<string | null> => (org === undefined ? null : (await getOrganization(db, org)).id);
+): Promise<string | null> => (org === undefined ? null : (await getNamedOrganization(db, org)).id);
 
 /** Which of the records with an id a command is for. */
 export type RecordOwnerOptions = { readonly org?: string };

@@ -40,20 +40,12 @@ export const nonBlank = (maximum: number) => text(maximum).refine((given) => giv
 export const trimmed = (maximum: number) =>
   parserOf(z.string().trim().min(1).max(maximum), `1 to ${maximum} characters`);
 
-/** An id that the database has generated. */
-export const generatedId = z
-  .string()
-  .regex(/^\d{1,18}$/u)
-  .transform(BigInt);
-
-export const guid = z.guid().transform((given) => given.toLowerCase());
+const guid = z.guid().transform((given) => given.toLowerCase());
 
 export const parseId = parserOf(guid, "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11");
 
 /** The id of a record, which may be one that it was imported with. */
 export const parseRecordId = parserOf(importedId(), "an id of at most 64 characters");
-
-export const parseMeterEventId = parserOf(generatedId, "the id of a meter event");
 
 export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 
@@ -62,12 +54,6 @@ export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 
 export const parseSearchText = parserOf(
   nonBlank(SHORT_TEXT_LENGTH),
   `1 to ${SHORT_TEXT_LENGTH} characters`,
-);
-
-/** The id of an event at the processor. */
-export const parseProcessorEventId = parserOf(
-  z.string().regex(/^[\w-]{1,255}$/u),
-  "the id of an event, such as evt_1NG8Du2eZvKYlo2CUI79vXWy",
 );
 
 /** Returns a parser of names with commas between them; a name that is repeated counts once. */

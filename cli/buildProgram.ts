@@ -8,7 +8,7 @@ const EXAMPLES_HELP = `
 Examples:
   impact org create --name "Green Shop"   create an organization and print its API keys
   impact find '#1001'                     find an order, customer, key or id
-  impact usage list --state failed        list usage that needs attention
+  impact usage                            show what billing needs a person for
   impact doctor                           check everything that the service depends on`;
 
 const CONNECTIONS_HELP = `
@@ -81,7 +81,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/refunds.ts")).addRefundCommands,
     },
     usage: {
-      description: "Inspect and repair the reporting of usage to the billing processor",
+      description: "Show what billing needs a person for, explain it, and repair it",
       load: async () => (await import("./commands/usage.ts")).addUsageCommands,
     },
     charity: {
@@ -193,6 +193,8 @@ export const buildProgram = async (
     .helpOption("-h, --help", "show help")
     .helpCommand(...HELP_COMMAND)
     .configureHelp({ optionDescription, subcommandTerm })
+    // A group may have options beside its commands, such as `impact usage --json`.
+    .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),

@@ -181,7 +181,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return createBilling({
       db: await database(),
       stripe: await loadStripe(readStripeOptions(config())),
-      pace: await pace(),
     });
   });
 

@@ -1,5 +1,10 @@
 import { Option } from "commander";
-import { parseTimestamp } from "./arguments.ts";
+import { z } from "zod";
+import { monthlyCycle } from "../modules/billing/billingCycle.rules.ts";
+import type { Period } from "../modules/billing/billingCycle.rules.ts";
+import type { Span } from "../modules/billing/usage.rules.ts";
+import { secondOf } from "../runtime/durations.rules.ts";
+import { parserOf, parseTimestamp, timestamp } from "./arguments.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
 /** A range of time that a command line selects; without its end, it is not over. */
@@ -20,3 +25,37 @@ export const requireTimeRange = ({ since, until }: TimeRange): void => {
     );
   }
 };
+
+/** The current billing cycle of the account and the kind. Not null, because commander turns that into an empty string. */
+export const CURRENT = "current";
+
+const month = z
+  .string()
+  .regex(/^[1-9]\d{3}-(?:0[1-9]|1[0-2])$/u)
+  .transform((given): Period => monthlyCycle(1, new Date(`${given}-01T00:00:00Z`)));
+
+/** Two times with a slash between them, as ISO 8601 writes an interval. */
+const interval = z
+  .string()
+  .transform((given) => given.split("/"))
+  .pipe(z.tuple([timestamp, timestamp]))
+  .transform(([start, end]): Period => ({ start, end }))
+  .refine(({ start, end }) => start < end);
+
+const PERIOD = "a month in UTC (2026-05), two dates (2026-05-15/2026-06-15)";
+
+/** Parses a period that may be the current billing cycle. */
+export const parsePeriodOrCurrent = parserOf(
+  z.union([z.literal(CURRENT), month, interval]),
+  `${PERIOD} or current`,
+);
+
+/** The option of commands that are limited to the usage of a period. */
+export const periodOption = (): Option =>
+  new Option("--period <period>", "YYYY-MM (a month, UTC) or FROM/TO").argParser(
+    parserOf(z.union([month, interval]), PERIOD),
+  );
+
+/** Returns the seconds of a period; null for all times. */
+export const spanOf = (period: Period | undefined): Span | null =>
+  period === undefined ? null : { start: secondOf(period.start), end: secondOf(period.end) };

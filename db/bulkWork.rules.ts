@@ -90,16 +90,3 @@ export const isRecent = ({ recordedAtMs }: Observation, nowMs: number): boolean 
 /** Returns how long the turn of a step lasts, with the pause that belongs to it. */
 export const turnMs = (stepMs: number, recordsPerSecond: number): number =>
   Math.ceil(Math.min(stepMs, MAXIMUM_STEP_MS) / shareBeside(recordsPerSecond));
-
-/** How long a step should take while anything is recorded. */
-const GOOD_STEP_MS = 3;
-
-/** Bounds a step if the next rows are many more. */
-const MAXIMUM_GROWTH = 4;
-
-/** Returns the size of the next step, from the size of the last one and how long it took. */
-export const nextSize = (size: number, lastStepMs: number): number =>
-  Math.max(
-    1,
-    Math.floor(size * Math.min(MAXIMUM_GROWTH, GOOD_STEP_MS / Math.max(lastStepMs, 0.1))),
-  );

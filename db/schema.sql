@@ -13,6 +13,7 @@ CREATE TABLE account (
   fractional_counting boolean NOT NULL DEFAULT false,
   billing_day smallint NOT NULL DEFAULT 1,
   stripe_customer_id text COLLATE "C",
+  stripe_customer_ids text[] COLLATE "C" NOT NULL DEFAULT '{}'::text[],
   stripe_subscription_id text COLLATE "C",
   charity_provider text NOT NULL DEFAULT 'catalogue'::text,
   subscription_policy text NOT NULL DEFAULT 'alert'::text,
@@ -40,20 +41,6 @@ CREATE TABLE account_limit (
   CONSTRAINT account_limit_counted_units CHECK (counted_units >= 0 AND counted_units <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH (fillfactor=50);
-
-CREATE TABLE acknowledged_drift (
-  processor text COLLATE "C" NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  customer text COLLATE "C" NOT NULL,
-  minute bigint NOT NULL,
-  units bigint NOT NULL,
-  meter_event_ids bigint[] NOT NULL,
-  reason text NOT NULL,
-  acknowledged_by text NOT NULL,
-  acknowledged_at timestamp with time zone NOT NULL,
-  CONSTRAINT acknowledged_drift_pkey PRIMARY KEY (processor, mode, kind, customer, minute)
-) WITH ();
 
 CREATE TABLE api_key (
   id uuid NOT NULL,
@@ -262,12 +249,15 @@ CREATE TABLE deployment (
   hold_reason text,
   held_by text,
   held_on text,
+  doubted_fact_id bigint,
+  doubted_until timestamp with time zone,
   released_at timestamp with time zone,
   released_by text,
   released_hold text,
   CONSTRAINT deployment_only UNIQUE (is_only),
   CONSTRAINT deployment_pkey PRIMARY KEY (id),
   CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
+  CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) = ANY (ARRAY[0, 2])),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) = ANY (ARRAY[0, 4])),
   CONSTRAINT deployment_is_only_check CHECK (is_only),
   CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
@@ -437,16 +427,25 @@ CREATE UNLOGGED TABLE import_run (
   CONSTRAINT import_run_pkey PRIMARY KEY (id)
 ) WITH ();
 
-CREATE TABLE ledger_usage (
-  identifier text COLLATE "C" NOT NULL,
-  account_id uuid NOT NULL,
-  mode text NOT NULL,
+CREATE TABLE invoiced_usage (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  customer_id text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
-  second bigint NOT NULL,
-  quantity bigint NOT NULL,
-  recorded_at timestamp with time zone NOT NULL,
-  CONSTRAINT ledger_usage_pkey PRIMARY KEY (identifier),
-  CONSTRAINT ledger_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
+  start_second bigint NOT NULL,
+  end_second bigint NOT NULL,
+  account_ids uuid[] NOT NULL,
+  subscription_id text,
+  other_subscription_id text,
+  invoice_id text,
+  invoice_number text,
+  invoice_status text,
+  quantity bigint,
+  delivered bigint NOT NULL,
+  problem text COLLATE "C",
+  units bigint NOT NULL,
+  CONSTRAINT invoiced_usage_pkey PRIMARY KEY (id),
+  CONSTRAINT invoiced_usage_customer_id_fkey FOREIGN KEY (customer_id) REFERENCES stripe_customer(customer_id),
+  CONSTRAINT invoiced_usage_span CHECK (start_second < end_second)
 ) WITH ();
 
 CREATE TABLE logo (
@@ -469,32 +468,38 @@ CREATE TABLE meter_event (
   second bigint NOT NULL,
   sequence integer NOT NULL,
   quantity bigint NOT NULL,
-  already_reported bigint NOT NULL DEFAULT 0,
+  generation integer NOT NULL DEFAULT 0,
   identifier text COLLATE "C" NOT NULL,
-  processor text NOT NULL,
+  processor text COLLATE "C" NOT NULL,
   customer_id text COLLATE "C",
   key_generation integer NOT NULL DEFAULT 0,
-  state text NOT NULL,
+  state text COLLATE "C" NOT NULL,
+  failure text COLLATE "C",
+  waits_for bigint,
   attempts integer NOT NULL DEFAULT 0,
   first_attempt_at timestamp with time zone,
   leased_until timestamp with time zone,
   retry_at timestamp with time zone,
-  outcome_unknown boolean NOT NULL DEFAULT false,
-  in_doubt_since timestamp with time zone,
+  may_be_delivered boolean NOT NULL DEFAULT false,
+  asking_since timestamp with time zone,
   last_error text,
+  is_late boolean NOT NULL DEFAULT false,
+  document_kind text,
+  document_reference text,
   sealed_at timestamp with time zone NOT NULL,
   settled_at timestamp with time zone,
-  settlement_kind text,
-  settlement_reference text,
   CONSTRAINT meter_event_identifier UNIQUE (identifier),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, kind, second, sequence),
   CONSTRAINT meter_event_pkey PRIMARY KEY (id),
   CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT meter_event_blocked CHECK (state <> 'blocked'::text OR outcome_unknown),
+  CONSTRAINT meter_event_waits_for_fkey FOREIGN KEY (waits_for) REFERENCES meter_event(id),
+  CONSTRAINT meter_event_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
+  CONSTRAINT meter_event_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
+  CONSTRAINT meter_event_failed CHECK ((state = 'failed'::text) = (failure IS NOT NULL)),
+  CONSTRAINT meter_event_failure CHECK (failure = ANY (ARRAY['refused'::text, 'too_old'::text, 'unclear'::text, 'waits_for_usage'::text])),
   CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
-  CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
-  CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
-  CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['sealed'::text, 'sending'::text, 'delivered'::text, 'void'::text, 'held'::text, 'rejected'::text, 'expired'::text, 'blocked'::text, 'superseded'::text, 'waived'::text]))
+  CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'closed'::text])),
+  CONSTRAINT meter_event_waiting CHECK ((NOT failure IS DISTINCT FROM 'waits_for_usage'::text) = (waits_for IS NOT NULL))
 ) WITH (fillfactor=80);
 
 CREATE TABLE next_planting_order (
@@ -698,40 +703,20 @@ CREATE TABLE reconciliation (
   streams integer,
   drifting integer,
   unreadable integer,
-  drift_units bigint,
   error text,
   CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
   CONSTRAINT reconciliation_span CHECK (start_second < end_second)
 ) WITH ();
 
-CREATE TABLE reconciliation_difference (
-  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-  reconciliation_stream_id bigint NOT NULL,
-  minute bigint NOT NULL,
-  delivered bigint NOT NULL,
-  processor_quantity bigint NOT NULL,
-  may_lag boolean NOT NULL,
-  CONSTRAINT reconciliation_difference_pkey PRIMARY KEY (id),
-  CONSTRAINT reconciliation_difference_reconciliation_stream_id_fkey FOREIGN KEY (reconciliation_stream_id) REFERENCES reconciliation_stream(id)
-) WITH ();
-
 CREATE TABLE reconciliation_stream (
-  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   reconciliation_id uuid NOT NULL,
-  processor text NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
-  customer_id text,
+  kind text COLLATE "C" NOT NULL,
+  customer_id text COLLATE "C" NOT NULL,
   account_ids uuid[] NOT NULL,
-  account_name text NOT NULL,
   delivered bigint NOT NULL,
-  pending bigint NOT NULL,
-  failed bigint NOT NULL,
   processor_quantity bigint,
-  acknowledged bigint NOT NULL,
   error text,
-  error_is_temporary boolean NOT NULL,
-  CONSTRAINT reconciliation_stream_pkey PRIMARY KEY (id),
+  CONSTRAINT reconciliation_stream_pkey PRIMARY KEY (reconciliation_id, customer_id, kind),
   CONSTRAINT reconciliation_stream_reconciliation_id_fkey FOREIGN KEY (reconciliation_id) REFERENCES reconciliation(id),
   CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0)
 ) WITH ();
@@ -834,10 +819,20 @@ CREATE TABLE store_balance (
   CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
+CREATE TABLE stripe_customer (
+  customer_id text COLLATE "C" NOT NULL,
+  read_at timestamp with time zone NOT NULL,
+  open_since bigint NOT NULL,
+  CONSTRAINT stripe_customer_pkey PRIMARY KEY (customer_id)
+) WITH ();
+
 CREATE TABLE stripe_subscription (
   account_id uuid NOT NULL,
   subscription_id text NOT NULL,
   status text NOT NULL,
+  paused_by text,
+  trial_starts_at timestamp with time zone,
+  trial_ends_at timestamp with time zone,
   metered_kinds text[] NOT NULL,
   has_donation_items boolean,
   read_at timestamp with time zone NOT NULL,
@@ -852,23 +847,28 @@ CREATE UNLOGGED TABLE trace_context (
   CONSTRAINT trace_context_pkey PRIMARY KEY (record_id)
 ) WITH ();
 
-CREATE TABLE usage_correction (
+CREATE TABLE usage_difference (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  customer_id text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
-  quantity bigint NOT NULL,
-  processor text NOT NULL,
-  customer_id text NOT NULL,
-  restored_at timestamp with time zone NOT NULL,
-  reason text NOT NULL,
-  corrected_by text NOT NULL,
-  corrected_at timestamp with time zone NOT NULL,
-  CONSTRAINT usage_correction_pkey PRIMARY KEY (id),
-  CONSTRAINT usage_correction_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT usage_correction_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
-  CONSTRAINT usage_correction_quantity CHECK (quantity <> 0)
+  minute bigint NOT NULL GENERATED ALWAYS AS ((second - (second % (60)::bigint))) STORED,
+  units bigint NOT NULL,
+  found_at timestamp with time zone NOT NULL,
+  state text COLLATE "C" NOT NULL DEFAULT 'open'::text,
+  reason text,
+  closed_by text,
+  closed_at timestamp with time zone,
+  document_kind text,
+  document_reference text,
+  CONSTRAINT usage_difference_pkey PRIMARY KEY (id),
+  CONSTRAINT usage_difference_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT usage_difference_closed CHECK ((state = 'open'::text) = (closed_at IS NULL)),
+  CONSTRAINT usage_difference_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
+  CONSTRAINT usage_difference_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
+  CONSTRAINT usage_difference_state CHECK (state = ANY (ARRAY['open'::text, 'sent'::text, 'accepted'::text])),
+  CONSTRAINT usage_difference_units CHECK (units <> 0)
 ) WITH ();
 
 CREATE TABLE usage_fact (
@@ -878,16 +878,15 @@ CREATE TABLE usage_fact (
   kind text COLLATE "C" NOT NULL,
   usage_batch bigint,
   refund_id uuid,
-  correction_id bigint,
+  difference_id bigint,
   quantity bigint NOT NULL,
   record_count integer NOT NULL DEFAULT 1,
   second bigint NOT NULL,
   meter_event_id bigint,
-  already_reported bigint,
   CONSTRAINT usage_fact_pkey PRIMARY KEY (id),
   CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
   CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
-  CONSTRAINT usage_fact_cause CHECK ((usage_batch IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)),
+  CONSTRAINT usage_fact_cause CHECK ((usage_batch IS NULL) <> (difference_id IS NULL) AND (refund_id IS NULL OR difference_id IS NULL)),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
@@ -1059,21 +1058,27 @@ CREATE INDEX idempotency_key_test ON public.idempotency_key USING btree (created
 
 CREATE INDEX impact_total_trees ON public.impact_total USING btree (mode, account_id) WHERE ((kind = 'tree'::text) AND (period = 'all'::text));
 
-CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, kind, second);
+CREATE INDEX invoiced_usage_account ON public.invoiced_usage USING gin (account_ids);
+
+CREATE INDEX invoiced_usage_customer ON public.invoiced_usage USING btree (customer_id, end_second);
+
+CREATE INDEX invoiced_usage_problem ON public.invoiced_usage USING btree (problem) WHERE (problem IS NOT NULL);
+
+CREATE INDEX meter_event_asking ON public.meter_event USING btree (account_id, mode, kind, retry_at) WHERE ((state = 'pending'::text) AND (asking_since IS NOT NULL));
 
 CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, kind, second) WHERE (customer_id IS NOT NULL);
 
-CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
+CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = 'failed'::text);
 
-CREATE INDEX meter_event_held ON public.meter_event USING btree (id) WHERE (state = 'held'::text);
+CREATE INDEX meter_event_late ON public.meter_event USING btree (account_id, id) WHERE (is_late AND (document_reference IS NULL));
 
-CREATE INDEX meter_event_late ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error = 'delivered after its billing period ended; may not be on any invoice'::text));
+CREATE INDEX meter_event_pending ON public.meter_event USING btree (account_id, mode, kind, id) WHERE (state = 'pending'::text);
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 
-CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, kind) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
+CREATE UNIQUE INDEX meter_event_sending ON public.meter_event USING btree (account_id, mode, kind) WHERE ((state = 'pending'::text) AND (first_attempt_at IS NOT NULL) AND (asking_since IS NULL));
 
-CREATE INDEX meter_event_waived ON public.meter_event USING btree (id) WHERE (state = 'waived'::text);
+CREATE INDEX meter_event_waits_for ON public.meter_event USING btree (waits_for) WHERE (waits_for IS NOT NULL);
 
 CREATE UNIQUE INDEX next_planting_order_open ON public.next_planting_order USING btree (account_id, mode) WHERE is_open;
 
@@ -1107,10 +1112,6 @@ CREATE INDEX profile_logo ON public.profile USING btree (logo_hash) WHERE (logo_
 
 CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
 
-CREATE INDEX reconciliation_difference_stream ON public.reconciliation_difference USING btree (reconciliation_stream_id);
-
-CREATE INDEX reconciliation_stream_run ON public.reconciliation_stream USING btree (reconciliation_id);
-
 CREATE INDEX refund_reason ON public.refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
@@ -1143,7 +1144,9 @@ CREATE INDEX registration_reversible ON public.registration USING btree (account
 
 CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorded_at);
 
-CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
+CREATE INDEX usage_difference_account ON public.usage_difference USING btree (account_id);
+
+CREATE UNIQUE INDEX usage_difference_open ON public.usage_difference USING btree (customer_id, kind, minute) WHERE (state = 'open'::text);
 
 CREATE INDEX usage_fact_batch ON public.usage_fact USING btree (usage_batch) WHERE (refund_id IS NULL);
 

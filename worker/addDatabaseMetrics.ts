@@ -3,13 +3,12 @@ import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { readCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
-import {
-  countFailedMeterEvents,
-  countLateMeterEvents,
-  countUncreditedMeterEvents,
-} from "../modules/billing/meterEventReports.sql.ts";
+import { countUsageAttention } from "../modules/billing/usageAttention.sql.ts";
+import { ATTENTION_CAUSES } from "../modules/billing/usageAttention.rules.ts";
 import { countFailedProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
+import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql.ts";
+import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
 import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
 import { listShardStatuses } from "../db/shards.sql.ts";
@@ -175,23 +174,31 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     name: "impact_usage_held",
     help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
   }),
-  numberGauge({
-    read: ({ db }) => countFailedMeterEvents(db),
+  gaugesOf({
+    read: ({ db }) => countUsageAttention(db),
     isCostly: true,
-    name: "impact_meter_events_failed",
-    help: "Meter events that failed permanently and need an operator.",
-  }),
-  numberGauge({
-    read: ({ db }) => countLateMeterEvents(db),
-    isCostly: true,
-    name: "impact_meter_events_late",
-    help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
-  }),
-  numberGauge({
-    read: ({ db }) => countUncreditedMeterEvents(db),
-    isCostly: true,
-    name: "impact_meter_events_uncredited",
-    help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
+    gauges: [
+      {
+        name: "impact_usage_attention_items",
+        help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
+        labelNames: ["cause"],
+        set: (gauge, causes) => {
+          for (const cause of ATTENTION_CAUSES) {
+            gauge.set({ cause }, causes.find((each) => each.cause === cause)?.items ?? 0);
+          }
+        },
+      },
+      {
+        name: "impact_usage_attention_units",
+        help: "The units of these, without signs.",
+        labelNames: ["cause"],
+        set: (gauge, causes) => {
+          for (const cause of ATTENTION_CAUSES) {
+            gauge.set({ cause }, causes.find((each) => each.cause === cause)?.units ?? 0);
+          }
+        },
+      },
+    ],
   }),
   numberGauge({
     read: ({ db }) => countFailedProcessorEvents(db),
@@ -201,11 +208,6 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
   gaugesOf({
     read: ({ db }) => readReconciliationStatus(db),
     gauges: [
-      {
-        name: "impact_usage_drift_units",
-        help: "Unacknowledged units by which the processor's usage differed from the delivered usage at the last reconciliation.",
-        set: (gauge, { driftUnits }) => gauge.set(driftUnits),
-      },
       {
         name: "impact_reconciliation_unreadable_streams",
         help: "Streams whose usage the processor did not return at the last reconciliation.",
@@ -248,6 +250,24 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
             for (const problem of new Set(problems)) {
               gauge.inc({ problem, policy: state.policy }, state.subscriptions);
             }
+          }
+        },
+      },
+    ],
+  }),
+  gaugesOf({
+    read: ({ db }) => listInvoicedUsage(db, null, { onlyProblems: true }),
+    gauges: [
+      {
+        name: "impact_uninvoiced_units",
+        help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
+        labelNames: ["problem"],
+        set: (gauge, usage) => {
+          for (const problem of INVOICE_PROBLEMS) {
+            gauge.set({ problem }, 0);
+          }
+          for (const { problem, units } of usage) {
+            gauge.inc({ problem: problem ?? "" }, Math.abs(units));
           }
         },
       },

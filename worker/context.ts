@@ -60,7 +60,7 @@ export const openWorkerContext = async (
   tracing: RunningTracing | undefined,
 ): Promise<WorkerContext> => {
   const connections = await openConnections(config, tracing);
-  const { db, pace } = connections;
+  const { db } = connections;
   const context: Context = { db, clock: systemClock, tracing };
   return {
     ...connections,
@@ -68,7 +68,7 @@ export const openWorkerContext = async (
     logger,
     temporal: openTemporalClient(),
     metrics: createWorkerMetrics({ ...context, logger }),
-    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)), pace }),
+    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
     charities: createCharities({
       ...context,
       settings: readCharitySettings(config),

@@ -39,23 +39,26 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
   },
   observeRejection: (rejection) => {
     metrics.observeRejection(rejection);
-    const { event, state, reason } = rejection;
+    const { event, reason } = rejection;
     logger.error(
-      { meterEventId: String(event.id), accountId: event.accountId, state, reason },
+      { meterEventId: String(event.id), accountId: event.accountId, reason },
       "the processor rejected usage that it had accepted",
     );
   },
   observeFailedEvent: (event) => {
     logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
   },
-  observeUnreadSubscription: (accountId, error) => {
-    logger.warn({ accountId, err: error }, "a subscription could not be read at Stripe");
+  observeUnreadSubscription: (id, error) => {
+    logger.warn(
+      { id, err: error },
+      "an account's subscription, or a customer's invoices, could not be read at Stripe",
+    );
   },
   observeDrift: (streams) => {
     for (const stream of streams) {
       logger.error(
         { stream },
-        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage show-reconciliation`",
+        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage`",
       );
     }
   },

@@ -15,6 +15,18 @@ const { reconcileUsage } = proxyActivities<BillingActivities>({
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
 });
 
+const { compareInvoices } = proxyActivities<BillingActivities>({
+  startToCloseTimeout: "6 hours",
+  heartbeatTimeout: "2 minutes",
+  // An outage of Stripe may take some hours. A repeated attempt continues where the last one ended.
+  retry: {
+    initialInterval: "1 minute",
+    backoffCoefficient: 2,
+    maximumInterval: "1 hour",
+    maximumAttempts: 10,
+  },
+});
+
 const { recordReconciliationFailure } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "1 minute",
   // A database that is down may be the failure. The next night's reconciliation starts afterwards.
@@ -36,11 +48,16 @@ const poll = async (id: string, pollInterval: Duration): Promise<Poll> => {
   }
 };
 
-/** Compares the processor's usage with ours. A stream is reported only if it drifts in each of three polls. */
+/**
+ * Compares the processor's usage with ours, and then its invoices. A stream is reported only if it drifts in each of three
+ * polls.
+ */
 export const reconciliation = async (pollInterval: Duration = "5 minutes"): Promise<Poll> => {
-  const id = workflowInfo().runId;
+  const { runId: id, startTime } = workflowInfo();
   try {
-    return await poll(id, pollInterval);
+    const result = await poll(id, pollInterval);
+    await compareInvoices(startTime.getTime());
+    return result;
   } catch (error) {
     if (error instanceof ActivityFailure) {
       await recordReconciliationFailure({ id, error: rootCause(error) ?? error.message });

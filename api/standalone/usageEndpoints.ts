@@ -28,6 +28,8 @@ const EXAMPLE: z.output<typeof usageJson> = {
   refunded_count: 0,
   created_at: "2025-06-01T12:00:00.000Z",
   period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
+  invoice_number: "A1B2C3D4-0001",
+  uninvoiced_reason: null,
 };
 
 const kindParameter = () => oneOf(KINDS).optional();

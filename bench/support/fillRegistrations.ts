@@ -14,20 +14,14 @@ const FILL = `
   ),
   sealed AS (
     INSERT INTO meter_event (
-      account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, first_attempt_at,
-      sealed_at, settled_at
+      account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at
     )
     SELECT
       $1::uuid, 'live', 'tree', second, 1, $3::bigint, 'u1:' || $1::uuid || ':live:tree:' || second || ':1', 'ledger',
-      'delivered', 1, time, time, time
+      'delivered', time, time
     FROM event
     CROSS JOIN LATERAL to_timestamp(second + 3) AS time
-    RETURNING id, identifier, second, quantity, settled_at
-  ),
-  billed AS (
-    INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
-    SELECT identifier, $1::uuid, 'live', 'tree', second, quantity, settled_at
-    FROM sealed
+    RETURNING id, second, quantity
   ),
   next_order AS (
     INSERT INTO next_planting_order (account_id, mode) VALUES ($1::uuid, 'live') RETURNING id

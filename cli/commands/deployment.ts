@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
-  HOLD_ADVICE,
   deploymentNameOf,
   describeAccount,
   describeHold,
@@ -9,7 +8,7 @@ import {
 } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { moveToStripe } from "../../modules/billing/moveToStripe.ts";
-import { separateDeployment, takeOverDeployment } from "../../modules/billing/copiedDatabase.ts";
+import { separateDeployment } from "../../modules/billing/copiedDatabase.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -17,8 +16,7 @@ import { openBillingChange, openChange, operatorName, withAudit } from "../opera
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printRecord, printRows } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { addEventCommands } from "./deploymentEvents.ts";
-import { sayIfHeld } from "./usageResults.ts";
+import { sayHold } from "../output/printUsage.ts";
 
 const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
@@ -103,7 +101,6 @@ const moveDeploymentToStripe = async (
         since: moved.since,
         events: moved.events,
         quantity: moved.quantity,
-        unfinished: moved.unfinished,
       })),
     });
   } else if (usage.length > 0) {
@@ -113,7 +110,6 @@ const moveDeploymentToStripe = async (
       since: (moved) => moved.since,
       events: (moved) => moved.events,
       quantity: (moved) => moved.quantity,
-      unfinished: (moved) => moved.unfinished,
     });
   }
   for (const { accountName, kind, ended } of usage) {
@@ -138,11 +134,10 @@ const moveDeploymentToStripe = async (
     io,
     `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}.`,
   );
-  if (moved > 0 && !(await sayIfHeld(io, await connections.database()))) {
+  const hold = findHold(await readDeployment(await connections.database()));
+  sayHold(io, hold);
+  if (moved > 0 && hold === null) {
     say(io, "The workers send what was moved.");
-  }
-  if (usage.some(({ unfinished }) => unfinished > 0)) {
-    say(io, "Some usage was being recorded in the ledger. Repeat the command to move it.");
   }
 };
 
@@ -152,7 +147,7 @@ The ledger's live usage of the current billing cycle, of organizations with a St
 customer, is reported to Stripe; earlier usage stays in the ledger. Set
 STRIPE_SECRET_KEY first. To move an organization that gets its customer later, repeat
 the command. If a restore has lost a move, repeat it while usage is held, before
-impact usage compare-and-release: otherwise the usage is billed twice.`;
+impact usage resume: otherwise the usage is billed twice.`;
 
 const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
   withAudit(
@@ -163,40 +158,6 @@ const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
   )
     .addHelpText("after", MOVE_HELP)
     .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
-};
-
-const TAKE_OVER_HELP = `
-After a restore, a promotion or a move to another server, newly started workers do not poll
-Temporal until an operator confirms, with this command or by releasing usage, that the
-database replaces the old one. Make sure that no program uses the old one. Usage stays held.`;
-
-const addTakeOverCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("take-over")
-      .description("Declare that a restored, promoted or moved database replaces the old one"),
-  )
-    .addHelpText("after", TAKE_OVER_HELP)
-    .action(async ({ json, ...operator }: ChangeOptions) => {
-      const { io } = context;
-      const { name, hold, hadChanged } = await takeOverDeployment(
-        await openChange(context, operator),
-      );
-      if (json) {
-        printJson(io, { temporal_name: name, taken_over: hadChanged, usage_held: hold });
-        return;
-      }
-      say(
-        io,
-        hadChanged
-          ? `Deployment ${name} continues with this database. Its workers poll Temporal within five seconds.`
-          : `Nothing was changed: deployment ${name} is on the server that was recorded.`,
-      );
-      if (hold) {
-        const sentence = describeHold(hold);
-        say(io, `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}. ${HOLD_ADVICE}`);
-      }
-    });
 };
 
 const SEPARATE_HELP = `
@@ -237,7 +198,7 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
       );
       say(
         io,
-        "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage release`.",
+        "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage resume --nothing-was-lost`.",
       );
       say(
         io,
@@ -249,7 +210,5 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
 export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
   addShowCommand(deployment, context);
   addMoveToStripeCommand(deployment, context);
-  addTakeOverCommand(deployment, context);
   addSeparateCommand(deployment, context);
-  addEventCommands(deployment, context);
 };

@@ -10,7 +10,12 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { checkDonations, checkStripe, checkWatchedSubscriptions } from "./doctorBilling.ts";
+import {
+  checkDonations,
+  checkInvoices,
+  checkStripe,
+  checkWatchedSubscriptions,
+} from "./doctorBilling.ts";
 import { checkDatabase, checkFeed, checkKeys } from "./doctorDatabase.ts";
 import { check, ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Finding } from "./doctorFindings.ts";
@@ -128,6 +133,7 @@ export const defineDoctorCommand = (command: Command, context: CliContext): void
               checkDeployment(context),
               checkStripe(context),
               checkWatchedSubscriptions(context),
+              checkInvoices(context),
               checkDonations(context),
               checkFeed(context),
               checkWebhooks(context),

@@ -5,6 +5,11 @@ import {
   listUsedKinds,
   listWatchedSubscriptions,
 } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
+import {
+  describeInvoiceProblems,
+  needingAttention,
+} from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -107,7 +112,19 @@ const checkSubscriptions = async ({ connections }: CliContext): Promise<Result> 
     : wrong(found.join(" "));
 };
 
+/** Clients would be billed for trees that nobody plants. */
+const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
+  const { PLANTING_PARTNER: partner } = connections.config();
+  const stripe = await connections.stripe();
+  return partner === "simulated" && (await stripe?.readAccount())?.isLive === true
+    ? warning(
+        "Stripe bills in live mode, and the planting partner is simulated, so no tree is planted. Set PLANTING_PARTNER",
+      )
+    : ok(partner);
+};
+
 const CHECKS = {
+  "planting partner": checkPartner,
   "Stripe customers": checkCustomers,
   "Stripe subscriptions": checkSubscriptions,
 };
@@ -156,6 +173,31 @@ export const checkStripe = async (context: CliContext): Promise<readonly Finding
 
 const PROBLEMS_SHOWN = 10;
 
+/** Joins the first problems into a text. */
+const describeProblems = (problems: readonly string[]): string => {
+  const hidden = problems.length - PROBLEMS_SHOWN;
+  return [
+    ...problems.slice(0, PROBLEMS_SHOWN),
+    ...(hidden > 0 ? [`And ${hidden} more.`] : []),
+  ].join(" ");
+};
+
+/** Reports what was not invoiced exactly once when invoices were last compared. */
+export const checkInvoices = (context: CliContext): Promise<Finding> =>
+  checkWithDatabase(context, "invoices as last compared", async () => {
+    const found = await listInvoicedUsage(await context.connections.database(), null, {
+      onlyProblems: true,
+    });
+    const problems = found.flatMap((usage) =>
+      describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
+    );
+    if (problems.length === 0) {
+      return ok("all delivered usage is on one invoice, or waits for one");
+    }
+    const text = `${describeProblems(problems)} See \`impact usage reconcile\``;
+    return needingAttention(found).length > 0 ? wrong(text) : warning(text);
+  });
+
 /** Reports the problems of subscriptions as they were last read. */
 export const checkWatchedSubscriptions = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "subscriptions as last read", async () => {
@@ -170,15 +212,9 @@ export const checkWatchedSubscriptions = (context: CliContext): Promise<Finding>
           ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
         ),
       );
-    const hidden = problems.length - PROBLEMS_SHOWN;
     return problems.length === 0
       ? ok(`${watched.length} read, and none needs attention`)
-      : wrong(
-          [
-            ...problems.slice(0, PROBLEMS_SHOWN),
-            ...(hidden > 0 ? [`And ${hidden} more.`] : []),
-          ].join(" "),
-        );
+      : wrong(describeProblems(problems));
   });
 
 const checkProviders = (context: CliContext): Promise<Finding> =>

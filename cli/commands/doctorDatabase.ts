@@ -1,9 +1,8 @@
 import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
-import {
-  countFailedMeterEvents,
-  countUncreditedMeterEvents,
-} from "../../modules/billing/meterEventReports.sql.ts";
+import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import { needsOperator } from "../../modules/billing/usageAttention.rules.ts";
+import { countUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
 import { readPooler } from "../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
@@ -18,6 +17,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
+import { CAUSES } from "../output/printUsage.ts";
 import { check, checkEach, checkWithDatabase, ok, warning, wrong } from "./doctorFindings.ts";
 import type { Finding, Result } from "./doctorFindings.ts";
 
@@ -122,18 +122,19 @@ const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result>
     : wrong(`${detail}; see \`impact usage list --state pending\``);
 };
 
-const checkFailed = async ({ connections }: CliContext): Promise<Result> => {
-  const failed = await countFailedMeterEvents(await connections.database());
-  return failed === 0
-    ? ok("none")
-    : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
-};
-
-const checkUncredited = async ({ connections }: CliContext): Promise<Result> => {
-  const uncredited = await countUncreditedMeterEvents(await connections.database());
-  return uncredited === 0
-    ? ok("none")
-    : wrong(`${counted(uncredited, "meter event")}; see \`impact usage list --state uncredited\``);
+const checkUsage = async ({ connections }: CliContext): Promise<Result> => {
+  const db = await connections.database();
+  const attention = (await countUsageAttention(db)).filter(({ cause }) => needsOperator(cause));
+  const items = attention.reduce((sum, each) => sum + each.items, 0);
+  const events = await countFailedProcessorEvents(db);
+  const causes = attention.map((each) => `${each.items} ${CAUSES[each.cause]}`).join(", ");
+  const problems = [
+    ...(items > 0 ? [`${counted(items, "item needs", "items need")} a person (${causes})`] : []),
+    ...(events > 0 ? [`${counted(events, "Stripe event")} could not be processed`] : []),
+  ];
+  return problems.length === 0
+    ? ok("nothing needs a person")
+    : wrong(`${problems.join("; ")}; see \`impact usage\``);
 };
 
 /** A nightly reconciliation that failed once, and some hours to repair it. */
@@ -141,26 +142,24 @@ const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
 const checkReconciliation = async ({ connections, clock }: CliContext): Promise<Result> => {
   const status = await readReconciliationStatus(await connections.database());
-  const { lastSuccessAt, installedAt, driftUnits, unreadable, hasFailed } = status;
+  const { lastSuccessAt, installedAt, unreadable, hasFailed } = status;
   const detail =
     lastSuccessAt === null
       ? "none has succeeded yet"
       : `the last success was at ${formatTime(lastSuccessAt)}`;
   const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
-  const wrongs = [
-    ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
-    ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
-  ];
+  const isOverdue = ageMs > TOLERATED_RECONCILIATION_AGE_MS;
   const problems = [
-    ...wrongs,
+    ...(isOverdue ? [detail] : []),
     ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
   ];
   if (problems.length === 0) {
     return ok(detail);
   }
-  // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides drift.
-  const report = wrongs.length === 0 && !hasFailed ? warning : wrong;
-  return report(`${problems.join("; ")}; see \`impact usage show-reconciliation\``);
+  // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides
+  // differences.
+  const report = isOverdue || hasFailed ? wrong : warning;
+  return report(`${problems.join("; ")}; see \`impact usage\``);
 };
 
 /** The checks that need the database, one after the other: the clock is not measured beside other queries. */
@@ -172,8 +171,7 @@ const CHECKS = {
   "database locale": checkLocale,
   clock: checkClock,
   "unreported usage": checkBacklog,
-  "failed usage": checkFailed,
-  "uncredited refunds": checkUncredited,
+  usage: checkUsage,
   reconciliation: checkReconciliation,
 };
 

@@ -83,7 +83,7 @@ const presentRegistration = (found: FoundRecords["registrations"][number]): Show
     cause: usage.events.find(({ id }) => id === failed)?.lastError ?? null,
     evidence: evidenceOf(found),
     planting_order: record.plantingOrder,
-    next: failed === undefined ? `impact usage show ${record.id}` : `impact usage retry ${failed}`,
+    next: `impact usage ${failed === undefined ? `explain ${record.id}` : `retry E${failed}`}`,
   };
 };
 
@@ -104,7 +104,7 @@ const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number])
 
 const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Shown => ({
   record: "meter event",
-  id: String(record.id),
+  id: `E${record.id}`,
   identifier: record.identifier,
   owner_id: record.accountId,
   mode: record.mode,
@@ -113,9 +113,7 @@ const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Sho
   quantity: record.quantity,
   state: record.state,
   last_error: record.lastError,
-  next: isFailed(record.state)
-    ? `impact usage retry ${record.id}`
-    : `impact usage list --org ${record.accountId}`,
+  next: `impact usage ${isFailed(record.state) ? "retry" : "explain"} E${record.id}`,
 });
 
 const presentAccount = ({ record, foundBy }: FoundRecords["accounts"][number]): Shown => ({

@@ -4,6 +4,9 @@ import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
+import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
+import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import { describeInvoiceProblems } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { WatchedSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { DonationSubscription } from "../../modules/charities/donationSubscriptions.sql.ts";
@@ -89,6 +92,15 @@ export const DONATION_COLUMNS: Columns<DonationSummary> = {
   "donation subscription": (summary) => describeSubscription(summary.subscription),
 };
 
+/** Describes what is wrong with an organization's subscription, and with its invoices when they were last compared. */
+const listProblems = (
+  subscription: WatchedSubscription | null,
+  invoiceProblems: readonly InvoicedUsage[],
+): readonly string[] => [
+  ...(subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : []),
+  ...describeInvoiceProblems(invoiceProblems),
+];
+
 const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("list")
@@ -100,10 +112,14 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
       const subscriptions = new Map(
         watched.map((subscription) => [subscription.accountId, subscription]),
       );
+      const invoiceProblems = await listInvoicedUsage(db, null, { onlyProblems: true });
       const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
       const problemsOf = ({ id }: Account): readonly string[] => {
         const subscription = subscriptions.get(id);
-        return subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : [];
+        return listProblems(
+          subscription ?? null,
+          invoiceProblems.filter(({ accountIds }) => accountIds.includes(id)),
+        );
       };
       printList(
         { io, json },
@@ -127,11 +143,15 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
     });
 };
 
-const presentSubscription = (subscription: WatchedSubscription) => ({
+const presentSubscription = (
+  subscription: WatchedSubscription,
+  invoiceProblems: readonly InvoicedUsage[],
+) => ({
   status: subscription.status,
+  paused_by: subscription.pausedBy,
   priced_meters: subscription.meteredKinds,
   has_donation_items: subscription.hasDonationItems,
-  problems: listSubscriptionProblems(subscription).map(({ text }) => text),
+  problems: listProblems(subscription, invoiceProblems),
   read_at: subscription.readAt,
 });
 
@@ -158,18 +178,20 @@ const addShowCommand = (parent: Command, context: CliContext): void => {
       const now = clock.now();
       const account = await getOrganization(db, id);
       const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-      const [owned, donations, keys, [subscription], limits, profile] = await Promise.all([
-        readAllTotals(db, id, now),
-        readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
-        listApiKeys(db, id),
-        listWatchedSubscriptions(db, id),
-        listAccountLimits(db, id),
-        findProfile(db, id),
-      ]);
+      const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
+        await Promise.all([
+          readAllTotals(db, id, now),
+          readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
+          listApiKeys(db, id),
+          listWatchedSubscriptions(db, id),
+          listInvoicedUsage(db, id, { onlyProblems: true }),
+          listAccountLimits(db, id),
+          findProfile(db, id),
+        ]);
       if (json) {
         printJson(io, {
           ...presentOrganization(account),
-          subscription: subscription ? presentSubscription(subscription) : null,
+          subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
           dashboard_url: dashboardUrl,
           profile: presentProfile(profile),
           totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
@@ -192,9 +214,7 @@ const addShowCommand = (parent: Command, context: CliContext): void => {
           subscription: status,
           "priced meters": meteredKinds.join(", "),
           "donation items": hasDonationItems,
-          problems: listSubscriptionProblems(subscription)
-            .map(({ text }) => text)
-            .join(", "),
+          problems: listProblems(subscription, invoiceProblems).join(", "),
           read: readAt,
         });
         io.stdout.write("\n");

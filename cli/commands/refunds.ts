@@ -93,7 +93,7 @@ const addRegistrationCommand = (parent: Command, context: CliContext): void => {
           context.io,
           isDryRun && !replayed
             ? `Without --dry-run, the command refunds ${units}.`
-            : `${replayed ? "Already refunded with this key" : "Refunded"}: ${units}. See impact usage show ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
+            : `${replayed ? "Already refunded with this key" : "Refunded"}: ${units}. See impact usage explain ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
         );
       },
     );

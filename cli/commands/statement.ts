@@ -1,8 +1,6 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import { z } from "zod";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { monthlyCycle } from "../../modules/billing/billingCycle.rules.ts";
 import type { Period } from "../../modules/billing/billingCycle.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -10,25 +8,25 @@ import { formatCsvLine } from "../../runtime/formatRows.ts";
 import type { CsvValue } from "../../runtime/formatRows.ts";
 import { readStatement, readStatementDetails } from "../../modules/billing/readStatement.ts";
 import type { KindStatement } from "../../modules/billing/readStatement.ts";
+import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listStreamsNeedingAttention } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { parseId, parseMode, parserOf } from "../arguments.ts";
+import { parseId, parseMode } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError } from "../exitCodes.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printTable, writeOut } from "../output/print.ts";
+import { printJson, printTable, printText, writeOut } from "../output/print.ts";
 import { escapeUnsafe, escapeUnsafeInLines } from "../output/printable.ts";
-import { exitCodeOfProblems } from "./reconciliationReport.ts";
+import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
+import { presentInvoiced, sayInvoiced } from "./invoiceReport.ts";
+import { exitCodeOfProblems } from "./usageReconcile.ts";
 
 /** Formats one line of CSV for output. Line feeds stay; what else a terminal would obey is escaped. */
 const formatPrintableCsvLine = (values: readonly CsvValue[]): string =>
   formatCsvLine(values, escapeUnsafeInLines);
-
-/** Selects the current billing cycle of the account and the kind. */
-const CURRENT = "current";
 
 type StatementOptions = {
   readonly org: string;
@@ -45,10 +43,10 @@ const USAGE_SUMS = [
   "reported",
   "late",
   "failed",
-  "waived",
-  "settled",
-  "held",
+  "closed",
+  "documented",
   "pending",
+  "differences",
 ] as const;
 const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
 
@@ -78,7 +76,7 @@ const rowOf = (
 ): readonly (string | bigint)[] => [kind, day, ...sums];
 
 /**
- * Returns whether the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer to which
+ * Returns whether Stripe's sum differs, beyond what is being sent or asked about, or could not be read. A customer to which
  * nothing was delivered cannot disagree.
  */
 const disagrees = (compared: StreamReport): boolean =>
@@ -90,7 +88,11 @@ const disagreementsOf = (statements: readonly KindStatement[]): readonly StreamR
     .flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : []))
     .filter(disagrees);
 
-const presentKind = (statement: KindStatement) => ({
+/** Returns the units that are owed and that Stripe does not have as usage, because they have failed. */
+const failedUnits = (statement: KindStatement): bigint =>
+  totalsOf(statement)[columnsOf(statement).indexOf("failed")] ?? 0n;
+
+export const presentKind = (statement: KindStatement) => ({
   meter: statement.kind,
   from: statement.period.start,
   to: statement.period.end,
@@ -100,40 +102,80 @@ const presentKind = (statement: KindStatement) => ({
     ? {}
     : {
         processors: statement.comparisons.map((compared) => ({
-          processor: compared.processor,
+          processor: "stripe",
           customer_id: compared.customerId,
           delivered: compared.delivered,
           processor_quantity: compared.processorQuantity,
-          agrees: compared.drift === null ? null : compared.drift === 0,
+          agrees:
+            compared.processorQuantity === null
+              ? null
+              : compared.processorQuantity === compared.delivered && failedUnits(statement) === 0n,
           needs_attention: disagrees(compared),
           error: compared.error,
         })),
+        invoiced: statement.invoiced.map(presentInvoiced),
+        trial: statement.trial && { from: statement.trial.start, to: statement.trial.end },
       }),
 });
 
-/** Says whether the processor's sum agrees with what was delivered. */
-const verdictOf = (compared: StreamReport): string => {
-  if (compared.drift === 0) {
-    return "they agree";
+/** Says whether Stripe's sum agrees with what was delivered, and with what was registered. */
+const verdictOf = (compared: StreamReport, failed: bigint): string => {
+  if (compared.processorQuantity !== compared.delivered) {
+    return disagrees(compared)
+      ? "they differ; run impact usage reconcile"
+      : "they differ by usage that is being sent, was sent just now, or is asked about";
   }
-  return disagrees(compared)
-    ? "they differ; run impact usage reconcile"
-    : "they differ by usage that is being sent, was sent just now, or is acknowledged";
+  return failed === 0n
+    ? "they agree"
+    : `but ${counted(failed, "unit has", "units have")} failed and ${failed === 1n ? "is" : "are"} not billed; run impact usage`;
 };
 
-/** Says for each processor what it has, and whether that agrees. */
-const sayComparisons = (io: Io, statement: KindStatement): void => {
+/** Says for each customer at Stripe what it has, and whether that agrees. */
+const describeComparisons = (statement: KindStatement): readonly string[] =>
+  statement.paidFrom === "balance"
+    ? []
+    : statement.comparisons.map((compared) => {
+        const { customerId, delivered, processorQuantity, error } = compared;
+        return error === null
+          ? `${statement.kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, failedUnits(statement))}.`
+          : `${statement.kind}: Stripe's sum of ${customerId} could not be read: ${error}`;
+      });
+
+/** Prints the totals of each kind. */
+export const printTotals = (io: Io, statements: readonly KindStatement[]): void => {
+  const [first] = statements;
+  if (first) {
+    printTable(
+      io,
+      ["meter", "from", "to", ...columnsOf(first)],
+      statements.map((statement) => [
+        statement.kind,
+        statement.period.start,
+        statement.period.end,
+        ...totalsOf(statement),
+      ]),
+    );
+  }
+};
+
+/** Says which invoices have the usage of a statement, and which of it is free. */
+const sayInvoices = (io: Io, statement: KindStatement): void => {
   if (statement.paidFrom === "balance") {
     return;
   }
-  for (const compared of statement.comparisons) {
-    const { processor, delivered, processorQuantity, error } = compared;
+  sayInvoiced(io, statement.invoiced);
+  if (statement.trial !== null) {
+    const { start, end } = statement.trial;
     say(
       io,
-      error === null
-        ? `${statement.kind}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${verdictOf(compared)}.`
-        : `${statement.kind}: the sum of ${processor} could not be read: ${error}`,
+      `${statement.kind}: usage in the trial from ${formatTime(start)} to ${formatTime(end)} is free.`,
     );
+  }
+};
+
+export const printComparisons = (io: Io, statement: KindStatement): void => {
+  for (const line of describeComparisons(statement)) {
+    printText(io, line);
   }
 };
 
@@ -198,36 +240,26 @@ const printDetails = async (
 
 const STATEMENT_HELP = `
 Days are those of the registrations, UTC; a refund counts on the day of its registration,
-as at the processor. registered - refunded = reported + late + failed + waived + settled
-+ held + pending. settled was invoiced or credited by hand; held are refunds of usage
-that the processor does not have.
-The exit code is 1 if a sum of the processor differs, or could not be read. It is 4 if
-none differs and the processor cannot be used. A difference does not count if it is
-acknowledged, or if deliveries in progress or of the last 15 minutes explain it.
+as at Stripe. registered - refunded + differences = reported + late + failed + closed +
+documented + pending. closed is never billed; documented is billed or returned by an
+invoice item or a credit note; differences are units that an operator has sent, taken back
+or accepted without a registration.
+What is invoiced is as of the last comparison, each night or by impact usage reconcile.
+The exit code is 1 if a sum of Stripe differs, or could not be read, or if usage is not
+invoiced exactly once. It is 4 if none differs and Stripe cannot be used. A difference does
+not count if deliveries in progress or of the last 15 minutes explain it.
 --detail prints one line for each registration: JSON, or CSV with --csv.`;
 
 /** As long as comparing with the processor may take. */
 const TIMEOUT_MS = 10 * 60 * 1000;
-
-/** Parses a month in UTC. Not null for the current cycle, because commander turns that into an empty string. */
-const parsePeriod = parserOf(
-  z.union([
-    z.literal(CURRENT),
-    z
-      .string()
-      .regex(/^[1-9]\d{3}-(?:0[1-9]|1[0-2])$/u)
-      .transform((month): Period => monthlyCycle(1, new Date(`${month}-01T00:00:00Z`))),
-  ]),
-  "a month (2025-06) or current",
-);
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
     .requiredOption("--org <id>", "id of the organization or store", parseId)
     .requiredOption(
       "--period <period>",
-      "YYYY-MM (a month, UTC) or current (the billing cycle)",
-      parsePeriod,
+      "YYYY-MM (a month, UTC), FROM/TO or current (the billing cycle)",
+      parsePeriodOrCurrent,
     )
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
@@ -262,9 +294,15 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
           for (const statement of statements) {
             const { start, end } = statement.period;
             say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
-            sayComparisons(io, statement);
+            for (const line of describeComparisons(statement)) {
+              say(io, line);
+            }
+            sayInvoices(io, statement);
           }
         }
+        const uninvoiced = statements.flatMap((statement) =>
+          statement.paidFrom === "usage" ? needingAttention(statement.invoiced) : [],
+        );
         const disagreements = disagreementsOf(statements);
         if (disagreements.length > 0) {
           const unread = disagreements.filter(
@@ -272,7 +310,13 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
           ).length;
           throw new CommandError(
             exitCodeOfProblems(disagreements),
-            `The processor does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
+            `Stripe does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
+          );
+        }
+        if (uninvoiced.length > 0) {
+          throw new CommandError(
+            EXIT.failed,
+            "The invoices do not have exactly what was delivered. To compare them again, run: impact usage reconcile",
           );
         }
       },

@@ -1,80 +1,191 @@
 import { Option } from "commander";
 import type { Command } from "commander";
+import { findHold } from "../../modules/billing/deployment.rules.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { listUnnamedRejections } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
-import type { UnsealedUsage, UsageFact } from "../../modules/billing/usageFacts.sql.ts";
-import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
-import type { AccountRegistration } from "../../modules/registrations/registrations.sql.ts";
-import { isAccepted, outcomeOf } from "../../modules/records/batches.rules.ts";
 import { USAGE_STATES } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import { decideRefund } from "../../modules/registrations/decideRefund.rules.ts";
-import { shardOf } from "../../db/shards.rules.ts";
-import { readUsage } from "../../modules/billing/readUsage.ts";
-import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
+import {
+  listProcessorEvents,
+  listUnnamedRejections,
+} from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import type { ListedProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import {
+  findLastReconciliation,
+  listReconciliationStreams,
+} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { getRecordId } from "../../modules/records/getRecordId.ts";
-import { findRefundWindows } from "../../modules/registrations/readRefundWindow.ts";
-import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { readAccountFilter, recordOwnerOption } from "../accountOptions.ts";
-import type { RecordOwnerOptions } from "../accountOptions.ts";
-import { parseId, parseLimit, parseRecordId } from "../arguments.ts";
+import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import type { Period } from "../../modules/billing/billingCycle.rules.ts";
+import { needsOperator } from "../../modules/billing/usageAttention.rules.ts";
+import { listUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
+import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
+import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { organizationOption, readAccountFilter } from "../accountOptions.ts";
+import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { printJson, printList, printRecord, printRows, sayIfMore } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
-import { sayUnnamedRejections } from "./reconciliationReport.ts";
-import { addCompareAndReleaseCommand, addHoldCommand, addReleaseCommand } from "./usageHold.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printList, printRows, printText, sayIfMore } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
 import {
-  addAcknowledgeDriftCommand,
-  addReconcileCommand,
-  addShowReconciliationCommand,
-} from "./usageReconciliation.ts";
-import { sayIfHeld } from "./usageResults.ts";
-import { addReopenCommand, addRetryCommand, addSendNowCommand } from "./usageRetries.ts";
-import { addCorrectCommand, addSettleCommand, addWaiveCommand } from "./usageSettlements.ts";
+  presentAttention,
+  presentMeterEvent,
+  printAttention,
+  sayHold,
+} from "../output/printUsage.ts";
+import { periodOption, spanOf } from "../timeRange.ts";
+import { addExplainCommand } from "./usageExplain.ts";
+import { addHoldCommand, addResumeCommand } from "./usageHold.ts";
+import { addReconcileCommand } from "./usageReconcile.ts";
+import { addCloseCommand } from "./usageClose.ts";
+import { addRetryCommand } from "./usageRetry.ts";
 
-/** Returns a meter event as `--json` prints it. */
-const presentMeterEvent = (event: ListedMeterEvent) => ({
-  meter_event_id: Number(event.id),
-  state: event.state,
-  account_id: event.accountId,
-  account_name: event.accountName,
-  mode: event.mode,
-  meter: event.kind,
-  at: timeOf(event.second),
-  quantity: event.quantity,
-  already_reported: event.alreadyReported,
-  identifier: event.identifier,
-  processor: event.processor,
-  customer_id: event.customerId,
-  attempts: event.attempts,
-  first_attempt_at: event.firstAttemptAt,
-  next_attempt_at: event.retryAt,
-  outcome_unknown: event.outcomeUnknown,
-  in_doubt_since: event.inDoubtSince,
-  last_error: event.lastError,
-  sealed_at: event.sealedAt,
-  settled_at: event.settledAt,
-  settlement: event.settlementKind,
-  settlement_reference: event.settlementReference,
-});
+type OverviewOptions = JsonOption & { readonly org?: string };
 
-type ListOptions = {
-  readonly state?: UsageState;
-  readonly org?: string;
-  readonly limit: number;
-  readonly json?: true;
+const STRIPE_EVENTS_SHOWN = 50;
+const UNNAMED_SHOWN = 5;
+
+const printStripeEvents = (io: Io, events: readonly ListedProcessorEvent[]): void => {
+  printText(io, "\nStripe events that could not be processed:");
+  printRows(io, events, {
+    event: ({ id }) => id,
+    type: ({ type }) => type,
+    object: ({ objectId }) => objectId,
+    received: ({ receivedAt }) => receivedAt,
+    "last error": ({ lastError }) => lastError,
+  });
+  printText(io, `Next: impact usage retry ${events.length === 1 ? events[0]?.id : "--all"}`);
 };
 
+const readOverview = async ({ connections, clock }: CliContext, org: string | undefined) => {
+  const db = await connections.database();
+  const accountId = await readAccountFilter(db, org);
+  const last = await findLastReconciliation(db);
+  const streams = last === null ? [] : await listReconciliationStreams(db, last.id);
+  return {
+    attention: await listUsageAttention(db, accountId),
+    hold: findHold(await readDeployment(db)),
+    last,
+    unreadable: streams.filter(
+      ({ error, accountIds }) =>
+        error !== null && (accountId === null || accountIds.includes(accountId)),
+    ),
+    // What belongs to no organization is left out of the overview of one.
+    stripeEvents:
+      accountId === null ? await listProcessorEvents(db, "failed", STRIPE_EVENTS_SHOWN) : [],
+    unnamed:
+      accountId === null
+        ? await listUnnamedRejections(db, timeOf(defaultSpan(clock.now()).start), UNNAMED_SHOWN)
+        : [],
+  };
+};
+
+type Overview = Awaited<ReturnType<typeof readOverview>>;
+
+const printOverview = (io: Io, overview: Overview): void => {
+  const { attention, hold, last, unreadable, stripeEvents, unnamed } = overview;
+  printAttention(io, attention);
+  if (stripeEvents.length > 0) {
+    printStripeEvents(io, stripeEvents);
+  }
+  for (const { accountName, kind, customerId, error } of unreadable) {
+    printText(io, `\nNot compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
+  }
+  for (const { code, unnamed: events, windowStart, windowEnd } of unnamed) {
+    say(
+      io,
+      `Stripe rejected ${counted(events, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. The next comparison finds what is missing: impact usage reconcile`,
+    );
+  }
+  if (last !== null && last.error !== null) {
+    say(
+      io,
+      `The comparison of ${formatTime(last.startedAt)} failed: ${last.error}. Repeat it: impact usage reconcile`,
+    );
+  }
+  sayHold(io, hold);
+};
+
+/** The exit code is 1 if a person is needed. */
+const showOverview = async (context: CliContext, { org, json }: OverviewOptions): Promise<void> => {
+  const { io } = context;
+  const overview = await readOverview(context, org);
+  const { attention, hold, last, unreadable, stripeEvents } = overview;
+  const needing = attention.filter(({ cause }) => needsOperator(cause)).length;
+  const matters =
+    needing + stripeEvents.length + unreadable.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
+  if (json) {
+    printJson(io, {
+      needs_person: matters > 0,
+      attention: attention.map(presentAttention),
+      usage_held: hold,
+      last_reconciliation: last && {
+        started_at: last.startedAt,
+        ended_at: last.endedAt,
+        compared: last.streams,
+        error: last.error,
+      },
+      unreadable: unreadable.map(({ accountIds, customerId, kind, error }) => ({
+        account_ids: accountIds,
+        customer_id: customerId,
+        meter: kind,
+        error,
+      })),
+      stripe_events: stripeEvents.map((event) => ({
+        event_id: event.id,
+        type: event.type,
+        object_id: event.objectId,
+        received_at: event.receivedAt,
+        last_error: event.lastError,
+      })),
+      unnamed_rejections: overview.unnamed.map(({ code, unnamed, windowStart, windowEnd }) => ({
+        code,
+        events: unnamed,
+        received_from: windowStart,
+        received_to: windowEnd,
+      })),
+    });
+  } else {
+    printOverview(io, overview);
+  }
+  if (matters > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${counted(matters, "matter needs", "matters need")} a person.`,
+    );
+  }
+  say(io, "Nothing needs a person.");
+};
+
+type ListOptions = JsonOption & {
+  readonly state?: UsageState | "difference";
+  readonly org?: string;
+  readonly period?: Period;
+  readonly limit: number;
+};
+
+const presentDifference = (difference: UsageDifference) => ({
+  item: `D${difference.id}`,
+  state: "difference",
+  account_id: difference.accountId,
+  account_name: difference.accountName,
+  mode: "live",
+  meter: difference.kind,
+  at: timeOf(difference.second),
+  quantity: difference.units,
+  customer_id: difference.customerId,
+  reason: `Stripe has ${counted(Math.abs(difference.units), "unit")} ${difference.units > 0 ? "more" : "less"} than was delivered`,
+});
+
 const presentUnsealed = (unsealed: UnsealedUsage) => ({
-  meter_event_id: null,
-  state: "unsealed",
+  item: null,
+  state: "pending",
   account_id: unsealed.accountId,
   account_name: unsealed.accountName,
   mode: unsealed.mode,
@@ -82,230 +193,91 @@ const presentUnsealed = (unsealed: UnsealedUsage) => ({
   at: timeOf(unsealed.oldestSecond),
   quantity: unsealed.quantity,
   facts: unsealed.facts,
+  reason: "not sealed yet",
 });
 
-const UNNAMED_SHOWN = 5;
+const listUsage = async (
+  { io, connections }: CliContext,
+  { state, org, period, limit, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const selected = {
+    accountId: await readAccountFilter(db, org),
+    span: spanOf(period),
+    limit: limit + 1,
+  };
+  const rows = [
+    ...(state === undefined || state === "pending"
+      ? (await listUnsealedUsage(db, selected)).map(presentUnsealed)
+      : []),
+    ...(state === undefined || state === "difference"
+      ? (await listOpenDifferences(db, selected)).map(presentDifference)
+      : []),
+    ...(state === "difference"
+      ? []
+      : (await listMeterEvents(db, { ...selected, state: state ?? null })).map(presentMeterEvent)),
+  ];
+  printList({ io, json }, rows.slice(0, limit), (row) => row, {
+    item: (row) => row.item,
+    state: (row) =>
+      "failure" in row && row.state === "delivered" && row.late && row.document === null
+        ? "late"
+        : row.state,
+    organization: (row) => row.account_name,
+    mode: (row) => row.mode,
+    meter: (row) => row.meter,
+    at: (row) => row.at,
+    quantity: (row) => row.quantity,
+    reason: (row) => row.reason,
+  });
+  sayIfMore(io, rows.length, limit);
+};
 
-const addListCommand = (parent: Command, { io, connections, clock }: CliContext): void => {
+const LIST_HELP = `
+States: pending usage is still sent or asked about; failed usage needs a person; closed
+usage is never sent, by a decision or because a document bills it; late usage was
+delivered after its billing period had ended. A difference is what Stripe has more (or
+less, with a minus sign) than was delivered, and no event explains.`;
+
+const addListCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("list")
-    .description("List meter events, latest first, and usage that is not sealed yet")
+    .description("List meter events (E5) and differences (D17), latest first")
     .addOption(
-      new Option(
-        "--state <state>",
-        "state of the events; pending: unsealed, sealed or sending; failed: rejected, expired or blocked; late: delivered after the billing period ended; held: refunds of usage that the processor does not have; uncredited: those of usage that was settled by hand or waived",
-      ).choices(USAGE_STATES),
+      new Option("--state <state>", "only items of this state").choices([
+        ...USAGE_STATES,
+        "difference",
+      ]),
     )
-    .option("--org <id>", "id of the organization", parseId)
+    .addOption(organizationOption())
+    .addOption(periodOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action(async ({ state, org, limit, json }: ListOptions) => {
-      const db = await connections.database();
-      const accountId = await readAccountFilter(db, org);
-      const unsealed =
-        state === undefined || state === "pending"
-          ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })
-          : [];
-      const events = await listMeterEvents(db, {
-        state: state ?? null,
-        accountId,
-        limit: limit + 1,
-      });
-      const rows = [...unsealed.map(presentUnsealed), ...events.map(presentMeterEvent)];
-      printList({ io, json }, rows.slice(0, limit), (row) => row, {
-        event: (row) => (row.meter_event_id === null ? null : String(row.meter_event_id)),
-        state: (row) => row.state,
-        organization: (row) => row.account_name,
-        mode: (row) => row.mode,
-        meter: (row) => row.meter,
-        at: (row) => row.at,
-        quantity: (row) => row.quantity,
-        attempts: (row) => ("attempts" in row ? row.attempts : 0),
-        "last error": (row) => ("last_error" in row ? row.last_error : null),
-      });
-      await sayIfHeld(io, db);
-      sayIfMore(io, unsealed.length + events.length, limit);
-      if (state === undefined || state === "failed") {
-        const { start } = defaultSpan(clock.now());
-        sayUnnamedRejections(io, await listUnnamedRejections(db, timeOf(start), UNNAMED_SHOWN));
-      }
-    });
+    .addHelpText("after", LIST_HELP)
+    .action((options: ListOptions) => listUsage(context, options));
 };
 
-const presentRegistration = (registration: AccountRegistration) => ({
-  registration_id: shownIdOf(registration),
-  account_id: registration.accountId,
-  account_name: registration.accountName,
-  mode: registration.mode,
-  kind: registration.kind,
-  count: registration.count,
-  refunded_count: registration.refundedCount,
-  created_at: registration.createdAt,
-});
-
-const presentFact = (fact: UsageFact) => ({
-  id: fact.id,
-  quantity: fact.quantity,
-  refund_id: fact.refundId,
-  at: timeOf(fact.second),
-  meter_event_id: fact.meterEventId,
-});
-
-const FACT_COLUMNS: Columns<UsageFact> = {
-  fact: ({ id }) => String(id),
-  quantity: ({ quantity }) => quantity,
-  for: ({ refundId }) => (refundId === null ? "registration" : `refund ${refundId}`),
-  "in event": ({ meterEventId }) => (meterEventId === null ? null : String(meterEventId)),
-};
-
-const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
-  for (const event of events) {
-    io.stdout.write("\n");
-    printRecord(io, {
-      event: String(event.id),
-      state: event.state,
-      quantity: event.quantity,
-      ...(event.alreadyReported === 0 ? {} : { "already reported": event.alreadyReported }),
-      identifier: event.identifier,
-      processor: event.processor,
-      customer: event.customerId,
-      attempts: event.attempts,
-      "first attempt": event.firstAttemptAt,
-      ...(event.retryAt === null ? {} : { "next attempt": event.retryAt }),
-      "outcome unknown": event.outcomeUnknown,
-      ...(event.inDoubtSince === null ? {} : { "in doubt since": event.inDoubtSince }),
-      "last error": event.lastError,
-      sealed: event.sealedAt,
-      settled: event.settledAt,
-      ...(event.settlementReference === null
-        ? {}
-        : {
-            "settled by hand": `${event.settlementKind?.replace("_", " ")} ${event.settlementReference}`,
-          }),
-    });
-  }
-};
-
-/** Whether a refund is possible now, as far as that is known without a call to the processor. */
-const canBeRefunded = async (
-  { connections, clock }: CliContext,
-  registration: AccountRegistration,
-  { facts }: RegistrationUsage,
-): Promise<boolean> => {
-  if (registration.accountType === "store") {
-    return registration.refundedCount < registration.count;
-  }
-  const [db, billing] = [await connections.database(), await connections.billing()];
-  const [window = null] = (
-    await findRefundWindows({ db, clock, billing }, [registration])
-  ).values();
-  const hasUsage = facts.length > 0;
-  return (
-    window === null ||
-    isAccepted(
-      outcomeOf(() => decideRefund({ ...registration, hasUsage }, null, window, clock.now())),
-    )
-  );
-};
-
-const advise = (
-  io: Io,
-  registration: AccountRegistration,
-  { status, failedEventIds }: RegistrationUsage,
-  isRefundable: boolean,
-): void => {
-  if (status === "imported") {
-    say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
-    return;
-  }
-  if (status === "prepaid") {
-    say(io, "It has no usage: it was paid from the store's balance.");
-  }
-  if (isRefundable) {
-    say(io, `To refund it, run: impact refund registration ${registration.id} --reason TEXT`);
-  }
-  for (const eventId of failedEventIds) {
-    say(io, `Event ${eventId} failed. Fix the cause, then run: impact usage retry ${eventId}`);
-  }
-};
-
-type ShowUsageOptions = RecordOwnerOptions & JsonOption;
-
-const showUsage = async (
-  context: CliContext,
-  given: string,
-  { org, json }: ShowUsageOptions,
-): Promise<void> => {
-  const { io, connections } = context;
-  const db = await connections.database();
-  const id = await getRecordId(db, "registration", given, org ?? null);
-  const registration = await findRegistration(db, id);
-  if (!registration) {
-    throw recordNotFound("registration", given);
-  }
-  const { accountId, mode, kind, refundedCount } = registration;
-  const usage = await readUsage(db, registration);
-  const { facts, events } = usage;
-  const deployment = await connections.deploymentName();
-  // Registrations that were imported or prepaid have no usage facts, so nothing is to be reported or taken back.
-  const workflows =
-    facts.length === 0
-      ? { sender: null, refund: null }
-      : {
-          sender: usageShardWorkflowId(deployment, shardOf(accountId)),
-          refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
-        };
-  if (json) {
-    printJson(io, {
-      ...presentRegistration(registration),
-      billing: usage.status,
-      facts: facts.map(presentFact),
-      meter_events: events.map(presentMeterEvent),
-      workflows,
-    });
-    return;
-  }
-  printRecord(io, {
-    registration: shownIdOf(registration),
-    [registration.accountType]: `${registration.accountName} (${accountId})`,
-    mode,
-    kind,
-    count: registration.count,
-    refunded: refundedCount,
-    created: registration.createdAt,
-    billing: usage.status,
-    "sender workflow": workflows.sender,
-    "refund workflow": workflows.refund,
-  });
-  if (facts.length > 0) {
-    io.stdout.write("\n");
-    printRows(io, facts, FACT_COLUMNS);
-  }
-  printEvents(io, events);
-  advise(io, registration, usage, await canBeRefunded(context, registration, usage));
-};
-
-const addShowCommand = (parent: Command, context: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show the usage of a registration and its meter events")
-    .argument("<registration-id>", "id of the registration", parseRecordId)
-    .addOption(recordOwnerOption())
-    .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
-};
+const OVERVIEW_HELP = `
+Without a command, impact usage shows what needs a person now, the oldest usage first, with
+the next command; below it what settles by itself. The exit code is 1 if a person is
+needed.`;
 
 export const addUsageCommands = (usage: Command, context: CliContext): void => {
+  usage
+    .addOption(organizationOption())
+    .option("--json", "JSON output")
+    .addHelpText("after", OVERVIEW_HELP)
+    // Without this, an unknown command would be one argument too many.
+    .allowExcessArguments()
+    .action((options: OverviewOptions, { args: [unknown] }: Command) =>
+      unknown === undefined
+        ? showOverview(context, options)
+        : usage.error(`error: unknown command '${unknown}'`),
+    );
   addListCommand(usage, context);
-  addShowCommand(usage, context);
+  addExplainCommand(usage, context);
   addRetryCommand(usage, context);
-  addSendNowCommand(usage, context);
-  addWaiveCommand(usage, context);
-  addSettleCommand(usage, context);
-  addCorrectCommand(usage, context);
-  addReopenCommand(usage, context);
+  addCloseCommand(usage, context);
   addReconcileCommand(usage, context);
-  addShowReconciliationCommand(usage, context);
-  addCompareAndReleaseCommand(usage, context);
-  addAcknowledgeDriftCommand(usage, context);
   addHoldCommand(usage, context);
-  addReleaseCommand(usage, context);
+  addResumeCommand(usage, context);
 };

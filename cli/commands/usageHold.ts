@@ -1,29 +1,18 @@
+import { Option } from "commander";
 import type { Command } from "commander";
-import { countLateMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { holdUsage } from "../../modules/billing/holdUsage.ts";
+import { readRestoreProgress } from "../../modules/billing/readRestoreProgress.ts";
+import type { RestoreProgress } from "../../modules/billing/readRestoreProgress.ts";
+import { resumeUsage } from "../../modules/billing/resumeUsage.ts";
+import type { ResumedUsage } from "../../modules/billing/resumeUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import { holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
-import {
-  processorQuantityOf,
-  settleAfterRestore,
-} from "../../modules/billing/reconciliation/settleAfterRestore.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import {
-  openBillingChange,
-  openChange,
-  operatorName,
-  operatorOption,
-  withAudit,
-} from "../operator.ts";
-import type { ChangeOptions, OperatorOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printRows, printText } from "../output/print.ts";
-import { sinceOption } from "../timeRange.ts";
-import { warnOfEndedPeriods } from "./usageResults.ts";
+import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
+import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printText } from "../output/print.ts";
 
 export const addHoldCommand = (parent: Command, context: CliContext): void => {
   parent
@@ -33,10 +22,8 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
     .addOption(operatorOption())
     .action(async ({ reason, as, json }: ReasonedOptions) => {
       const { io } = context;
-      const hold = await holdUsage(await openChange(context, { as, reason }), {
-        reason,
-        by: operatorName(as),
-      });
+      const deps = await openChange(context, { as, reason });
+      const hold = await holdUsage(deps, { reason, by: operatorName(as) });
       if (json) {
         printJson(io, { usage_held: hold });
         return;
@@ -48,114 +35,140 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
     });
 };
 
-export const addReleaseCommand = (parent: Command, context: CliContext): void => {
+/** A step of the checklist. What waits needs no command. */
+type Step = { readonly state: "done" | "next" | "waits"; readonly text: string };
+
+const step = (state: Step["state"], text: string): Step => ({ state, text });
+
+const askingStep = ({ asked, isHeld, noticedAt, sumsCompleteAt }: RestoreProgress): Step => {
+  const since = `what was registered before ${formatTime(noticedAt)} and is not known to be delivered`;
+  const { events, unsealedFacts } = asked;
+  if (isHeld) {
+    return step("waits", `After that, Stripe is asked about ${since}.`);
+  }
+  return events + unsealedFacts === 0
+    ? step("done", `Stripe was asked about ${since}.`)
+    : step(
+        "waits",
+        `Stripe is asked about ${since}, from ${formatTime(sumsCompleteAt)} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
+      );
+};
+
+const comparisonStep = ({ asked, comparedAt, isHeld, sumsCompleteAt }: RestoreProgress): Step => {
+  const isAsking = isHeld || asked.events + asked.unsealedFacts > 0;
+  if (comparedAt !== null && !isAsking) {
+    return step("done", `The sums were compared at ${formatTime(comparedAt)}.`);
+  }
+  return step(
+    isAsking ? "waits" : "next",
+    `Find what the lost registrations and refunds have left at Stripe, after ${isAsking ? "that, and after " : ""}${formatTime(sumsCompleteAt)}: impact usage reconcile`,
+  );
+};
+
+/** Returns what a restore has left to do, in order. */
+const listSteps = (progress: RestoreProgress): readonly Step[] => {
+  const { noticedAt, isHeld, released, comparedAt, openItems } = progress;
+  return [
+    step("done", `The change of the database was noticed at ${formatTime(noticedAt)}.`),
+    isHeld
+      ? step(
+          "next",
+          "Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume",
+        )
+      : step(
+          "done",
+          `The hold was ended${released === null ? "" : ` at ${formatTime(released.at)} by ${released.by}`}; this database replaces the old one.`,
+        ),
+    askingStep(progress),
+    comparisonStep(progress),
+    comparedAt !== null && openItems === 0
+      ? step("done", "No item needs a person.")
+      : step(
+          openItems > 0 ? "next" : "waits",
+          `Decide about what needs a person, ${counted(openItems, "item")} now: impact usage`,
+        ),
+  ];
+};
+
+const MARKS: Readonly<Record<Step["state"], string>> = {
+  done: "[done] ",
+  next: "[next] ",
+  waits: "[later]",
+};
+
+type ResumeOptions = ChangeOptions & {
+  readonly nothingWasLost?: true;
+  readonly afterRestore?: true;
+  readonly dryRun?: true;
+};
+
+const describeResumption = (
+  { hold, doubtedUntil }: ResumedUsage,
+  { isDryRun, wasNothingLost }: { readonly isDryRun: boolean; readonly wasNothingLost: boolean },
+): string => {
+  if (hold === null) {
+    return "Usage is not held.";
+  }
+  const ended = `${isDryRun ? "Nothing was changed. The command would end" : "Ended"} the hold of ${hold.by} (${hold.reason})`;
+  if (doubtedUntil !== null) {
+    return `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
+  }
+  return `${ended}. The workers send usage within 30 seconds${wasNothingLost ? ", and nothing is asked about" : ""}.`;
+};
+
+const resume = async (
+  context: CliContext,
+  { nothingWasLost, afterRestore, dryRun, as, reason, json }: ResumeOptions,
+): Promise<void> => {
+  const { io } = context;
+  const deps = await openChange(context, { as, reason });
+  const choice = {
+    isDryRun: dryRun === true,
+    wasNothingLost: nothingWasLost === true,
+    isRestored: afterRestore === true,
+  };
+  const resumed = await resumeUsage(deps, { by: operatorName(as), ...choice });
+  const { hold, doubtedUntil } = resumed;
+  // A hold that an operator had set has nothing to do with an earlier restore.
+  const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
+  const steps = progress === null ? [] : listSteps(progress);
+  if (json) {
+    printJson(io, {
+      ended_hold: hold,
+      doubted_until: doubtedUntil,
+      dry_run: choice.isDryRun,
+      steps,
+    });
+    return;
+  }
+  printText(io, describeResumption(resumed, choice));
+  for (const { state, text } of steps) {
+    printText(io, `${MARKS[state]} ${text}`);
+  }
+};
+
+const RESUME_HELP = `
+After a restore, a promotion or a copy, this database replaces the old one from now on, and
+Stripe is asked about usage that the lost history may have sent. Repeat the command to see
+what is done, what waits until when, and the next step. Pass --nothing-was-lost only if the
+old database cannot have sent anything that this one lacks, as after a planned switchover.
+Pass --after-restore if a restore was not noticed, because the data folder was put back in its
+place, or rows were.`;
+
+export const addResumeCommand = (parent: Command, context: CliContext): void => {
   withAudit(
     parent
-      .command("release")
-      .description("End a hold, if no data was lost: workers send usage as before"),
-  ).action(async ({ as, reason, json }: ChangeOptions) => {
-    const { io } = context;
-    const hold = await releaseUsage(await openChange(context, { as, reason }), operatorName(as));
-    if (json) {
-      printJson(io, { released_hold: hold });
-      return;
-    }
-    printText(
-      io,
-      hold
-        ? `Released the hold of ${hold.by} (${hold.reason}). The workers send usage within 30 seconds.`
-        : "Usage was not held.",
-    );
-  });
-};
-
-type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
-  readonly since?: Date;
-  readonly dryRun?: true;
-  readonly json?: true;
-};
-
-/** One call to the processor for each customer, kind and minute in doubt. */
-const TIMEOUT_MS = HOUR_MS;
-
-const COMPARE_AND_RELEASE_HELP = `
-After a restore or an unplanned failover, all live usage from before the hold that is not
-delivered is compared with the processor's sums of its minute. What the processor has
-counts as delivered; the workers send the rest. The command needs 15 minutes of hold,
-because the sums lag, and may be repeated. With --since, older usage is not compared and
-is sent again: use it only if you know that none of that usage, or of its refunds, was
-sent after the restored time.`;
-
-export const addCompareAndReleaseCommand = (parent: Command, context: CliContext): void => {
-  parent
-    .command("compare-and-release")
-    .description("Settle the usage that a restore has put in doubt, and end the hold")
-    .addOption(sinceOption("first second of the usage in doubt"))
-    .addOption(operatorOption())
-    .option("--dry-run", "compare only")
-    .addHelpText("after", COMPARE_AND_RELEASE_HELP)
-    .action(async ({ as, since, dryRun, json }: CompareAndReleaseOptions) => {
-      const { io } = context;
-      const settled = await settleAfterRestore(
-        await openBillingChange(context, { as }),
-        { operator: operatorName(as), since: since ?? null, isDryRun: dryRun === true },
-        AbortSignal.timeout(TIMEOUT_MS),
-      );
-      if (json) {
-        printJson(
-          io,
-          settled.map(({ event, outcome }) => ({
-            // The events of a dry run do not stay.
-            meter_event_id: dryRun ? null : Number(event.id),
-            account_id: event.accountId,
-            meter: event.kind,
-            at: timeOf(event.second),
-            quantity: event.quantity,
-            processor_quantity: processorQuantityOf({ event, outcome }),
-            result: outcome.kind,
-            reason: "reason" in outcome ? outcome.reason : null,
-          })),
-        );
-      } else if (settled.length > 0) {
-        printRows(io, settled, {
-          event: ({ event }) => (dryRun ? null : String(event.id)),
-          account: ({ event }) => event.accountId,
-          meter: ({ event }) => event.kind,
-          at: ({ event }) => timeOf(event.second),
-          quantity: ({ event }) => event.quantity,
-          "at processor": processorQuantityOf,
-          result: ({ outcome }) => outcome.kind,
-          reason: ({ outcome }) => ("reason" in outcome ? outcome.reason : null),
-        });
-      }
-      const unclear = settled.filter(({ outcome }) => outcome.kind === "unclear").length;
-      if (dryRun) {
-        say(
-          io,
-          `${counted(settled.length, "event is", "events are")} in doubt, and the processor's sums settle ${settled.length - unclear} of them. Nothing was changed; usage stays held.`,
-        );
-        return;
-      }
-      await warnOfEndedPeriods(
-        context,
-        settled.filter(({ outcome }) => outcome.kind !== "delivered").map(({ event }) => event.id),
-      );
-      const late = await countLateMeterEvents(await context.connections.database());
-      if (late > 0) {
-        say(
-          io,
-          `${counted(late, "delivered event")} may not be on any invoice; see \`impact usage list --state late\`.`,
-        );
-      }
-      say(
-        io,
-        `Settled ${counted(settled.length - unclear, "event")} in doubt, and ended the hold. The workers send what the processor lacks.`,
-      );
-      if (unclear > 0) {
-        throw new CommandError(
-          EXIT.failed,
-          `${counted(unclear, "event stays", "events stay")} blocked; see \`impact usage list --state failed\`.`,
-        );
-      }
-    });
+      .command("resume")
+      .description("End a hold, and show what a restore has left to do")
+      .addOption(
+        new Option(
+          "--nothing-was-lost",
+          "the old database has sent nothing that this one lacks",
+        ).conflicts("afterRestore"),
+      )
+      .option("--after-restore", "a restore was not noticed")
+      .option("--dry-run", "show what would be done"),
+  )
+    .addHelpText("after", RESUME_HELP)
+    .action((options: ResumeOptions) => resume(context, options));
 };

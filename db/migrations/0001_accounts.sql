@@ -21,6 +21,8 @@ CREATE TABLE account (
   -- The day of the month, UTC, on which the built-in ledger's billing cycle starts; in a shorter month its last day.
   billing_day smallint NOT NULL DEFAULT 1 CONSTRAINT account_billing_day CHECK (billing_day BETWEEN 1 AND 31),
   stripe_customer_id text COLLATE "C",
+  -- Every customer that it has had: usage that was sent to an earlier one is looked for there.
+  stripe_customer_ids text[] COLLATE "C" NOT NULL DEFAULT '{}',
   stripe_subscription_id text COLLATE "C",
   -- The charity provider that searches and donations use.
   charity_provider text NOT NULL DEFAULT 'catalogue'

@@ -28,11 +28,17 @@ CREATE TABLE deployment (
   held_by text,
   -- The server, history and database on which the hold began, as text. Another one may have released it and sent usage.
   held_on text,
+  -- Usage facts up to this one, which were not sealed when a restored database resumed, may have been sent in the history
+  -- that it has lost. The processor is asked before they are sent.
+  doubted_fact_id bigint,
+  -- When the hold after that restore began. The lost history has sent nothing later.
+  doubted_until timestamptz,
   -- The last hold that ended, and the operator who ended it.
   released_at timestamptz,
   released_by text,
   released_hold text,
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) IN (0, 4)),
+  CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) IN (0, 2)),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) IN (0, 4)),
   CONSTRAINT deployment_account CHECK (
     (processor IS NOT DISTINCT FROM 'stripe') = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)
@@ -65,8 +71,7 @@ CREATE TABLE call_rate (
 
 INSERT INTO call_rate DEFAULT VALUES;
 
--- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second, minus what the
--- processor already has of them.
+-- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
@@ -74,92 +79,102 @@ CREATE TABLE meter_event (
   kind text COLLATE "C" NOT NULL,
   -- Unix seconds.
   second bigint NOT NULL,
-  -- Counts the sealings of that second, not the attempts. A correction leaves out numbers that lost sealings may have used.
+  -- Counts the sealings of that second, not the attempts.
   sequence integer NOT NULL,
-  -- The units to send. If the processor has only a part of them, the quantity becomes that part when the event is settled.
-  -- A held or waived event loses the units of refunds that a retry of their usage, or a comparison after a restore, releases.
   quantity bigint NOT NULL,
-  -- Units of the facts that the processor already had when they were sealed. The quantity does not include them.
-  already_reported bigint NOT NULL DEFAULT 0,
+  -- Increased when the processor turns out not to have the usage: it is sent again under an identifier that was never used.
+  generation integer NOT NULL DEFAULT 0,
   identifier text COLLATE "C" NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
-  processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- The processor's customer when the event was sealed, or the one that has it according to the sums. A later change of the
-  -- account must not bill another customer.
+  processor text COLLATE "C" NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
+  -- The processor's customer to which it is sent. A later change of the account must not bill another customer.
   customer_id text COLLATE "C",
   -- Part of the idempotency key; increased after a 500 that is saved under the key.
   key_generation integer NOT NULL DEFAULT 0,
-  state text NOT NULL CONSTRAINT meter_event_state CHECK (
-    state IN (
-      'sealed', 'sending', 'delivered', 'void', 'held', 'rejected', 'expired', 'blocked', 'superseded', 'waived'
-    )
-  ),
+  state text COLLATE "C" NOT NULL
+    CONSTRAINT meter_event_state CHECK (state IN ('pending', 'delivered', 'failed', 'closed')),
+  -- Why it has failed.
+  failure text COLLATE "C"
+    CONSTRAINT meter_event_failure CHECK (failure IN ('refused', 'too_old', 'unclear', 'waits_for_usage')),
+  -- The event of the usage that a refund takes back, as long as the processor does not have that usage.
+  waits_for bigint REFERENCES meter_event,
   attempts integer NOT NULL DEFAULT 0,
+  -- NULL until an attempt under the present identifier begins.
   first_attempt_at timestamptz,
   -- Until then an attempt may be in progress, even if its process has ended.
   leased_until timestamptz,
   -- When it is attempted again. NULL while it is leased.
   retry_at timestamptz,
-  -- Whether an attempt may have been accepted although no response arrived, or the database has lost its record.
-  outcome_unknown boolean NOT NULL DEFAULT false,
-  -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the
-  -- processor's sums decide once they show everything that was sent before this time.
-  in_doubt_since timestamptz,
+  -- Whether the processor may have it although no response says so: an attempt ended without one, or the database has lost
+  -- its record.
+  may_be_delivered boolean NOT NULL DEFAULT false,
+  -- Since then the identifier is not sent again; the processor's sums decide once they show everything from before.
+  asking_since timestamptz,
+  -- What the last attempt, question or operator said about it. Nothing depends on it.
   last_error text,
+  -- Whether it was delivered after its billing period had ended, so that it may be on no invoice.
+  is_late boolean NOT NULL DEFAULT false,
+  -- The document at the processor with which an operator billed or returned the usage.
+  document_kind text CONSTRAINT meter_event_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note')),
+  document_reference text,
   sealed_at timestamptz NOT NULL,
   settled_at timestamptz,
-  -- The document at the processor with which an operator settled the usage by hand. It is never sent again.
-  settlement_kind text CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind IN ('invoice_item', 'credit_note')),
-  settlement_reference text,
-  CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
-  CONSTRAINT meter_event_blocked CHECK (state <> 'blocked' OR outcome_unknown),
+  CONSTRAINT meter_event_failed CHECK ((state = 'failed') = (failure IS NOT NULL)),
+  CONSTRAINT meter_event_waiting CHECK (
+    (failure IS NOT DISTINCT FROM 'waits_for_usage') = (waits_for IS NOT NULL)
+  ),
+  CONSTRAINT meter_event_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, kind, second, sequence)
 ) WITH (fillfactor = 80);
 
--- At most one unfinished event per stream: one call in flight, first in, first out.
-CREATE UNIQUE INDEX meter_event_unfinished
-  ON meter_event (account_id, mode, kind) WHERE state IN ('sealed', 'sending');
+-- At most one event of a stream is being sent: one call in flight.
+CREATE UNIQUE INDEX meter_event_sending
+  ON meter_event (account_id, mode, kind) WHERE state = 'pending' AND first_attempt_at IS NOT NULL AND asking_since IS NULL;
+-- First in, first out.
+CREATE INDEX meter_event_pending ON meter_event (account_id, mode, kind, id) WHERE state = 'pending';
+CREATE INDEX meter_event_asking
+  ON meter_event (account_id, mode, kind, retry_at) WHERE state = 'pending' AND asking_since IS NOT NULL;
 -- For the sums of a processor's customer, which may have belonged to several accounts.
 CREATE INDEX meter_event_customer ON meter_event (customer_id, kind, second) WHERE customer_id IS NOT NULL;
 -- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a
 -- span are few; a B-tree would cost each event another entry.
 CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
-CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
--- After a restore, they are in doubt as well.
-CREATE INDEX meter_event_waived ON meter_event (id) WHERE state = 'waived';
--- Those of usage that was settled by hand or waived need an operator.
-CREATE INDEX meter_event_held ON meter_event (id) WHERE state = 'held';
+CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state = 'failed';
+CREATE INDEX meter_event_waits_for ON meter_event (waits_for) WHERE waits_for IS NOT NULL;
+-- Late usage without a document needs an operator.
+CREATE INDEX meter_event_late ON meter_event (account_id, id) WHERE is_late AND document_reference IS NULL;
 
--- Late deliveries, by their note: DELIVERED_LATE in modules/billing/meterEvents.rules.ts. Other delivered events have the note of
--- an earlier delay.
-CREATE INDEX meter_event_late ON meter_event (id)
-  WHERE state = 'delivered' AND last_error = 'delivered after its billing period ended; may not be on any invoice';
-
--- Units that the processor has and that no registration or refund explains, because a failover lost those. The usage is
--- recorded as delivered, and taken back: two usage facts of opposite signs.
-CREATE TABLE usage_correction (
+-- Units by which the processor's sum of a minute differs from what was delivered to it, and that no event explains. An
+-- operator, or the comparison itself, decides: they are sent, or accepted. Either way our sum equals the processor's then.
+CREATE TABLE usage_difference (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  -- The account, of those that have had the customer, to which the units are attributed.
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  kind text NOT NULL,
-  -- Unix seconds, in the minute whose sum showed the units.
+  kind text COLLATE "C" NOT NULL,
+  customer_id text COLLATE "C" NOT NULL,
+  -- The unix second to which the units are attributed, and the first one of its minute.
   second bigint NOT NULL,
-  -- Negative if refunds were lost.
-  quantity bigint NOT NULL CONSTRAINT usage_correction_quantity CHECK (quantity <> 0),
-  processor text NOT NULL CONSTRAINT usage_correction_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- Whose units they are: the customer of the sum.
-  customer_id text NOT NULL,
-  -- The last time that the failover kept, as the operator gave it.
-  restored_at timestamptz NOT NULL,
-  reason text NOT NULL,
-  corrected_by text NOT NULL,
-  corrected_at timestamptz NOT NULL
+  minute bigint NOT NULL GENERATED ALWAYS AS (second - second % 60) STORED,
+  -- The processor's units minus the delivered ones.
+  units bigint NOT NULL CONSTRAINT usage_difference_units CHECK (units <> 0),
+  found_at timestamptz NOT NULL,
+  -- `sent`: the units were taken back, or sent. `accepted`: an operator has explained or billed them.
+  state text COLLATE "C" NOT NULL DEFAULT 'open'
+    CONSTRAINT usage_difference_state CHECK (state IN ('open', 'sent', 'accepted')),
+  reason text,
+  closed_by text,
+  closed_at timestamptz,
+  document_kind text CONSTRAINT usage_difference_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note')),
+  document_reference text,
+  CONSTRAINT usage_difference_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
+  CONSTRAINT usage_difference_closed CHECK ((state = 'open') = (closed_at IS NULL))
 );
 
-CREATE INDEX usage_correction_account ON usage_correction (account_id);
+CREATE UNIQUE INDEX usage_difference_open ON usage_difference (customer_id, kind, minute) WHERE state = 'open';
+CREATE INDEX usage_difference_account ON usage_difference (account_id);
 
--- The outbox of billing: written in the transaction of the registrations, refund or correction. The registrations of one
--- stream and second in one statement share a fact, so sealing does not rewrite a row for each of them. Only
--- meter_event_id and already_reported ever change.
+-- The outbox of billing: written in the transaction of the registrations or refund, or of the decision about a difference.
+-- The registrations of one stream and second in one statement share a fact, so sealing does not rewrite a row for each of
+-- them. Only meter_event_id ever changes.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- No reference, like that of the registration.
@@ -171,20 +186,18 @@ CREATE TABLE usage_fact (
   usage_batch bigint,
   refund_id uuid REFERENCES refund,
   -- No reference, like account_id.
-  correction_id bigint,
+  difference_id bigint,
   CONSTRAINT usage_fact_cause CHECK (
-    (usage_batch IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)
+    (usage_batch IS NULL) <> (difference_id IS NULL) AND (refund_id IS NULL OR difference_id IS NULL)
   ),
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
-  -- How many registrations it counts; 1 of a refund or a correction. Bulk work reads from it how much clients record.
+  -- How many registrations it counts; 1 of a refund or a difference. Bulk work reads from it how much clients record.
   record_count integer NOT NULL DEFAULT 1,
-  -- Unix seconds of the registrations, also for a refund; of a correction, its own.
+  -- Unix seconds of the registrations, also for a refund; of a difference, its own.
   second bigint NOT NULL,
-  meter_event_id bigint REFERENCES meter_event,
-  -- Units that the processor's sums have shown without the fact's current meter event; null if there are none.
-  already_reported bigint
+  meter_event_id bigint REFERENCES meter_event
 ) WITH (
   -- Sealed facts leave the partial index. Without frequent vacuums, every search for unsealed facts would step over them.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05
@@ -229,19 +242,6 @@ CREATE TRIGGER registration_without_usage
   REFERENCING OLD TABLE AS deleted
   FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
 
--- The usage that the built-in ledger has accepted.
-CREATE TABLE ledger_usage (
-  identifier text COLLATE "C" PRIMARY KEY,
-  account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  second bigint NOT NULL,
-  quantity bigint NOT NULL,
-  recorded_at timestamptz NOT NULL
-);
-
-CREATE INDEX ledger_usage_time ON ledger_usage (account_id, kind, second);
-
 -- The billing periods that Stripe has returned for an account's usage of a kind. The latest is the current one.
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
@@ -260,12 +260,57 @@ CREATE TABLE stripe_subscription (
   subscription_id text NOT NULL,
   -- Stripe's own word, or 'missing' if Stripe does not know the subscription.
   status text NOT NULL,
+  -- How collection is paused, in Stripe's own word; NULL if it is not.
+  paused_by text,
+  -- The present or latest trial.
+  trial_starts_at timestamptz,
+  trial_ends_at timestamptz,
   -- The kinds that it has a price for.
   metered_kinds text[] NOT NULL,
   -- Null if the prices of donations are not configured.
   has_donation_items boolean,
   read_at timestamptz NOT NULL
 );
+
+-- A customer of Stripe whose invoices were compared with what was delivered.
+CREATE TABLE stripe_customer (
+  customer_id text COLLATE "C" PRIMARY KEY,
+  read_at timestamptz NOT NULL,
+  -- Unix seconds. Usage from before is on finalized invoices that were found equal, or its problem is old.
+  open_since bigint NOT NULL
+);
+
+-- The usage of a Stripe customer in a span, and the invoice that has it, or the reason why none has it. A row for each
+-- finalized line, and one for each span of usage with a problem.
+CREATE TABLE invoiced_usage (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  customer_id text COLLATE "C" NOT NULL REFERENCES stripe_customer,
+  kind text COLLATE "C" NOT NULL,
+  -- The span, half-open, in unix seconds.
+  start_second bigint NOT NULL,
+  end_second bigint NOT NULL,
+  -- The accounts whose usage it is.
+  account_ids uuid[] NOT NULL,
+  subscription_id text,
+  -- The subscription that bills the same usage as well.
+  other_subscription_id text,
+  invoice_id text,
+  invoice_number text,
+  invoice_status text,
+  -- The units on the invoice.
+  quantity bigint,
+  delivered bigint NOT NULL,
+  -- Null if the invoice has exactly what was delivered. INVOICE_PROBLEMS in modules/billing/invoices/invoices.rules.ts
+  -- has the names.
+  problem text COLLATE "C",
+  -- The units on no invoice, or on two; negative if the invoice has too many.
+  units bigint NOT NULL,
+  CONSTRAINT invoiced_usage_span CHECK (start_second < end_second)
+);
+
+CREATE INDEX invoiced_usage_customer ON invoiced_usage (customer_id, end_second);
+CREATE INDEX invoiced_usage_account ON invoiced_usage USING gin (account_ids);
+CREATE INDEX invoiced_usage_problem ON invoiced_usage (problem) WHERE problem IS NOT NULL;
 
 -- What webhooks of the processor have announced. The endpoint only stores them; a worker processes them. Only ids and
 -- times are stored: what happened is read from the processor, which also settles the order of events.
@@ -308,7 +353,7 @@ CREATE TABLE usage_rejection (
 
 CREATE INDEX usage_rejection_window ON usage_rejection (window_end);
 
--- A comparison of the processor's sums with what was delivered.
+-- A comparison of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
 CREATE TABLE reconciliation (
   id uuid PRIMARY KEY,
   -- Whether it covers all accounts and the default span. Only these count for the metrics.
@@ -323,8 +368,6 @@ CREATE TABLE reconciliation (
   drifting integer,
   -- Streams whose usage the processor did not return.
   unreadable integer,
-  -- The unacknowledged differences of the drifting streams, without signs.
-  drift_units bigint,
   -- Why the reconciliation failed; null if it succeeded.
   error text,
   CONSTRAINT reconciliation_span CHECK (start_second < end_second)
@@ -332,58 +375,18 @@ CREATE TABLE reconciliation (
 
 CREATE INDEX reconciliation_started ON reconciliation (started_at) WHERE is_complete;
 
--- A stream that drifts or could not be read. A customer of Stripe may have been billed for several accounts.
+-- A stream that differs or could not be read, for the next poll and for operators.
 CREATE TABLE reconciliation_stream (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   reconciliation_id uuid NOT NULL REFERENCES reconciliation,
-  processor text NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
-  customer_id text,
-  account_ids uuid[] NOT NULL CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0),
-  account_name text NOT NULL,
-  delivered bigint NOT NULL,
-  pending bigint NOT NULL,
-  failed bigint NOT NULL,
-  processor_quantity bigint,
-  acknowledged bigint NOT NULL,
-  error text,
-  error_is_temporary boolean NOT NULL
-);
-
-CREATE INDEX reconciliation_stream_run ON reconciliation_stream (reconciliation_id);
-
--- A minute in which a stream drifts.
-CREATE TABLE reconciliation_difference (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  reconciliation_stream_id bigint NOT NULL REFERENCES reconciliation_stream,
-  -- The first unix second of the minute.
-  minute bigint NOT NULL,
-  delivered bigint NOT NULL,
-  processor_quantity bigint NOT NULL,
-  may_lag boolean NOT NULL
-);
-
-CREATE INDEX reconciliation_difference_stream ON reconciliation_difference (reconciliation_stream_id);
-
--- A difference of one minute that an operator has explained. It is reported again only if it changes.
-CREATE TABLE acknowledged_drift (
-  processor text COLLATE "C" NOT NULL,
-  mode text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
-  -- The processor's customer; the account's id where the processor has no customer.
-  customer text COLLATE "C" NOT NULL,
-  minute bigint NOT NULL,
-  -- The processor's units minus the delivered ones.
-  units bigint NOT NULL,
-  -- The meter events that counted as delivered. Usage that the units replace is among them.
-  meter_event_ids bigint[] NOT NULL,
-  reason text NOT NULL,
-  acknowledged_by text NOT NULL,
-  acknowledged_at timestamptz NOT NULL,
-  PRIMARY KEY (processor, mode, kind, customer, minute)
+  customer_id text COLLATE "C" NOT NULL,
+  account_ids uuid[] NOT NULL CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0),
+  delivered bigint NOT NULL,
+  processor_quantity bigint,
+  -- Why the processor's sum could not be read.
+  error text,
+  PRIMARY KEY (reconciliation_id, customer_id, kind)
 );
-
 
 -- Which request made a registration or a refund, while tracing is on, so that its trace goes on when the usage is reported. Rows are
 -- deleted after a day. Losing them in a crash only ends traces, so they need not be in the log of the database.

@@ -6,7 +6,7 @@ export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] a
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 
 /**
- * What follows if an organization's subscription is not active, or lost the price of a kind's meter.
+ * What follows if an organization's subscription is not active or paused, or lost the price of a kind's meter.
  * - `alert`: operators are alerted.
  * - `suspend`: in addition, live registrations that Stripe would not invoice are rejected.
  * - `keep`: nothing; the operator knows.
@@ -24,6 +24,8 @@ export const isActiveSubscription = (status: string): boolean =>
 export type SubscriptionStatus = {
   /** The processor's own word, such as `active` or `past_due`. */
   readonly status: string;
+  /** How collection is paused, such as `void`; null if it is not. */
+  readonly pausedBy: string | null;
   /** The kinds that it has a price for. */
   readonly meteredKinds: readonly Kind[];
 };
@@ -40,9 +42,12 @@ export const findSuspension = (
   if (subscription === null) {
     return null;
   }
-  const { status, meteredKinds } = subscription;
+  const { status, pausedBy, meteredKinds } = subscription;
   if (!isActiveSubscription(status)) {
     return `registrations are suspended because the organization's subscription is ${status}`;
+  }
+  if (pausedBy !== null) {
+    return "registrations are suspended because the collection of the organization's subscription is paused";
   }
   return meteredKinds.includes(kind)
     ? null

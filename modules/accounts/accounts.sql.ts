@@ -1,5 +1,5 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "./accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -58,26 +58,24 @@ export const listStripeCustomerIds = async (
   return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
 };
 
-/** Locks the Stripe customers of accounts until the transaction ends, in the order of their ids, and returns them. */
-export const lockStripeCustomerIds = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, string | null>> => {
-  const rows = await transaction.any(sql.type(stripeCustomerRow)`
-    SELECT id, stripe_customer_id AS "stripeCustomerId"
-    FROM account
-    WHERE id = ANY(${sql.array([...ids], "uuid")})
-    ORDER BY id
-    FOR SHARE
-  `);
-  return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
-};
-
 export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Account[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}
     FROM account
     WHERE type = 'organization'
+    ORDER BY created_at, id
+  `);
+
+/** Lists the organizations that have a name, whatever the case of its letters, or that have had a Stripe customer. */
+export const listOrganizationsNamed = (
+  db: CommonQueryMethods,
+  text: string,
+): Promise<readonly Account[]> =>
+  db.any(sql.type(accountRow)`
+    SELECT ${accountColumns}
+    FROM account
+    WHERE type = 'organization'
+      AND (lower(name) = lower(${text}) OR ${text} = ANY(stripe_customer_ids))
     ORDER BY created_at, id
   `);
 
@@ -94,6 +92,9 @@ const rethrowDuplicateCustomer = (error: unknown): never => {
   throw error;
 };
 
+const customersOf = (id: string | null): FragmentSqlToken =>
+  sql.fragment`${sql.array(id === null ? [] : [id], "text")}`;
+
 /** An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed. */
 export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
 
@@ -101,10 +102,14 @@ export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">
 export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
   const insertion = db.query(sql.typeAlias("void")`
     INSERT INTO account
-      (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
+      (
+        id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_customer_ids, stripe_subscription_id,
+        created_at
+      )
     VALUES (
       ${account.id}, ${account.type}, ${account.name}, ${account.fractionalCounting}, ${account.billingDay},
-      ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${timestamp(account.createdAt)}
+      ${account.stripeCustomerId}, ${customersOf(account.stripeCustomerId)}, ${account.stripeSubscriptionId},
+      ${timestamp(account.createdAt)}
     )
   `);
   await insertion.catch(rethrowDuplicateCustomer);
@@ -135,6 +140,10 @@ export const updateAccount = async (
     fractional_counting: changes.fractionalCounting,
     billing_day: changes.billingDay,
     stripe_customer_id: changes.stripeCustomerId,
+    stripe_customer_ids:
+      typeof changes.stripeCustomerId === "string"
+        ? sql.fragment`array_remove(stripe_customer_ids, ${changes.stripeCustomerId}) || ${customersOf(changes.stripeCustomerId)}`
+        : undefined,
     stripe_subscription_id: changes.stripeSubscriptionId,
     charity_provider: changes.charityProvider,
     subscription_policy: changes.subscriptionPolicy,

@@ -47,7 +47,11 @@ const callerRow = z.strictObject({
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
   suspendingSubscription: z
-    .strictObject({ status: z.string(), meteredKinds: z.array(kindColumn) })
+    .strictObject({
+      status: z.string(),
+      pausedBy: z.string().nullable(),
+      meteredKinds: z.array(kindColumn),
+    })
     .nullable(),
   /** Whether an operator has set limits for the account in this mode. */
   isLimited: z.boolean(),
@@ -84,6 +88,7 @@ export const listCallers = async (
         account.fractional_counting AS "fractionalCounting",
         CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
           'status', stripe_subscription.status,
+          'pausedBy', stripe_subscription.paused_by,
           'meteredKinds', stripe_subscription.metered_kinds
         ) END AS "suspendingSubscription",
         EXISTS (

@@ -1,5 +1,4 @@
 import type { MeterEventState } from "./meterEvents.rules.ts";
-import { DELIVERED_LATE, isFailed, isUnfinished } from "./meterEvents.rules.ts";
 
 /**
  * How far the billing of a registration, with its refunds, has come.
@@ -10,7 +9,7 @@ import { DELIVERED_LATE, isFailed, isUnfinished } from "./meterEvents.rules.ts";
  * - `late`: it has the usage, but got it after the invoice of its period may have been finalized.
  * - `cancelled_out`: a refund took all usage back before it was reported.
  * - `failed`: usage needs an operator.
- * - `waived`: an operator decided that usage is never sent.
+ * - `closed`: an operator decided that usage is never sent, or a document bills it.
  */
 export type BillingStatus =
   | "prepaid"
@@ -20,14 +19,19 @@ export type BillingStatus =
   | "late"
   | "cancelled_out"
   | "failed"
-  | "waived";
+  | "closed";
 
 /** The meter event of a usage fact. */
-export type FactEvent = { readonly state: MeterEventState; readonly lastError: string | null };
+export type FactEvent = {
+  readonly state: MeterEventState;
+  /** The units that are sent; 0 if usage and refunds of its second add up to that. */
+  readonly quantity: number;
+  readonly isLate: boolean;
+};
 
 /**
  * Returns the status of a registration from the meter events of its usage facts: what needs attention first comes first.
- * If all of them are void and units remain, refunds of other usage of its second were not sent because of these units: the
+ * If none of them was sent and units remain, refunds of other usage of its second were not sent because of these units: the
  * processor's sum has them.
  * @param events one for each fact; null for a fact that is not sealed yet
  */
@@ -43,21 +47,19 @@ export const billingStatusOf = (
     return isPrepaid ? "prepaid" : "imported";
   }
   const sealed = events.filter((event) => event !== null);
-  if (sealed.some(({ state }) => isFailed(state))) {
+  if (sealed.some(({ state }) => state === "failed")) {
     return "failed";
   }
-  if (sealed.length < events.length || sealed.some(({ state }) => isUnfinished(state))) {
+  if (sealed.length < events.length || sealed.some(({ state }) => state === "pending")) {
     return "pending";
   }
-  if (sealed.some(({ state }) => state === "waived")) {
-    return "waived";
+  if (sealed.some(({ state }) => state === "closed")) {
+    return "closed";
   }
-  if (
-    sealed.some(({ state, lastError }) => state === "delivered" && lastError === DELIVERED_LATE)
-  ) {
+  if (sealed.some(({ isLate }) => isLate)) {
     return "late";
   }
-  return refundedCount < count || sealed.some(({ state }) => state === "delivered")
+  return refundedCount < count || sealed.some(({ quantity }) => quantity !== 0)
     ? "reported"
     : "cancelled_out";
 };
@@ -72,7 +74,7 @@ export const USAGE_REPORT_STATES = [
   "reported",
   "corrected",
   "failed",
-  "waived",
+  "closed",
   "not_billed",
 ] as const;
 export type UsageReportState = (typeof USAGE_REPORT_STATES)[number];
@@ -93,7 +95,7 @@ export const reportStateOf = (
       return "corrected";
     case "pending":
     case "failed":
-    case "waived":
+    case "closed":
       return status;
   }
 };

@@ -1,15 +1,13 @@
 import type { DatabasePool } from "slonik";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { Mode } from "../records/owner.rules.ts";
-import { createLedgerProcessor } from "./createLedgerProcessor.ts";
 import type { ProcessorName } from "./usage.rules.ts";
 import type { BillingProcessor } from "./processor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
-import type { BillingTarget } from "./usageFacts.sql.ts";
+import { hasLiveLedgerUsage } from "./usageSeconds.sql.ts";
+import type { BillingTarget } from "./usage.rules.ts";
 
 /**
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.
@@ -52,7 +50,7 @@ export type StripeConnection = {
   readonly readAccount: () => Promise<StripeAccount>;
 };
 
-/** The processors of this deployment. */
+/** Who bills usage in this deployment. The built-in ledger is the database itself, so only Stripe is called. */
 export type Billing = {
   /**
    * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
@@ -63,14 +61,14 @@ export type Billing = {
     account: { readonly stripeCustomerId: string | null },
     mode: Mode,
   ) => ProcessorName;
-  /** Returns null if that processor is not configured. */
-  readonly findProcessor: (name: ProcessorName, mode: Mode) => BillingProcessor | null;
+  /** Null if Stripe is not configured. */
+  readonly stripe: BillingProcessor | null;
   /** Who bills live usage as far as this process is set up. */
   readonly liveProcessor: ProcessorName;
   /** Returns the account of Stripe's key; null if Stripe is not configured. */
   readonly findStripeAccount: () => Promise<StripeAccount | null>;
   /**
-   * Prepares every processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
+   * Prepares the processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
    * differently than expected.
    */
   readonly prepare: () => Promise<void>;
@@ -78,59 +76,43 @@ export type Billing = {
 
 export const createBilling = ({
   db,
-  stripe,
-  pace,
+  stripe: connection,
 }: {
   readonly db: DatabasePool;
-  /** When the built-in ledger reads sums. */
-  readonly pace?: BulkPace;
   /** Null: live usage goes to the built-in ledger. */
   readonly stripe: StripeConnection | null;
 }): Billing => {
-  const ledgers = {
-    live: createLedgerProcessor({ db, mode: "live", pace }),
-    test: createLedgerProcessor({ db, mode: "test", pace }),
-  };
-  const stripeProcessor = stripe
-    ? stripe.createProcessor((account) => requireProcessor(db, { name: "stripe", account }))
+  const stripe = connection
+    ? connection.createProcessor((account) => requireProcessor(db, { name: "stripe", account }))
     : null;
   return {
+    stripe,
     liveProcessor: stripe ? "stripe" : "ledger",
-    findStripeAccount: () => (stripe ? stripe.readAccount() : Promise.resolve(null)),
+    findStripeAccount: () => (connection ? connection.readAccount() : Promise.resolve(null)),
     processorFor: ({ stripeCustomerId }, mode) =>
-      mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
-        ? "stripe"
-        : "ledger",
-    findProcessor: (name, mode) => (name === "stripe" ? stripeProcessor : ledgers[mode]),
+      mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",
     prepare: async () => {
-      await (stripeProcessor
-        ? stripeProcessor.prepare()
-        : requireProcessor(db, { name: "ledger" }));
+      await (stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }));
     },
   };
 };
 
 /**
- * Returns the processor that has some usage.
+ * Returns Stripe.
  * @throws ProcessorUnavailableError if it is not configured
  */
-export const getProcessor = (
-  billing: Pick<Billing, "findProcessor">,
-  name: ProcessorName,
-  mode: Mode,
-): BillingProcessor => {
-  const processor = billing.findProcessor(name, mode);
-  if (!processor) {
+export const requireStripe = ({ stripe }: Pick<Billing, "stripe">): BillingProcessor => {
+  if (!stripe) {
     throw new ProcessorUnavailableError(
       "STRIPE_SECRET_KEY is not set here, so nothing can be read from Stripe",
     );
   }
-  return processor;
+  return stripe;
 };
 
 /** Returns where an account's new usage is billed. The built-in ledger has no customers. */
 export const currentTarget = (
-  billing: Billing,
+  billing: Pick<Billing, "processorFor">,
   stripeCustomerId: string | null,
   mode: Mode,
 ): BillingTarget => {

@@ -92,7 +92,7 @@ export const deploymentNameOf = ({ id }: { readonly id: string }): string =>
 
 /** What an operator of a changed database must decide: its workflows may be those of another database. */
 export const UNDECIDED_COPY =
-  "The database was restored, promoted or copied. If it replaces the old one, run `impact deployment take-over`. If it is a copy, run `impact deployment separate`.";
+  "The database was restored, promoted or copied. If it replaces the old one, run `impact usage resume`. If it is a copy, run `impact deployment separate`.";
 
 /** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
 export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };
@@ -142,4 +142,4 @@ export const requireFlowing = (
 
 /** The next steps of an operator. */
 export const HOLD_ADVICE =
-  "After a restore or an unplanned failover, run `impact usage compare-and-release`. If nothing was lost, run `impact usage release`.";
+  "To end the hold, run `impact usage resume`; `--dry-run` shows what that does.";

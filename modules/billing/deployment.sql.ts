@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "./usage.rules.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const deploymentRow = z
   .strictObject({
@@ -19,6 +19,8 @@ const deploymentRow = z
     timeline: z.string().nullable(),
     isServerChanged: z.boolean(),
     isHoldFromElsewhere: z.boolean(),
+    doubtedFactId: safeInteger.nullable(),
+    doubtedUntil: z.date().nullable(),
     releasedAt: z.date().nullable(),
     releasedBy: z.string().nullable(),
     releasedHold: z.string().nullable(),
@@ -91,6 +93,8 @@ const columns = sql.fragment`
   timeline,
   ${isServerChanged} AS "isServerChanged",
   ${isHoldFromElsewhere} AS "isHoldFromElsewhere",
+  doubted_fact_id AS "doubtedFactId",
+  doubted_until AS "doubtedUntil",
   released_at AS "releasedAt",
   released_by AS "releasedBy",
   released_hold AS "releasedHold",
@@ -193,6 +197,29 @@ export const recordHold = async (
       hold_reason = ${hold.reason},
       held_by = ${hold.by},
       held_on = ${server}::text
+  `);
+};
+
+/**
+ * Records that usage which is not delivered may have been sent in a history that was lost, until a time: usage facts, and what
+ * pending and failed events at Stripe stand for.
+ */
+export const doubtUsage = async (
+  transaction: DatabaseTransactionConnection,
+  until: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET
+      doubted_until = ${timestamp(until)},
+      doubted_fact_id = (SELECT coalesce(max(id), 0) FROM usage_fact)
+  `);
+};
+
+/** Records that nothing was lost. */
+export const endDoubt = async (transaction: DatabaseTransactionConnection): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment SET doubted_until = NULL, doubted_fact_id = NULL
   `);
 };
 

@@ -2,21 +2,14 @@ import type { DatabaseTransactionConnection } from "slonik";
 import {
   lockDeployment,
   readDeployment,
+  doubtUsage,
   recordHold,
-  recordRelease,
   recordServer,
   renewDeploymentId,
 } from "./deployment.sql.ts";
 import type { Deployment } from "./deployment.sql.ts";
-import { redateBlockedEvents } from "./reconciliation/eventsInDoubt.sql.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
-import {
-  describeHold,
-  findHold,
-  HOLD_ADVICE,
-  isHoldMissing,
-  RESTORE_HOLD,
-} from "./deployment.rules.ts";
+import { describeHold, isHoldMissing, RESTORE_HOLD } from "./deployment.rules.ts";
 import type { Hold } from "./deployment.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -41,7 +34,7 @@ export const holdUsage = (
         return hold;
       }
       throw invalidRequest(
-        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage release\` or \`impact usage compare-and-release\`, so no other hold was recorded. ${HOLD_ADVICE} If the data folder was copied during a hold, see docs/backup.md.`,
+        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage resume\`, so no other hold was recorded`,
       );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
@@ -51,34 +44,10 @@ export const holdUsage = (
   });
 
 /**
- * Ends a hold, and records the current database server as the deployment's.
- * @returns the hold that has ended, or null if usage was not held
+ * Holds usage from now on, because a history may be lost in which it was sent. An earlier hold begins anew, for its old reason.
+ * The deployment's row must be locked.
  */
-export const endHold = async (
-  transaction: DatabaseTransactionConnection,
-  { clock, actor }: Omit<OperatorContext, "db">,
-  by: string,
-): Promise<Hold | null> => {
-  const hold = findHold(await lockDeployment(transaction));
-  await recordServer(transaction);
-  if (hold) {
-    const now = await readDatabaseTime(transaction, clock);
-    await recordRelease(transaction, { at: now, by, hold });
-    await recordAction(transaction, actor, now, { action: "usage.release", details: { hold } });
-  }
-  return hold;
-};
-
-/** Ends a hold in a transaction of its own. */
-export const releaseUsage = (context: OperatorContext, by: string): Promise<Hold | null> =>
-  context.db.transaction((transaction) => endHold(transaction, context, by));
-
-/**
- * Holds usage from now on. An earlier hold begins anew, for its old reason. If the database has changed, that may have ended
- * in the history that was lost, and usage that was registered meanwhile may have been sent. The deployment's row must be
- * locked.
- */
-export const beginHoldAnew = async (
+const beginHoldAnew = async (
   transaction: DatabaseTransactionConnection,
   { hold: earlier }: Deployment,
   now: Date,
@@ -86,10 +55,7 @@ export const beginHoldAnew = async (
   const { reason, by } = earlier ?? RESTORE_HOLD;
   const hold = { at: now, reason, by };
   await recordHold(transaction, hold);
-  if (earlier) {
-    // A comparison finds by the time of the hold what an earlier one has blocked, and what reports have blocked since.
-    await redateBlockedEvents(transaction, { from: earlier.at, to: now });
-  }
+  await doubtUsage(transaction, now);
   return hold;
 };
 

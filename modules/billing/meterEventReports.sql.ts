@@ -2,14 +2,14 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import { DELIVERED_LATE } from "./meterEvents.rules.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
-import { safeInteger, sql, values } from "../../db/sql.ts";
+import { sql, values } from "../../db/sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.sql.ts";
 import type { PeriodEnds } from "./billingPeriods.sql.ts";
-import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.sql.ts";
-import { ofStream } from "./streams.sql.ts";
-import { factsOfRegistration, shareRegistrations } from "./registrationFacts.sql.ts";
+import { isLateWithoutDocument, meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
+import { inSpan, ofStream } from "./streams.sql.ts";
+import type { Span } from "./usage.rules.ts";
+import { factsOfRegistration } from "./registrationFacts.sql.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
 
@@ -17,43 +17,12 @@ export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 
 const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
 
-/** A constant: PostgreSQL uses the partial index of late deliveries only if it is one. */
-const LATE_NOTE = sql.literalValue(DELIVERED_LATE);
-
-/**
- * Whether an event has a refund of usage whose event is in one of the states. The offsets make these look-ups, event by
- * event, whatever the statistics are.
- */
-const refundsUsageIn = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  EXISTS (
-    SELECT
-    FROM usage_fact AS refunded
-    CROSS JOIN LATERAL (
-      SELECT meter_event_id
-      FROM usage_fact AS original
-      WHERE ${shareRegistrations("original", "refunded")} AND original.refund_id IS NULL
-      OFFSET 0
-    ) AS original
-    WHERE refunded.meter_event_id = meter_event.id
-      AND (SELECT state FROM meter_event AS counted WHERE counted.id = original.meter_event_id) IN (${states})
-    OFFSET 0
-  )
-`;
-
-const refundsWaivedUsage = refundsUsageIn(sql.fragment`'waived'`);
-
-const uncredited = sql.fragment`
-  meter_event.state = 'held' AND meter_event.mode = 'live' AND ${refundsWaivedUsage}
-`;
-
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
-  pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
+  pending: sql.fragment`meter_event.state = 'pending'`,
   delivered: sql.fragment`meter_event.state = 'delivered'`,
-  failed: sql.fragment`meter_event.state IN (${FAILED})`,
-  waived: sql.fragment`meter_event.state = 'waived'`,
-  late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${LATE_NOTE}`,
-  held: sql.fragment`meter_event.state = 'held'`,
-  uncredited,
+  failed: sql.fragment`meter_event.state = 'failed'`,
+  closed: sql.fragment`meter_event.state = 'closed'`,
+  late: isLateWithoutDocument,
 };
 
 /**
@@ -65,14 +34,19 @@ export const listMeterEvents = (
   {
     state,
     accountId,
+    span = null,
     limit,
   }: {
     readonly state: UsageState | null;
     readonly accountId: string | null;
+    /** Null: of all times. */
+    readonly span?: Span | null;
     readonly limit: number;
   },
 ): Promise<readonly ListedMeterEvent[]> => {
-  const inState = state === null ? sql.fragment`true` : STATE_CONDITIONS[state];
+  const inState = sql.fragment`
+    ${state === null ? sql.fragment`true` : STATE_CONDITIONS[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
+  `;
   if (accountId === null) {
     return db.any(sql.type(listedRow)`
       SELECT ${listedColumns}
@@ -103,7 +77,7 @@ export const listMeterEvents = (
   `);
 };
 
-/** Lists every sealing of a stream's second in order, superseded ones included. */
+/** Lists every sealing of a stream's second in order. */
 export const listSealingsOfSecond = (
   db: CommonQueryMethods,
   stream: Owner,
@@ -138,53 +112,10 @@ export const listFailedMeterEventIds = async (
   return db.anyFirst(sql.type(idRow)`
     SELECT meter_event.id
     FROM meter_event
-    WHERE meter_event.state IN (${FAILED}) AND ${condition}
+    WHERE meter_event.state = 'failed' AND ${condition}
     ORDER BY meter_event.id
   `);
 };
-
-const countRow = z.strictObject({ events: safeInteger });
-
-const countIn =
-  (state: UsageState) =>
-  (db: CommonQueryMethods): Promise<number> =>
-    db.oneFirst(sql.type(countRow)`
-      SELECT count(*) AS events
-      FROM meter_event
-      WHERE ${STATE_CONDITIONS[state]}
-    `);
-
-export const countFailedMeterEvents = countIn("failed");
-
-/** Counts the events that were delivered after their billing period ended and are not settled by hand. */
-export const countLateMeterEvents = countIn("late");
-
-/** Counts the refunds of usage that was settled by hand or waived, as far as no operator has settled or waived them. */
-export const countUncreditedMeterEvents = countIn("uncredited");
-
-/**
- * Returns whether an event that is not closed itself has refunds of usage that was settled by hand or waived, and none of
- * failed usage: a retry of that would not send the refund of it if the event were closed.
- */
-export const isWaivableRefund = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
-    WHERE meter_event.state = 'held'
-      AND ${refundsWaivedUsage}
-      AND NOT ${refundsUsageIn(FAILED)}
-  `);
-
-/** Returns whether a retry of an event reports its facts. Refunds of waived usage are only held again. */
-export const hasReportableFacts = (
-  db: CommonQueryMethods,
-  meterEventId: bigint,
-): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
-    WHERE NOT ${refundsWaivedUsage}
-  `);
 
 /** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */
 export const listMeterEventIdsOfEndedPeriods = (

@@ -1,100 +1,57 @@
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 
-/** `sealed`: not attempted yet. `sending`: attempted, but not settled. */
-export const UNFINISHED_STATES = ["sealed", "sending"] as const;
-
 /**
- * States that need an operator.
- * - `rejected`: the processor refuses the event, and no attempt was accepted.
- * - `expired`: the event is older than the processor accepts.
- * - `blocked`: an attempt may have been accepted, and sending again could bill twice.
+ * The states of a meter event.
+ * - `pending`: it is not known yet whether the processor has it.
+ * - `delivered`: the processor has it, or there was nothing to send.
+ * - `failed`: an operator has to act. The failure says why.
+ * - `closed`: it is never sent, by an operator's decision or because a document at the processor bills it.
  */
-export const FAILED_STATES = ["rejected", "expired", "blocked"] as const;
-export type FailedState = (typeof FAILED_STATES)[number];
-
-/**
- * - `delivered`: the processor has the usage.
- * - `void`: the facts add up to zero, so nothing is sent.
- * - `held`: a refund of usage that the processor does not have. It is sent only if that usage is retried,
- *   or settled after a restore.
- * - `superseded`: failed, or a refund of failed or waived usage, and its facts were released to be sealed again.
- * - `waived`: failed, and an operator decided that the usage is never sent.
- */
-export const METER_EVENT_STATES = [
-  ...UNFINISHED_STATES,
-  "delivered",
-  "void",
-  "held",
-  ...FAILED_STATES,
-  "superseded",
-  "waived",
-] as const;
+export const METER_EVENT_STATES = ["pending", "delivered", "failed", "closed"] as const;
 export type MeterEventState = (typeof METER_EVENT_STATES)[number];
 
-/** What decisions about a stored event depend on. */
-export type StoredState = {
-  readonly state: MeterEventState;
-  /** Whether an attempt may have been accepted although no response arrived, or the database has lost its record. */
-  readonly outcomeUnknown: boolean;
-};
+/**
+ * Why a meter event has failed.
+ * - `refused`: the processor does not accept it.
+ * - `too_old`: the processor does not accept usage of that age.
+ * - `unclear`: the processor may have it, and its sums do not show whether it does.
+ * - `waits_for_usage`: it takes back usage that the processor does not have.
+ */
+export const FAILURES = ["refused", "too_old", "unclear", "waits_for_usage"] as const;
+export type Failure = (typeof FAILURES)[number];
 
-export const isUnfinished = (state: MeterEventState): boolean =>
-  UNFINISHED_STATES.some((unfinished) => unfinished === state);
-
-export const isFailed = (state: MeterEventState): state is FailedState =>
-  FAILED_STATES.some((failed) => failed === state);
+export const isFailed = (state: MeterEventState): boolean => state === "failed";
 
 /**
  * Returns the type of the event that clients receive for a change of a meter event's state, or null. Usage has recovered
- * when it is sealed again to be reported, or when the processor turns out to have it. Waived usage has not recovered, until
- * a retry reverses the waiver.
+ * when it is sent again, or when the processor turns out to have it.
  */
 export const usageEventOf = (
   before: MeterEventState,
   after: MeterEventState,
 ): "usage.failed" | "usage.recovered" | null => {
-  if (isFailed(after)) {
-    return isFailed(before) ? null : "usage.failed";
+  if (before === "failed") {
+    return after === "pending" || after === "delivered" ? "usage.recovered" : null;
   }
-  const wasUnreported = isFailed(before) || before === "waived";
-  return wasUnreported && after !== "waived" ? "usage.recovered" : null;
+  return after === "failed" ? "usage.failed" : null;
 };
 
-/** Returns the first state of a meter event. `held` facts are refunds of usage that the processor does not have. */
-export const stateAtSealing = ({
-  held,
-  quantity,
-}: {
-  readonly held: boolean;
-  readonly quantity: bigint;
-}): "sealed" | "void" | "held" => {
-  if (held) {
-    return "held";
-  }
-  return quantity === 0n ? "void" : "sealed";
+export const DOCUMENT_KINDS = ["invoice_item", "credit_note"] as const;
+
+/** A document at the processor that bills usage, or returns it, in place of a meter event. */
+export type BillingDocument = {
+  readonly kind: (typeof DOCUMENT_KINDS)[number];
+  readonly reference: string;
 };
 
-/**
- * The groups of meter events that operators list.
- * - `late`: delivered after the billing period ended.
- * - `held`: refunds that wait for a retry of their usage, or are never sent.
- * - `uncredited`: those of them whose usage was settled by hand or waived. If it was billed by hand, the customer is owed
- *   a credit note.
- */
-export const USAGE_STATES = [
-  "pending",
-  "delivered",
-  "failed",
-  "waived",
-  "late",
-  "held",
-  "uncredited",
-] as const;
+/** Returns the kind of document that bills units by hand, or returns them if they are negative. */
+export const documentFor = (units: number): BillingDocument["kind"] =>
+  units > 0 ? "invoice_item" : "credit_note";
+
+/** The groups of usage that operators list: the states, and delivered usage that may be on no invoice. */
+export const USAGE_STATES = [...METER_EVENT_STATES, "late"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
-
-/** The `last_error` of usage that was delivered after the invoice of its period may have been finalized. */
-export const DELIVERED_LATE = "delivered after its billing period ended; may not be on any invoice";
 
 /** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
 export const DEFAULT_GRACE_MS = HOUR_MS;
@@ -102,10 +59,12 @@ export const DEFAULT_GRACE_MS = HOUR_MS;
 /** The most events that a message names. */
 const MAXIMUM_NAMED = 20;
 
-/** Returns meter events for a message, such as "meter events 17, 21". */
-export const namedEvents = (ids: readonly string[]): string => {
-  const noun = ids.length === 1 ? "meter event" : "meter events";
+/** Returns meter events for a message, such as "E17, E21". */
+export const namedEvents = (ids: readonly (bigint | string)[]): string => {
   const others = ids.length - MAXIMUM_NAMED;
   const rest = others > 0 ? `, and ${counted(others, "other")}` : "";
-  return `${noun} ${ids.slice(0, MAXIMUM_NAMED).join(", ")}${rest}`;
+  return `${ids
+    .slice(0, MAXIMUM_NAMED)
+    .map((id) => `E${id}`)
+    .join(", ")}${rest}`;
 };

@@ -1,13 +1,8 @@
-import type { DatabaseTransactionConnection } from "slonik";
 import { listOrganizations } from "../accounts/accounts.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
 import { findEndOfPeriods } from "./billingPeriods.sql.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import {
-  countLedgerEvents,
-  listBlockedLedgerEvents,
-  revokeLedgerEvents,
-} from "./ledgerEvents.sql.ts";
+import { countLedgerEvents, moveLedgerEvents } from "./ledgerMove.sql.ts";
 import { lockStream } from "./streams.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
@@ -19,11 +14,8 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "./createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { beginHoldAnew } from "./holdUsage.ts";
 import { correctClock } from "./readDatabaseTime.ts";
-import { followOutcome } from "./reconciliation/applyOutcome.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscriptions.ts";
-import { requireNoCall } from "./reconciliation/requireRest.ts";
 import type { BillingContext } from "./context.ts";
 
 /** The usage of one organization and kind that moves from the ledger to Stripe. */
@@ -35,8 +27,6 @@ type MovedUsage = {
   readonly since: Date;
   readonly events: number;
   readonly quantity: number;
-  /** Events that the ledger has not settled yet. They move when the command is repeated; while usage is held, immediately. */
-  readonly unfinished: number;
   /**
    * Events from before the subscription, or of a billing period that has ended: they may be on no invoice. As long as the
    * deployment bills with the ledger, no subscription is read, so a dry run knows of none.
@@ -80,61 +70,19 @@ const READ_TIMEOUT_MS = 20_000;
 /** Keeps a statement far from its timeout: a stream has up to 2.7 million events in a month, one for each second. */
 const EVENTS_PER_STATEMENT = 10_000;
 
-/** Moves a stream's usage from a second on, in the order of time. */
-const moveEvents = async (
-  transaction: DatabaseTransactionConnection,
-  stream: { readonly accountId: string; readonly kind: Kind },
-  { since, now, isHeld }: { readonly since: Date; readonly now: Date; readonly isHeld: boolean },
-): Promise<Pick<MovedUsage, "events" | "quantity">> => {
-  let events = 0;
-  let quantity = 0;
-  let fromSecond = secondOf(since);
-  for (;;) {
-    const part = await revokeLedgerEvents(
-      transaction,
-      { ...stream, fromSecond },
-      {
-        note: "moved to Stripe",
-        revokedAt: now,
-        limit: EVENTS_PER_STATEMENT,
-        withUnsettled: isHeld,
-      },
-    );
-    events += part.events;
-    quantity += part.quantity;
-    if (part.events < EVENTS_PER_STATEMENT || part.lastSecond === null) {
-      return { events, quantity };
-    }
-    fromSecond = part.lastSecond;
-  }
-};
-
 /**
- * Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. If usage is
- * held, a restore may have lost an earlier move, so a comparison decides what is sent: the hold begins anew, which stops a
- * comparison that has looked for usage before, and usage that the ledger has not settled is moved as well. Without a hold,
- * the deployment's row is not locked, because a move can take minutes and an operator may want to hold usage meanwhile. Such
- * a hold is followed by a comparison, or nothing was lost: what was moved is from before it.
+ * Moves a stream's ledger usage of the current cycle: its events are sent to Stripe. A restore may have lost an earlier move, so
+ * Stripe is asked first if usage is held, or was after a restore.
  */
 const moveStream = (
   { db, clock, actor }: BillingContext & OperatorContext,
-  { id: accountId, name: accountName, billingDay }: Account,
+  { id: accountId, name: accountName, billingDay, stripeCustomerId }: Account,
   kind: Kind,
-  { isDryRun, isHeld }: { readonly isDryRun: boolean; readonly isHeld: boolean },
+  isDryRun: boolean,
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
-    // Before the stream, as in corrections.
-    const locked = isHeld && !isDryRun ? await lockDeployment(transaction) : null;
     const stream = { accountId, kind };
     await lockStream(transaction, { ...stream, mode: "live" });
-    const deployment = locked ?? (await readDeployment(transaction));
-    if ((findHold(deployment) !== null) !== isHeld) {
-      throw invalidRequest(
-        isHeld
-          ? "the hold ended in the meantime; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command"
-          : "usage was held in the meantime; nothing more was moved. Repeat the command",
-      );
-    }
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
     const found = await countLedgerEvents(
@@ -142,42 +90,38 @@ const moveStream = (
       { ...stream, fromSecond: secondOf(since) },
       await findEndOfPeriods(transaction, stream, { now, graceMs: 0 }),
     );
-    if (isDryRun) {
-      return { accountId, accountName, kind, since, ...found };
+    const moved = { accountId, accountName, kind, since, ...found };
+    if (isDryRun || found.events === 0 || stripeCustomerId === null) {
+      return moved;
     }
-    if (isHeld && found.unfinished > 0) {
-      await requireNoCall(transaction, { ...stream, mode: "live" }, clock);
-    }
-    if (isHeld) {
-      const events = { ...stream, fromSecond: secondOf(since) };
-      for (const event of await listBlockedLedgerEvents(transaction, events)) {
-        await followOutcome(transaction, event, "superseded", { heldRefunds: "none", now });
+    const deployment = await readDeployment(transaction);
+    const hold = findHold(deployment);
+    const askingSince = hold === null ? deployment.doubtedUntil : (hold.at ?? now);
+    let fromSecond = secondOf(since);
+    for (;;) {
+      const part = await moveLedgerEvents(
+        transaction,
+        { ...stream, fromSecond },
+        { customerId: stripeCustomerId, askingSince, limit: EVENTS_PER_STATEMENT },
+      );
+      if (part.events < EVENTS_PER_STATEMENT || part.lastSecond === null) {
+        break;
       }
+      fromSecond = part.lastSecond;
     }
-    const moved = {
-      kind,
-      since,
-      ...found,
-      ...(await moveEvents(transaction, stream, { since, now, isHeld })),
-      ...(isHeld && { unfinished: 0 }),
-    };
-    if (moved.events > 0) {
-      const hold = isHeld ? await beginHoldAnew(transaction, deployment, now) : null;
-      await recordAction(transaction, actor, now, {
-        action: "deployment.move_to_stripe",
-        accountId,
-        details: { ...moved, hold },
-      });
-    }
-    return { accountId, accountName, ...moved };
+    await recordAction(transaction, actor, now, {
+      action: "deployment.move_to_stripe",
+      accountId,
+      details: { ...moved, hold },
+    });
+    return moved;
   });
 
 /**
  * Makes Stripe the processor of a deployment that the built-in ledger has billed, and moves the usage that was not
  * invoiced: that of the ledger's current billing cycle, of organizations with a Stripe customer. A repeated call moves
  * what has been left since, such as the usage of an organization that has a customer now.
- * @throws DomainError request_invalid if Stripe is not configured, the deployment has another Stripe account, or a hold has
- * begun or ended meanwhile
+ * @throws DomainError request_invalid if Stripe is not configured, or the deployment has another Stripe account
  * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
@@ -187,9 +131,7 @@ export const moveToStripe = async (
   const { db, billing } = given;
   const context = { ...given, clock: await correctClock(db, given.clock) };
   const account = await requireAccount(billing);
-  const deployment = await readDeployment(db);
-  const { processor, originalStripeAccountId } = deployment;
-  const isHeld = findHold(deployment) !== null;
+  const { processor, originalStripeAccountId } = await readDeployment(db);
   const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(
     processor,
@@ -211,15 +153,13 @@ export const moveToStripe = async (
         await refreshSubscription(context, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
       }
       for (const kind of KINDS) {
-        usage.push(
-          await moveStream(context, organization, kind, { isDryRun: options.isDryRun, isHeld }),
-        );
+        usage.push(await moveStream(context, organization, kind, options.isDryRun));
       }
     }
   }
   return {
     account,
     isRepeated,
-    usage: usage.filter(({ events, unfinished }) => events + unfinished > 0),
+    usage: usage.filter(({ events }) => events > 0),
   };
 };

@@ -3,6 +3,8 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
+import { UNINVOICED_REASONS } from "./invoices/invoices.rules.ts";
+import type { UninvoicedReason } from "./invoices/invoices.rules.ts";
 import { USAGE_REPORT_STATES } from "./billingStatus.rules.ts";
 import type { UsageReportState } from "./billingStatus.rules.ts";
 
@@ -18,7 +20,7 @@ export const usageJson = z
       description:
         "`pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage " +
         "back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. " +
-        "`waived`: the operator decided not to bill it. `not_billed`: imported from a system that billed it.",
+        "`closed`: the operator decided not to bill it, or bills it by a document. `not_billed`: imported from a system that billed it.",
     }),
     count: z
       .int()
@@ -38,6 +40,22 @@ export const usageJson = z
           "The billing period of the registration; its end is exclusive. Null if it is not billed, or while the " +
           "period is not known.",
       }),
+    invoice_number: z
+      .string()
+      .nullable()
+      .meta({
+        examples: ["A1B2C3D4-0001"],
+        description:
+          "The number of Stripe's finalized invoice that has the usage. Null until invoices are compared, each night.",
+      }),
+    uninvoiced_reason: z
+      .enum(UNINVOICED_REASONS)
+      .nullable()
+      .meta({
+        description:
+          "Why no invoice has the usage that the payment processor has, such as `trial`: usage in a trial is free. Null if " +
+          "an invoice has it, or may still have it.",
+      }),
   })
   .meta({ id: "Usage" });
 
@@ -51,6 +69,8 @@ export const USAGE_COLUMNS = [
   "created_at",
   "period.start",
   "period.end",
+  "invoice_number",
+  "uninvoiced_reason",
 ] as const;
 
 export const presentUsage = (report: {
@@ -62,6 +82,8 @@ export const presentUsage = (report: {
   readonly refundedCount: number;
   readonly createdAt: Date;
   readonly period: Period | null;
+  readonly invoiceNumber: string | null;
+  readonly uninvoicedReason: UninvoicedReason | null;
 }): z.output<typeof usageJson> => ({
   registration_id: shownIdOf(report),
   kind: report.kind,
@@ -73,4 +95,6 @@ export const presentUsage = (report: {
     start: report.period.start.toISOString(),
     end: report.period.end.toISOString(),
   },
+  invoice_number: report.invoiceNumber,
+  uninvoiced_reason: report.uninvoicedReason,
 });

@@ -2,8 +2,9 @@ import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 import type { RejectionReport } from "./processorEvents/processorEvents.rules.ts";
+import type { BilledSubscription, InvoiceLine } from "./invoices/invoices.rules.ts";
 import type { SubscriptionState } from "./subscriptions.rules.ts";
-import type { ProcessorName, Span } from "./usage.rules.ts";
+import type { Span } from "./usage.rules.ts";
 
 /** The account that usage belongs to, and its customer at the processor. */
 export type BillingCustomer = {
@@ -41,9 +42,8 @@ export const LEASE_ENDED: AttemptOutcome = {
   outcomeUnknown: false,
 };
 
-/** A system that bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
+/** A system outside that bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
-  readonly name: ProcessorName;
   /** Finds or creates our meters. Throws a ProcessorMismatchError if one of them counts differently than expected. */
   readonly prepare: () => Promise<void>;
   /**
@@ -60,19 +60,19 @@ export type BillingProcessor = {
   /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
   readonly usageLagMs: number;
   /**
-   * Returns the usage that the processor has recorded in a span of whole minutes; 0 without a customer. Throws a
+   * Returns the usage that the processor has recorded in a span of whole minutes. Throws a
    * UsageUnreadableError if a repeated call would fail too, and any other error if it may succeed: a
    * ProcessorUnavailableError if the processor does not answer.
    */
   readonly sumUsage: (
-    customer: BillingCustomer,
+    customerId: string,
     kind: Kind,
     span: Span,
     signal: AbortSignal,
   ) => Promise<number>;
   /**
    * Returns the billing period of the account's subscription for this kind, or null if there is none: the subscription
-   * has ended, or the processor has no periods (the built-in ledger). Throws if the period cannot be read, because a refund
+   * has ended. Throws if the period cannot be read, because a refund
    * must not guess it: a ProcessorUnavailableError if the processor does not answer.
    */
   readonly findCurrentPeriod: (
@@ -89,6 +89,18 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<SubscriptionState>;
   /**
+   * Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage.
+   * Throws a ProcessorUnavailableError if the processor does not answer.
+   */
+  readonly readInvoices: (
+    customerId: string,
+    since: number,
+    signal: AbortSignal,
+  ) => Promise<{
+    readonly subscriptions: readonly BilledSubscription[];
+    readonly lines: readonly InvoiceLine[];
+  }>;
+  /**
    * Returns what a report of usage that was refused after it had been accepted says. Throws a
    * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.
    */
@@ -97,7 +109,7 @@ export type BillingProcessor = {
    * Adds the items that donations need to the account's subscription, as far as they are missing. Throws if it cannot
    * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and
    * any other error if the outcome is unknown. `keyGeneration` repeats that of an earlier call whose outcome is unknown,
-   * and differs from that of all others. The built-in ledger has no items and does nothing.
+   * and differs from that of all others.
    */
   readonly provisionDonations: (
     subscriber: Subscriber,

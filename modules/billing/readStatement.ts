@@ -10,6 +10,8 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { readWholeList } from "../records/readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
+import { findTrial, listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
+import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
@@ -20,8 +22,12 @@ export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
   | {
       readonly paidFrom: "usage";
       readonly days: readonly UsageDay[];
-      /** What was delivered to each processor and customer in the period's whole minutes, and the processor's own sum. */
+      /** What was delivered to each of Stripe's customers in the period's whole minutes, and Stripe's own sum. */
       readonly comparisons: readonly StreamReport[];
+      /** What invoices have of the usage, and why they lack some, as it was last compared. */
+      readonly invoiced: readonly InvoicedUsage[];
+      /** The trial of the subscription, if the period has a part of it. */
+      readonly trial: Period | null;
     }
   | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
 );
@@ -55,16 +61,19 @@ const comparedSpan = ({ start, end }: Period, now: Date) => {
  * Reads what an account registered in a period, by day and kind, and how far it was billed. The processor's own sums are
  * beside it.
  * @param period null for the current billing cycle
+ * @param signal null if the processor is not asked for its sums
  * @throws DomainError record_not_found if there is no such account
  */
 export const readStatement = async (
   context: BillingContext,
   owner: AccountMode,
   period: Period | null,
-  signal: AbortSignal,
+  signal: AbortSignal | null,
 ): Promise<{ readonly account: Account; readonly statements: readonly KindStatement[] }> => {
   const { db, clock } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
+  const invoiced = owner.mode === "live" ? await listInvoicedUsage(db, owner.accountId) : [];
+  const trial = owner.mode === "live" ? await findTrial(db, owner.accountId) : null;
   const statements: KindStatement[] = [];
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
@@ -73,16 +82,30 @@ export const readStatement = async (
       const days = await listPrepaidDays(db, stream, span);
       statements.push({ kind, period: span, paidFrom: "balance", days });
     } else {
-      const { streams } = await reconcileUsage(
-        context,
-        { accountId: owner.accountId, span: comparedSpan(span, await readDatabaseTime(db, clock)) },
-        signal,
-      );
       const days = await listUsageDays(db, stream, span);
-      const comparisons = streams.filter(
-        (compared) => compared.mode === owner.mode && compared.kind === kind,
-      );
-      statements.push({ kind, period: span, paidFrom: "usage", days, comparisons });
+      const compared =
+        owner.mode === "live" && signal !== null
+          ? await reconcileUsage(
+              context,
+              {
+                accountId: owner.accountId,
+                span: comparedSpan(span, await readDatabaseTime(db, clock)),
+              },
+              signal,
+            )
+          : [];
+      const [start, end] = [secondOf(span.start), secondOf(span.end)];
+      statements.push({
+        kind,
+        period: span,
+        paidFrom: "usage",
+        days,
+        comparisons: compared.filter((each) => each.kind === kind),
+        invoiced: invoiced.filter(
+          (usage) => usage.kind === kind && usage.start < end && usage.end > start,
+        ),
+        trial: trial !== null && trial.start < span.end && trial.end > span.start ? trial : null,
+      });
     }
   }
   return { account, statements };

@@ -4,9 +4,8 @@ import { listSealingsOfSecond } from "./meterEventReports.sql.ts";
 import type { UsageFact } from "./usageFacts.sql.ts";
 import { listFactsOfRegistration } from "./usageFacts.sql.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import type { BillingStatus } from "./billingStatus.rules.ts";
+import type { BillingStatus, FactEvent } from "./billingStatus.rules.ts";
 import { billingStatusOf } from "./billingStatus.rules.ts";
-import { isFailed } from "./meterEvents.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 
 export type RegistrationUsage = {
@@ -35,14 +34,16 @@ export const readUsage = async (
     facts.length === 0
       ? []
       : await listSealingsOfSecond(db, registration, secondOf(registration.createdAt));
-  const eventOf = ({ meterEventId }: UsageFact): ListedMeterEvent | null =>
-    events.find(({ id }) => Number(id) === meterEventId) ?? null;
+  const eventOf = ({ meterEventId }: UsageFact): FactEvent | null => {
+    const event = events.find(({ id }) => Number(id) === meterEventId);
+    return event ? { ...event, isLate: event.isLate && event.documentReference === null } : null;
+  };
   return {
     status: billingStatusOf(registration, facts.map(eventOf)),
     facts,
     events,
     failedEventIds: events
-      .filter(({ state }) => isFailed(state))
+      .filter(({ state }) => state === "failed")
       .map(({ id }) => id)
       .filter((id) => facts.some(({ meterEventId }) => meterEventId === Number(id))),
   };

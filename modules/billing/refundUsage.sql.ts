@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { afterLookup, sql } from "../../db/sql.ts";
-import { FAILED, inDoubt, UNFINISHED } from "./meterEvents.sql.ts";
 import { factsOfRefund, isOfSecond, shareRegistrations } from "./registrationFacts.sql.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
@@ -42,14 +41,14 @@ export const countedRefunds = sql.fragment`
 `;
 
 /**
- * Selects the states of usage that the refunds of a registration with many take back: `state`, `last_error` and `processor`.
- * Without usage that is unfinished, failed or waived, whatever the others are, the usage has been corrected.
+ * Selects the states of usage that the refunds of a registration with many take back: `state`, `is_late` and `processor`.
+ * Without usage that is pending, failed or closed, whatever the others are, the usage has been corrected.
  */
 export const usageOfManyRefunds = sql.fragment`
-  SELECT 'unsealed', NULL, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+  SELECT 'unsealed', false, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
   UNION ALL
-  SELECT meter_event.state, NULL, meter_event.processor
-  ${eventsOfRefunds(sql.fragment`${UNFINISHED}, ${FAILED}, 'waived'`)} AND NOT refunds.are_few
+  SELECT meter_event.state, false, meter_event.processor
+  ${eventsOfRefunds(sql.fragment`'pending', 'failed', 'closed'`)} AND NOT refunds.are_few
 `;
 
 /**
@@ -67,15 +66,15 @@ export const findRefundProgress = (
     SELECT
       CASE
         WHEN refunds.are_few THEN coalesce(few.pending, false)
-        ELSE ${isUnsealed} OR ${isInEvent(UNFINISHED)}
+        ELSE ${isUnsealed} OR ${isInEvent(sql.fragment`'pending'`)}
       END AS pending,
-      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(FAILED)} END AS failed
+      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(sql.fragment`'failed'`)} END AS failed
     FROM registration
     CROSS JOIN LATERAL ${countedRefunds} AS refunds
     CROSS JOIN LATERAL (
       SELECT
-        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state IN (${UNFINISHED})) AS pending,
-        bool_or(meter_event.state IN (${FAILED})) AS failed
+        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state = 'pending') AS pending,
+        bool_or(meter_event.state = 'failed') AS failed
       FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
       CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
       LEFT JOIN LATERAL (
@@ -89,8 +88,8 @@ export const findRefundProgress = (
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 
 /**
- * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in a void event
- * count as well: they offset other usage, which was not sent.
+ * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in an event of zero
+ * units count as well: they offset other usage, which was not sent.
  */
 export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
   db.oneFirst(sql.type(unitsRow)`
@@ -104,45 +103,5 @@ export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Pr
         AND refund.refund_id IS NOT NULL
     ) AS taken_back
     JOIN meter_event ON meter_event.id = taken_back.meter_event_id
-    WHERE meter_event.id <> ${meterEventId}
-      AND (
-        meter_event.state IN (${UNFINISHED}, 'delivered', 'void')
-        -- Those that an operator has closed do not count.
-        OR (${inDoubt} AND meter_event.state <> 'waived')
-      )
-  `);
-
-/**
- * Sums the refunded units of a held event that the processor has. It has a part of their usage, whose rest was closed. What
- * the refunds leave of the usage counts as billed first, and units of refunds that were closed before this one's.
- */
-export const sumBilledRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
-  db.oneFirst(sql.type(unitsRow)`
-    SELECT coalesce(sum(least(-own.quantity, greatest(0, usage.billed - usage.quantity - closed.quantity))), 0)::bigint
-      AS units
-    FROM (
-      SELECT usage_batch, account_id, mode, kind, second, sum(quantity) AS quantity
-      FROM usage_fact
-      WHERE meter_event_id = ${meterEventId} AND refund_id IS NOT NULL
-      GROUP BY usage_batch, account_id, mode, kind, second
-    ) AS own
-    -- The offsets make these look-ups, whatever the statistics are.
-    CROSS JOIN LATERAL (
-      SELECT
-        sum(original.quantity) AS quantity,
-        sum(CASE WHEN event.state IN ('delivered', 'void') THEN original.quantity ELSE original.already_reported END)
-          AS billed
-      FROM (
-        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NULL OFFSET 0
-      ) AS original
-      LEFT JOIN meter_event AS event ON event.id = original.meter_event_id
-    ) AS usage
-    CROSS JOIN LATERAL (
-      SELECT sum(refunded.quantity) AS quantity
-      FROM (
-        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NOT NULL OFFSET 0
-      ) AS refunded
-      JOIN meter_event AS event ON event.id = refunded.meter_event_id
-      WHERE event.id = ${meterEventId} OR event.state = 'waived'
-    ) AS closed
+    WHERE meter_event.id <> ${meterEventId} AND meter_event.state IN ('pending', 'delivered')
   `);

@@ -9,7 +9,7 @@ import type { ProcessorName } from "./usage.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { isProcessorUnusable } from "./processor.ts";
-import { getProcessor } from "./createBilling.ts";
+import { requireStripe } from "./createBilling.ts";
 import type { BillingContext } from "./context.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
@@ -103,7 +103,7 @@ export const resolveBillingCycle = async (
   stream: Owner,
 ): Promise<ResolvedCycle> => {
   const { db, clock, billing } = context;
-  const { mode, kind } = stream;
+  const { kind } = stream;
   const [stored] = (await readStored(context, [stream])).values();
   if (!stored) {
     throw new TypeError("A stream has no billing cycle.");
@@ -114,11 +114,7 @@ export const resolveBillingCycle = async (
   }
   const readAt = clock.now();
   const period = await readPeriod(() =>
-    getProcessor(billing, processor, mode).findCurrentPeriod(
-      subscription,
-      kind,
-      AbortSignal.timeout(TIMEOUT_MS),
-    ),
+    requireStripe(billing).findCurrentPeriod(subscription, kind, AbortSignal.timeout(TIMEOUT_MS)),
   );
   if (period === null) {
     return { processor, cycle: null };

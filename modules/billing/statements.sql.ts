@@ -2,14 +2,12 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
-import { DELIVERED_LATE } from "./meterEvents.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
-import { FAILED, UNFINISHED } from "./meterEvents.sql.ts";
 import { ofStream } from "./streams.sql.ts";
 
 /** What was registered and refunded again can add up to more than a safe integer. */
@@ -22,16 +20,16 @@ const usageDayRow = z.strictObject({
   reported: sum,
   late: sum,
   failed: sum,
-  waived: sum,
-  settled: sum,
-  held: sum,
+  closed: sum,
+  documented: sum,
   pending: sum,
+  differences: sum,
 });
 
 /**
- * The units of a kind by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units are the sum
- * of the others. `held` are refunds (0 or below) of usage that the processor does not have. A correction adds to one of the
- * others what it takes from another one.
+ * The units of a kind by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units and the accepted
+ * `differences` are the sum of the others. `closed` ones are never billed; `documented` ones are billed or returned by a
+ * document, also if they were delivered late.
  */
 export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
 
@@ -40,27 +38,26 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
   SELECT
     meter_event.second,
     usage_fact.quantity,
-    usage_fact.correction_id,
-    coalesce(usage_fact.already_reported, 0) AS already_reported,
-    usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
-    meter_event.settlement_reference IS NOT NULL AS is_settled,
+    usage_fact.difference_id,
+    meter_event.document_reference IS NOT NULL AS is_documented,
     meter_event.state,
-    meter_event.last_error
+    meter_event.is_late
   FROM meter_event
   JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
   WHERE ${ofStream("meter_event", stream)}
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
   UNION ALL
-  SELECT
-    second, quantity, correction_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
-    NULL, NULL
+  SELECT second, quantity, difference_id, false, 'pending', false
   FROM usage_fact
   WHERE ${ofStream("usage_fact", stream)}
     AND second >= ${secondOf(start)}
     AND second < ${secondOf(end)}
     AND meter_event_id IS NULL
 `;
+
+const sumOf = (condition: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`coalesce(sum(quantity) FILTER (WHERE ${condition}), 0)::bigint`;
 
 /** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
 export const listUsageDays = (
@@ -71,19 +68,15 @@ export const listUsageDays = (
   db.any(sql.type(usageDayRow)`
     SELECT
       to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND correction_id IS NULL), 0)::bigint AS registered,
-      coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND correction_id IS NULL), 0)::bigint AS refunded,
-      coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
-        WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
-      ), 0)::bigint AS reported,
-      coalesce(sum(rest) FILTER (
-        WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
-      ), 0)::bigint AS late,
-      coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
-      coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
-      coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
-      coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
-      coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
+      ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
+      -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
+      ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late`)} AS reported,
+      ${sumOf(sql.fragment`state = 'delivered' AND is_late AND NOT is_documented`)} AS late,
+      ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
+      ${sumOf(sql.fragment`state = 'closed' AND NOT is_documented`)} AS closed,
+      ${sumOf(sql.fragment`is_documented`)} AS documented,
+      ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
+      ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
     FROM (${factsWithStates(stream, period)}) AS fact
     GROUP BY 1
     ORDER BY 1

@@ -1,22 +1,30 @@
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { safeInteger, nothing, sql } from "../../db/sql.ts";
+import type { Span } from "./usage.rules.ts";
 
 /** The condition that a row belongs to a stream. */
 export const ofStream = (
-  table: "meter_event" | "usage_fact" | "usage_correction" | "ledger_usage",
+  table: "meter_event" | "usage_fact",
   { accountId, mode, kind }: Owner,
 ): FragmentSqlToken => {
   const row = sql.identifier([table]);
   return sql.fragment`${row}.account_id = ${accountId} AND ${row}.mode = ${mode} AND ${row}.kind = ${kind}`;
 };
 
+/** The condition that a unix second is in a span; null stands for all times. */
+export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSqlToken =>
+  span === null
+    ? sql.fragment`true`
+    : sql.fragment`${second} >= ${span.start} AND ${second} < ${span.end}`;
+
 /** The key of a stream's lock. */
 const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
   sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;
 
-/** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
+/** Locks a stream until the transaction ends. Sealing, retrying and closing need the lock. */
 export const lockStream = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, kind }: Owner,
@@ -31,14 +39,14 @@ export const lockStream = async (
   `);
 };
 
-/** Locks the streams of several accounts. All transactions lock them in the same order, so they cannot wait for each other. */
+/** Locks several streams. All transactions lock them in the same order, so they cannot wait for each other. */
 export const lockStreams = async (
   transaction: DatabaseTransactionConnection,
-  { mode, kind }: Pick<Owner, "mode" | "kind">,
-  accountIds: Iterable<string>,
+  streams: readonly Owner[],
 ): Promise<void> => {
-  for (const accountId of [...accountIds].toSorted()) {
-    await lockStream(transaction, { accountId, mode, kind });
+  const byKey = new Map(streams.map((stream) => [ownerKey(stream), stream]));
+  for (const [, stream] of [...byKey].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    await lockStream(transaction, stream);
   }
 };
 
@@ -46,7 +54,7 @@ export const lockStreams = async (
  * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
  * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
  * the locks of streams.
- * @param keys name the processor, mode, kind, customer and minute
+ * @param keys name the kind, customer and minute
  */
 export const lockMinutes = async (
   transaction: DatabaseTransactionConnection,

@@ -7,6 +7,10 @@ import type { Period } from "./billingCycle.rules.ts";
 export type SubscriptionState = {
   /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
   readonly status: string;
+  /** How collection is paused, in the processor's own word; null if it is not. */
+  readonly pausedBy: string | null;
+  /** The present or latest trial. */
+  readonly trial: Period | null;
   /** The kinds whose meter the subscription has a price for. */
   readonly meteredKinds: readonly Kind[];
   /** The current period of each kind; null without a price for it, or if its prices have different periods. */
@@ -19,7 +23,12 @@ export type SubscriptionState = {
 export const MISSING = "missing";
 
 /** What can keep an organization's usage or donations off its invoices. */
-export const SUBSCRIPTION_PROBLEMS = ["inactive", "unpriced_meter", "no_donation_items"] as const;
+export const SUBSCRIPTION_PROBLEMS = [
+  "inactive",
+  "paused",
+  "unpriced_meter",
+  "no_donation_items",
+] as const;
 
 type SubscriptionProblem = {
   readonly kind: (typeof SUBSCRIPTION_PROBLEMS)[number];
@@ -34,6 +43,7 @@ type SubscriptionProblem = {
  */
 export const listSubscriptionProblems = ({
   status,
+  pausedBy,
   meteredKinds,
   usedKinds,
   lostDonationItems,
@@ -43,6 +53,14 @@ export const listSubscriptionProblems = ({
 }): readonly SubscriptionProblem[] =>
   isActiveSubscription(status)
     ? [
+        ...(pausedBy === null
+          ? []
+          : [
+              {
+                kind: "paused",
+                text: `has its collection paused (${pausedBy.replaceAll("_", " ")})`,
+              } as const,
+            ]),
         ...usedKinds
           .filter((kind) => !meteredKinds.includes(kind))
           .map((kind): SubscriptionProblem => ({

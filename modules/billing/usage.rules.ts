@@ -28,6 +28,12 @@ export const meterEventIdentifierStem = (
 export const PROCESSORS = ["stripe", "ledger"] as const;
 export type ProcessorName = (typeof PROCESSORS)[number];
 
+/** Who bills usage, and the customer there; the built-in ledger has none. */
+export type BillingTarget = {
+  readonly processor: ProcessorName;
+  readonly customerId: string | null;
+};
+
 /**
  * The maximum age of usage when it is sent, in milliseconds; null without a limit. Stripe accepts timestamps of the past
  * 35 calendar days; half a day of them is a reserve for clock differences and queues.

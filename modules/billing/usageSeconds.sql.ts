@@ -2,7 +2,6 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { FAILED, UNFINISHED } from "./meterEvents.sql.ts";
 import { ofStream } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
 
@@ -33,7 +32,7 @@ export const findPendingSeconds = async (
         UNION ALL
         SELECT max(second) ${unsealed}
         UNION ALL
-        SELECT second FROM meter_event WHERE ${ofStream("meter_event", stream)} AND state IN (${UNFINISHED})
+        SELECT second FROM meter_event WHERE ${ofStream("meter_event", stream)} AND state = 'pending'
       ) AS pending
     `),
   );
@@ -48,41 +47,36 @@ export const findFailedSeconds = async (
     await db.one(sql.prepared("find_failed_seconds", spanRow)`
       SELECT min(second) AS first, max(second) AS last
       FROM meter_event
-      WHERE ${ofStream("meter_event", stream)} AND state IN (${FAILED})
+      WHERE ${ofStream("meter_event", stream)} AND state = 'failed'
     `),
   );
 
 const secondRow = z.strictObject({ second: z.bigint() });
 
 /**
- * Lists the seconds of a stream, from `start` and before `end`, whose usage is not settled: it is not sealed or not sent,
- * has failed, or was corrected.
+ * Lists the seconds of a stream, from `start` and before `end`, whose usage is not settled: it is not sealed or not sent, or
+ * has failed.
  */
 export const listUnsettledSeconds = async (
   transaction: DatabaseTransactionConnection,
   stream: Owner,
   { start, end }: Span,
 ): Promise<ReadonlySet<number>> => {
-  const inTable = (table: "meter_event" | "usage_fact" | "usage_correction") =>
+  const inTable = (table: "meter_event" | "usage_fact") =>
     sql.fragment`
       SELECT second
       FROM ${sql.identifier([table])}
       WHERE ${ofStream(table, stream)} AND second >= ${start} AND second < ${end}
     `;
   const seconds = await transaction.anyFirst(sql.type(secondRow)`
-    ${inTable("meter_event")} AND state IN (${UNFINISHED}, ${FAILED})
+    ${inTable("meter_event")} AND state IN ('pending', 'failed')
     UNION
     ${inTable("usage_fact")} AND meter_event_id IS NULL
-    UNION
-    ${inTable("usage_correction")}
   `);
   return new Set(seconds.map(Number));
 };
 
-/**
- * Deletes the usage of whole seconds, which is sealed: the facts, the meter events, and what the built-in ledger has of
- * them.
- */
+/** Deletes the usage of whole seconds, which is sealed: the facts and the meter events. */
 export const deleteUsage = async (
   transaction: DatabaseTransactionConnection,
   stream: Owner,
@@ -95,9 +89,12 @@ export const deleteUsage = async (
     DELETE FROM usage_fact WHERE meter_event_id = ANY(ARRAY(SELECT id FROM meter_event WHERE ${ofSeconds}))
   `);
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM ledger_usage WHERE identifier IN (SELECT identifier FROM meter_event WHERE ${ofSeconds})
-  `);
-  await transaction.query(sql.typeAlias("void")`
     DELETE FROM meter_event WHERE ${ofSeconds}
   `);
 };
+
+/** Returns whether the built-in ledger has ever had live usage. */
+export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'
+  `);

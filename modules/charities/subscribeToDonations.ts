@@ -30,13 +30,14 @@ const provision = async (
   { db, clock }: BillingContext,
   owner: AccountMode,
   account: Account,
-  processor: BillingProcessor,
+  /** Null: the built-in ledger bills the account, and has no items. */
+  stripe: BillingProcessor | null,
   attempt: ProvisioningAttempt,
 ): Promise<void> => {
   let verifiedAt: Date | null = null;
   let isOutcomeKnown = false;
   try {
-    await processor.provisionDonations(
+    await stripe?.provisionDonations(
       { accountId: account.id, subscriptionId: account.stripeSubscriptionId },
       attempt.keyGeneration,
       AbortSignal.timeout(PROVISION_WITHIN_MS),
@@ -63,18 +64,19 @@ export const subscribeToDonations = async (
 ): Promise<void> => {
   const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
-  const processor = billing.findProcessor(billing.processorFor(account, owner.mode), owner.mode);
-  if (processor === null) {
+  const processor = billing.processorFor(account, owner.mode);
+  const isAtStripe = processor === "stripe";
+  if (isAtStripe && billing.stripe === null) {
     throw outage(
       new Error(`Account ${account.id} has a Stripe customer, and Stripe is not configured.`),
     );
   }
-  if (processor.name === "stripe" && account.stripeSubscriptionId === null) {
+  if (isAtStripe && account.stripeSubscriptionId === null) {
     throw invalidRequest("the organization has no Stripe subscription to add donations to");
   }
   const carrier = {
-    processor: processor.name,
-    subscriptionId: processor.name === "stripe" ? account.stripeSubscriptionId : null,
+    processor,
+    subscriptionId: isAtStripe ? account.stripeSubscriptionId : null,
   };
   const requestedAt = clock.now();
   const timeout = AbortSignal.timeout(LEASE_MS);
@@ -83,7 +85,7 @@ export const subscribeToDonations = async (
     const until = new Date(now.getTime() + LEASE_MS);
     const attempt = await leaseDonationSubscription(db, owner, carrier, { now, until });
     if (attempt !== null) {
-      await provision(context, owner, account, processor, attempt);
+      await provision(context, owner, account, isAtStripe ? billing.stripe : null, attempt);
       return;
     }
     await sleep(LEASE_POLL_MS);

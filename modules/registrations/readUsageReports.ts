@@ -4,6 +4,10 @@ import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
+import { findTrial, listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
+import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
+import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
+import type { RegistrationInvoice } from "../billing/invoices/invoiceReports.rules.ts";
 import type { Seconds } from "../billing/usageSeconds.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../billing/usageSeconds.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
@@ -15,7 +19,6 @@ import type { Period } from "../billing/billingCycle.rules.ts";
 import { isWithin, monthlyCycle } from "../billing/billingCycle.rules.ts";
 import type { UsageReportState } from "../billing/billingStatus.rules.ts";
 import { billingStatusOf, reportStateOf } from "../billing/billingStatus.rules.ts";
-import { DELIVERED_LATE } from "../billing/meterEvents.rules.ts";
 import { timeOf } from "../billing/usage.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
@@ -34,22 +37,34 @@ const GROWTH = 4;
 type UsageReport = Pick<
   RegistrationUsage,
   "id" | "importedId" | "count" | "refundedCount" | "createdAt"
-> & {
-  readonly kind: Kind;
-  readonly state: UsageReportState;
-  /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
-  readonly period: Period | null;
-};
+> &
+  RegistrationInvoice & {
+    readonly kind: Kind;
+    readonly state: UsageReportState;
+    /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
+    readonly period: Period | null;
+  };
 
-type AccountBilling = { readonly account: Account; readonly periods: readonly AccountPeriod[] };
+type AccountBilling = {
+  readonly account: Account;
+  readonly periods: readonly AccountPeriod[];
+  readonly invoiced: readonly InvoicedUsage[];
+  readonly trial: Period | null;
+};
 
 const readAccountBilling = async (
   db: CommonQueryMethods,
-  accountId: string,
-): Promise<AccountBilling> => ({
-  account: await getAccount(db, accountId),
-  periods: await listBillingPeriods(db, accountId),
-});
+  { accountId, mode }: AccountMode,
+): Promise<AccountBilling> => {
+  const account = await getAccount(db, accountId);
+  const isInvoiced = mode === "live" && account.stripeCustomerId !== null;
+  return {
+    account,
+    periods: await listBillingPeriods(db, accountId),
+    invoiced: isInvoiced ? await listInvoicedUsage(db, accountId) : [],
+    trial: isInvoiced ? await findTrial(db, accountId) : null,
+  };
+};
 
 const periodOf = (
   { account, periods }: AccountBilling,
@@ -73,11 +88,7 @@ const presentUsage = (
   const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
   const status = billingStatusOf(
     usage,
-    states.map((state) =>
-      state === "unsealed"
-        ? null
-        : { state, lastError: isLate && state === "delivered" ? DELIVERED_LATE : null },
-    ),
+    states.map((state) => (state === "unsealed" ? null : { state, quantity: count, isLate })),
   );
   const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
   const state = reportStateOf(status, usage);
@@ -90,6 +101,9 @@ const presentUsage = (
     createdAt,
     state,
     period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
+    ...(status === "reported" || status === "late"
+      ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling)
+      : { invoiceNumber: null, uninvoicedReason: null }),
   };
 };
 
@@ -108,7 +122,7 @@ export const readUsageReport = async (
     const owner = { ...accountMode, kind };
     const usage = await findRegistrationUsage(db, owner, id);
     if (usage) {
-      const accountBilling = await readAccountBilling(db, accountMode.accountId);
+      const accountBilling = await readAccountBilling(db, accountMode);
       return presentUsage(billing, accountBilling, owner, usage);
     }
   }
@@ -219,7 +233,7 @@ export async function* listUsageReports(
   const { db, billing } = context;
   // All of them may be in the state, or few.
   const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
-  const accountBilling = await readAccountBilling(db, accountMode.accountId);
+  const accountBilling = await readAccountBilling(db, accountMode);
   const start = await findStart(db, accountMode, kinds, startingAfter);
   for (const kind of kinds.slice(start.kindIndex)) {
     const owner = { ...accountMode, kind };

@@ -2,9 +2,10 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
-import { DELIVERED_LATE, METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
+import { METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.sql.ts";
+import { isLateWithoutDocument } from "../billing/meterEvents.sql.ts";
 import { factsOfFewRefunds } from "../billing/registrationFacts.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -17,7 +18,7 @@ const usageRow = z.strictObject({
   isPrepaid: z.boolean(),
   /**
    * The different states of the meter events of its usage facts; `unsealed` for facts without one. Those of many refunds are
-   * listed only if they are unfinished, failed or waived.
+   * listed only if they are pending, failed or closed.
    */
   states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
   isLate: z.boolean(),
@@ -47,10 +48,13 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   CROSS JOIN LATERAL (
     SELECT
       coalesce(array_agg(DISTINCT state), '{}') AS states,
-      coalesce(bool_or(state = 'delivered' AND last_error = ${DELIVERED_LATE}), false) AS is_late,
+      coalesce(bool_or(is_late), false) AS is_late,
       min(processor) AS processor
     FROM (
-      SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
+      SELECT
+        coalesce(meter_event.state, 'unsealed') AS state,
+        coalesce(${isLateWithoutDocument}, false) AS is_late,
+        meter_event.processor
       FROM ${factsOfFewRefunds} AS usage_fact
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
       UNION ALL

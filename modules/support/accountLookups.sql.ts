@@ -6,6 +6,7 @@ import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
 import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
 import { sql, values } from "../../db/sql.ts";
+import { METER_EVENT } from "./lookup.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { keyHash } from "../records/idempotencyKeys.sql.ts";
 
@@ -38,14 +39,16 @@ const eventRow = z.strictObject({ id: z.bigint() });
 export const findMeterEventId = (
   db: CommonQueryMethods,
   { text, accountId }: LookupOptions,
-): Promise<bigint | null> =>
-  db.maybeOneFirst(sql.type(eventRow)`
+): Promise<bigint | null> => {
+  const id = METER_EVENT.exec(text)?.groups?.["id"];
+  return db.maybeOneFirst(sql.type(eventRow)`
     SELECT meter_event.id
     FROM meter_event
     JOIN account ON account.id = meter_event.account_id
-    WHERE ${/^\d{1,18}$/u.test(text) ? sql.fragment`meter_event.id = ${text}::bigint` : sql.fragment`meter_event.identifier = ${text}`}
+    WHERE ${id === undefined ? sql.fragment`meter_event.identifier = ${text}` : sql.fragment`meter_event.id = ${id}::bigint`}
       AND ${inAccount(accountId)}
   `);
+};
 
 const accountRow = z.strictObject({ ...accountFields, stripeCustomerId: z.string().nullable() });
 export type FoundAccount = Readonly<z.output<typeof accountRow>>;

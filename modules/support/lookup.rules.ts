@@ -37,6 +37,9 @@ export type Lookup = {
 /** The index of names consists of groups of three characters: a shorter part would read all of it. */
 const SHORTEST_NAME = 3;
 
+/** A meter event, as commands name it, or its number alone. */
+export const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
+
 /** Decides what a text may be, so that nothing is searched for in vain. */
 export const parseLookup = (given: string): Lookup => {
   const text = given.trim();
@@ -54,6 +57,6 @@ export const parseLookup = (given: string): Lookup => {
       /\p{L}/u.test(text) &&
       !(id.success || mayBeStripeCustomer || isIdentifier || text.includes("@")),
     mayBeStripeCustomer,
-    mayBeMeterEvent: isIdentifier || /^\d{1,18}$/u.test(text),
+    mayBeMeterEvent: isIdentifier || METER_EVENT.test(text),
   };
 };

@@ -308,3 +308,9 @@ export const listRegistrationsOfMeterEvent = (
     )`,
     options,
   );
+
+/** Lists the registrations of a store's order. */
+export const listRegistrationsOfOrder = (
+  db: CommonQueryMethods,
+  options: LookupOptions,
+): Promise<readonly FoundRegistration[]> => registrationLookups.listByField(db, "order", options);

@@ -116,7 +116,7 @@ test("audit list selects by account, action, group, operator and time, page by p
   for (const [index, day] of days.entries()) {
     const actor = { kind: "operator", name: `Operator ${index % 2}`, reason: null } as const;
     await recordAction(db, actor, day, {
-      action: index < 2 ? "usage.hold" : "usage.release",
+      action: index < 2 ? "usage.hold" : "usage.resume",
       accountId: id,
       details: { index },
     });

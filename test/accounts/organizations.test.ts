@@ -332,8 +332,8 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     ["key", "issue", "--store", UNKNOWN, "--mode", "live"],
     ["key", "revoke", UNKNOWN],
     ["usage", "list", "--org", UNKNOWN],
-    ["usage", "show", UNKNOWN],
-    ["usage", "retry", "--org", UNKNOWN],
+    ["usage", "explain", UNKNOWN],
+    ["usage", "retry", UNKNOWN],
     ["usage", "reconcile", "--org", UNKNOWN],
     ["import", "history", "-", "--org", UNKNOWN],
   ]) {

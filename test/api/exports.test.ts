@@ -285,9 +285,9 @@ test("the billing statuses are exported with the bounds of their periods in colu
   const { text } = await download(`${url}/usage`, CSV, { Authorization: key });
 
   const [head, row = []] = parseCsv(text);
-  t.deepEqual(head?.slice(-2), ["period_start", "period_end"]);
+  t.deepEqual(head?.slice(6, 8), ["period_start", "period_end"]);
   t.is(row[2], "pending");
-  t.regex(row.at(-1) ?? "", /^\d{4}-\d{2}-01T00:00:00\.000Z$/u);
+  t.regex(row[7] ?? "", /^\d{4}-\d{2}-01T00:00:00\.000Z$/u);
 });
 
 test("donations are exported whole, or as the page that is asked for", async (t) => {

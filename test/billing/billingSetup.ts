@@ -9,7 +9,10 @@ import type { StoredMeterEvent } from "../../modules/billing/meterEvents.sql.ts"
 import { sql } from "../../db/sql.ts";
 import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
-import type { AssumedOutcome } from "../../modules/billing/reconciliation/decideRetry.rules.ts";
+import type {
+  OperatorAnswer,
+  Retry,
+} from "../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
@@ -23,6 +26,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
@@ -57,10 +61,13 @@ export type BillingSetup = {
   readonly billed: () => Record<number, number>;
   /** Registered minus refunded units by second, from the registrations. */
   readonly recorded: () => Promise<Record<number, number>>;
+  /** The meter events. The state of a failed one is why it failed. */
   readonly events: () => Promise<readonly { readonly state: string; readonly quantity: number }[]>;
-  /** Retries every failed event, as an operator would. */
-  readonly retryFailed: () => Promise<readonly ("waiting" | "delivered")[]>;
-  readonly retryAs: (assumed: AssumedOutcome) => Promise<readonly ("waiting" | "delivered")[]>;
+  /** The units that the built-in ledger bills. */
+  readonly ledgerUnits: () => Promise<number>;
+  /** Retries every failed event that does not wait for another one, as an operator would. */
+  readonly retryFailed: () => Promise<readonly Retry[]>;
+  readonly retryAs: (answer: OperatorAnswer) => Promise<readonly Retry[]>;
   /** How many calls have sent usage. */
   readonly sends: () => number;
   /** Reports usage of the same customer from another program; by default of the current second. */
@@ -111,12 +118,25 @@ export const setUpBilling = async (
       { id, count: count ?? null, reason: null, idempotencyKey: null },
     );
 
-  const retryFailed = async (assumed: AssumedOutcome | null) => {
-    const results: ("waiting" | "delivered")[] = [];
+  const retryFailed = async (answer: OperatorAnswer | null) => {
+    const results: Retry[] = [];
     for (const id of await listFailedMeterEventIds(db, { accountId })) {
-      results.push(await retryUsage(deps, id, { assumed, customerId: null }));
+      const event = await findMeterEvent(db, id);
+      if (event?.waitsFor === null) {
+        results.push((await retryUsage(deps, id, { answer })).retry);
+      }
     }
     return results;
+  };
+
+  const events: BillingSetup["events"] = async () => {
+    const rows = await db.any(sql.type(z.strictObject({ state: z.string(), quantity: z.bigint() }))`
+      SELECT coalesce(failure, state) AS state, quantity
+      FROM meter_event
+      WHERE account_id = ${accountId}
+      ORDER BY id
+    `);
+    return rows.map(({ state, quantity }) => ({ state, quantity: Number(quantity) }));
   };
 
   return {
@@ -149,9 +169,12 @@ export const setUpBilling = async (
       for (let round = 0; round < 200; round += 1) {
         const result = await drainOnce();
         if (result.kind === "done") {
-          return;
-        }
-        if (result.kind === "delayed") {
+          // Stripe may be asked about an event later.
+          if (!(await events()).some(({ state }) => state === "pending")) {
+            return;
+          }
+          control.advanceClock({ seconds: 60 });
+        } else if (result.kind === "delayed") {
           control.advanceClock({ seconds: Math.ceil(result.afterMs / 1000) });
         }
       }
@@ -178,17 +201,8 @@ export const setUpBilling = async (
         rows.map(({ second, quantity }) => [Number(second), Number(quantity)]),
       );
     },
-    events: async () => {
-      const rows = await db.any(sql.type(
-        z.strictObject({ state: z.string(), quantity: z.bigint() }),
-      )`
-        SELECT state, quantity
-        FROM meter_event
-        WHERE account_id = ${accountId}
-        ORDER BY id
-      `);
-      return rows.map(({ state, quantity }) => ({ state, quantity: Number(quantity) }));
-    },
+    events,
+    ledgerUnits: () => sumLedgerUnits(db, stream),
     retryFailed: () => retryFailed(null),
     retryAs: retryFailed,
     sends: () => control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length,

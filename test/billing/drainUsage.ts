@@ -11,6 +11,7 @@ import type { Delay, SendResult } from "../../modules/billing/sending/decideNext
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "../../modules/billing/sending/sealMeterEvents.ts";
 import { beginSending, finishSending } from "../../modules/billing/sending/sendMeterEvent.ts";
+import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import { lockStream } from "../../modules/billing/streams.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Owner } from "../../modules/records/owner.rules.ts";
@@ -75,7 +76,10 @@ const attempt = (
   }
 };
 
-/** Seals and sends a stream's usage, until nothing is ready or an event must wait. It does not wait for retries to be due. */
+/**
+ * Seals and sends a stream's usage, until nothing is ready or an event must wait. It does not wait for retries to be due. An
+ * event about which the processor is asked does not keep the others waiting.
+ */
 export const drainUsage = async (
   context: BillingContext,
   stream: Owner,
@@ -87,10 +91,11 @@ export const drainUsage = async (
     readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
   },
 ): Promise<DrainResult> => {
+  let asked: Delay | null = null;
   for (let sent = 0; sent < MAXIMUM_EVENTS && !signal.aborted; sent += 1) {
     const sealing = await sealMeterEvent(context, stream);
     if (sealing.kind === "none") {
-      return { kind: "done" };
+      return asked ?? { kind: "done" };
     }
     if (sealing.kind === "more") {
       continue;
@@ -98,7 +103,12 @@ export const drainUsage = async (
     const result = await attempt(context, sealing, signal);
     onResult(result, sealing.kind === "event" ? sealing.event.id : null);
     if (result.kind === "delayed") {
-      return result;
+      const event =
+        sealing.kind === "event" ? await findMeterEvent(context.db, sealing.event.id) : null;
+      if (!event || event.askingSince === null) {
+        return result;
+      }
+      asked = result;
     }
   }
   return { kind: "more" };

@@ -44,10 +44,9 @@ const READING = [
   "audit list",
   "statement",
   "usage list",
-  "usage show",
+  "usage explain",
   // It compares, and stores what it found.
   "usage reconcile",
-  "usage show-reconciliation",
   "charity search",
   "charity show",
   "donation list",
@@ -58,7 +57,6 @@ const READING = [
   "evidence order show",
   "doctor",
   "deployment show",
-  "deployment list-events",
   "workflow list",
   "workflow show",
   "verify-import",
@@ -170,58 +168,19 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "refund donation": async (t) => ({ args: [await createDonation(t.context.db), ...REASON] }),
   "usage retry": async (t) => {
     const { event, env } = await failUsage(t);
-    return { args: [event, "--assume", "absent"], env };
+    return { args: [event, "--absent"], env };
   },
-  "usage send-now": async (t) => {
-    const scene = await setUpUsage(t);
-    await scene.register(3, "test");
-    return { args: ["--org", scene.id] };
-  },
-  "usage waive": async (t) => {
-    const { event, env } = await failUsage(t);
-    return { args: [event, ...REASON], env };
-  },
-  "usage settle": async (t) => {
+  "usage close": async (t) => {
     const { event, env } = await failUsage(t);
     return { args: [event, "--invoice-item", "ii_1", ...REASON], env };
   },
-  "usage reopen": async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    scene.double.control.addFault({ kind: "reject_later" });
-    await scene.register(9);
-    await scene.drain();
-    const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
-    const [event] = z.array(z.looseObject({ meter_event_id: z.int() })).parse(readJson(listed));
-    return {
-      args: [String(event?.meter_event_id), ...REASON],
-      env: stripeEnv(scene),
-      isLater: true,
-    };
-  },
-  "usage acknowledge-drift": async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    scene.double.control.addFault({ kind: "reject_later" });
-    await scene.register(9);
-    await scene.drain();
-    await scene.impactLater("usage", "reconcile");
-    const last = await scene.impact("usage", "show-reconciliation");
-    const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
-    return { args: [id, ...REASON] };
-  },
   "usage hold": async (t) => {
-    await runImpact(["usage", "release"], { env: { DATABASE_URL: t.context.databaseUrl } });
+    await runImpact(["usage", "resume"], { env: { DATABASE_URL: t.context.databaseUrl } });
     return { args: REASON };
   },
-  "usage release": async (t) => {
+  "usage resume": async (t) => {
     await runImpact(["usage", "hold", ...REASON], { env: { DATABASE_URL: t.context.databaseUrl } });
     return { args: [] };
-  },
-  "usage compare-and-release": async (t) => {
-    const env = { DATABASE_URL: await copyDatabase(t) };
-    await runImpact(["usage", "hold", ...REASON], { env });
-    return { args: [], env, isLater: true };
   },
   "charity import": async () => {
     const path = join(process.env["TMPDIR"] ?? "/tmp", `audited-${crypto.randomUUID()}.csv`);
@@ -257,10 +216,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     // The usage of the other scenarios has made Stripe the processor of their database.
     return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
-  "deployment take-over": async (t) => ({ args: [], env: await copyStarted(t) }),
   "deployment separate": async (t) => ({ args: [], env: await copyStarted(t) }),
-  "deployment retry-event": async (t) => ({ args: [await failEvent(t)] }),
-  "deployment discard-event": async (t) => ({ args: [await failEvent(t), ...REASON] }),
   "workflow terminate": async (t) => {
     const { namespace, client } = await openNamespace(t);
     const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
@@ -281,7 +237,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
-  "usage correct": "test/billing/repair/correctFailover.test.ts",
   find: "test/cli/searches.test.ts",
   "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
   "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",
@@ -352,6 +307,32 @@ for (const [command, setUp] of Object.entries(WRITING)) {
     );
     t.is(found[0]?.reason ?? null, args.includes("--reason") ? "ticket 12" : null);
   });
+}
+
+for (const [word, args, state] of [
+  ["retry", [], "pending"],
+  ["close", ["--never-bill"], "discarded"],
+] as const) {
+  test.serial(
+    `impact usage ${word} of a Stripe event adds an entry to the audit log`,
+    async (t) => {
+      const id = await failEvent(t);
+      const impact = impactOf(t);
+      const named = ["usage", word, id, ...args, ...REASON];
+      const planned = await impact(...named, "--dry-run");
+      t.is(planned.exitCode, 0, planned.stderr);
+      t.true((await impact("usage")).stdout.includes(id));
+      const run = await impact(...named);
+      t.is(run.exitCode, 0, run.stderr);
+      t.false((await impact("usage")).stdout.includes(id));
+      const listed = await impact("audit", "list", "--action", `usage.${word}`, "--json");
+      t.true(listed.stdout.includes(id));
+      const stored = sql.type(z.strictObject({ state: z.string() }))`
+      SELECT state FROM processor_event WHERE id = ${id}
+    `;
+      t.is(await t.context.db.oneFirst(stored), state);
+    },
+  );
 }
 
 test("impact migrate adds an entry for each migration", async (t) => {

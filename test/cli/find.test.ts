@@ -120,7 +120,7 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
       count: 5,
       refunded_count: 2,
       billing: "reported",
-      next: `impact usage show ${id}`,
+      next: `impact usage explain ${id}`,
     });
   }
   for (const text of [identifier, String(event)]) {
@@ -136,7 +136,10 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
 test.serial("failed usage is shown with the command that retries it", async (t) => {
   const scene = await setUpUsage(t);
   const id = await scene.register(5);
-  t.like((await find(t, id)).records[0], { billing: "pending", next: `impact usage show ${id}` });
+  t.like((await find(t, id)).records[0], {
+    billing: "pending",
+    next: `impact usage explain ${id}`,
+  });
   await scene.drain();
   const [failed = ""] = await scene.failedEvents();
   const [record] = (await find(t, id)).records;
@@ -145,7 +148,7 @@ test.serial("failed usage is shown with the command that retries it", async (t) 
     billing: "failed",
     next: `impact usage retry ${failed}`,
   });
-  t.like((await find(t, failed)).records[0], { record: "meter event", state: "rejected" });
+  t.like((await find(t, failed)).records[0], { record: "meter event", state: "failed" });
 });
 
 test.serial("refund keys, accounts, Stripe customers and donations are found", async (t) => {
@@ -238,7 +241,7 @@ test.serial(
       env: { DATABASE_URL: t.context.databaseUrl },
     });
     t.regex(human.stdout, /found by +attribution\n/u);
-    t.regex(human.stdout, /next +impact usage show /u);
+    t.regex(human.stdout, /next +impact usage explain /u);
     t.regex(human.stderr, /There are more records/u);
   },
 );

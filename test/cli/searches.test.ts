@@ -56,7 +56,13 @@ test("what does not exist is named with the command that finds it", async (t) =>
         ] as const,
     ),
     [["key", "revoke", ID, ...BECAUSE], `key ${ID} not found; see \`impact key list\``],
-    [["usage", "show", ID], `registration ${ID} not found; search with \`impact find\``],
+    [
+      ["usage", "explain", ID],
+      `no organization, registration or order is named ${ID}; search with \`impact find\``,
+    ],
+    [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
+    [["usage", "explain", "D9"], "D9 not found; see `impact usage list`"],
+    [["usage", "list", "--org", "Nobody"], "organization Nobody not found; see `impact org list`"],
     [["donation", "show", ID], `donation ${ID} not found; search with \`impact find\``],
     [
       ["refund", "donation", ID, ...BECAUSE],
@@ -67,8 +73,8 @@ test("what does not exist is named with the command that finds it", async (t) =>
       "fact 999 not found; see `impact evidence order show`",
     ],
     [
-      ["deployment", "retry-event", "evt_1", ...BECAUSE],
-      "event evt_1 not found; see `impact deployment list-events`",
+      ["usage", "close", "evt_1", "--never-bill", ...BECAUSE],
+      "event evt_1 not found; see `impact usage`",
     ],
     [
       ["charity", "show", "99-9999999"],

@@ -105,11 +105,8 @@ const insertRows = async (filler: DatabasePool): Promise<void> => {
     FROM generate_series(1, ${ROWS}::integer) AS number
   `);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation_stream (
-      reconciliation_id, processor, mode, kind, account_ids, account_name, delivered, pending, failed, acknowledged,
-      error_is_temporary
-    )
-    SELECT reconciliation.id, 'ledger', 'live', 'tree', ARRAY[account.id], account.name, 1, 0, 0, 0, false
+    INSERT INTO reconciliation_stream (reconciliation_id, kind, customer_id, account_ids, delivered)
+    SELECT reconciliation.id, 'tree', account.id::text, ARRAY[account.id], 1
     FROM reconciliation
     CROSS JOIN account
   `);

@@ -2,7 +2,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
-import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { openReleases, previousTag, runImpactOf } from "./releases.ts";
@@ -12,8 +12,6 @@ import type { Release } from "./releases.ts";
 
 const created = z.object({ id: z.uuid(), api_key_prod: z.string() });
 const planted = z.object({ tree_details: z.array(z.object({ id: z.uuid() })).min(1) });
-const EVER = { start: 0, end: 4_000_000_000 };
-
 type Running = {
   readonly plant: (count: number) => Promise<string>;
   readonly refund: (id: string, count: number) => Promise<void>;
@@ -71,8 +69,7 @@ test("the previous release's programs run on this release's schema, beside its p
   const db = await openTestPool(t, databaseUrl, 2);
   const isBilled = (units: number) =>
     eventually(
-      async () =>
-        (await sumLedgerUsage(db, { accountId, mode: "live", kind: "tree" }, EVER)) === units,
+      async () => (await sumLedgerUnits(db, { accountId, mode: "live", kind: "tree" })) === units,
     );
   const before = await start(t, previous, settings, key);
   const first = await before.plant(30);

@@ -5,14 +5,12 @@ import {
   recordProcessingError,
   settleProcessorEvent,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { countUncreditedMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
+import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
 import {
   beginAttempts,
   recordDelays,
-  renewLease,
   settleAttempts,
 } from "../../modules/billing/sending/attempts.sql.ts";
-import { releaseHeldRefunds } from "../../modules/billing/usageFacts.sql.ts";
 import { listWithWaitingRefund } from "../../modules/registrations/oldTestRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
@@ -43,11 +41,6 @@ const TABLES = [
 const ROWS = 4000;
 /** The index of unfinished events has 40 pages, its rows have 200, and the table has 600. */
 const MAXIMUM_PAGES = 60;
-/** The release of refunds changes rows of two tables and their indexes, which reads 74 pages; the tables have hundreds. */
-const MAXIMUM_PAGES_OF_RELEASE = 100;
-
-/** Tells refunds whose workflow was not started from those that a test releases. */
-const UNITS_OF_WAITING = 7;
 
 const idRow = z.strictObject({ id: z.bigint() });
 
@@ -105,14 +98,14 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
       (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, sealed_at)
-    SELECT id, 'live', 'tree', 9, 1, 1, id || '-9', 'ledger', 'sending', 1, now()
+    SELECT id, 'live', 'tree', 9, 1, 1, id || '-9', 'stripe', 'pending', 1, now()
     FROM account
   `);
   await filler.transaction(async (transaction) => {
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
     await transaction.query(sql.typeAlias("void")`
       INSERT INTO refund (id, registration_id, account_id, count, created_at)
-      SELECT gen_random_uuid(), id, id, ${UNITS_OF_WAITING}::integer, now() FROM account
+      SELECT gen_random_uuid(), id, id, 7, now() FROM account
     `);
   });
   await filler.query(sql.typeAlias("void")`
@@ -127,45 +120,27 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
   `);
 };
 
-/** Makes an event of the filled ones failed, with a refund that is held because of it, and returns its id. */
-const failEvent = (filler: DatabasePool): Promise<bigint> =>
-  filler.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
-    return transaction.oneFirst(sql.type(idRow)`
-      WITH failed AS (
-        UPDATE meter_event SET state = 'rejected'
-        WHERE id = (SELECT id FROM meter_event WHERE second = 5 ORDER BY id DESC LIMIT 1)
-        RETURNING *
-      ),
-      fact AS (
-        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
-        SELECT account_id, mode, kind, nextval('usage_batch'), 1, second, id FROM failed
-        RETURNING *
-      ),
-      held AS (
-        INSERT INTO meter_event
-          (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-        SELECT account_id, mode, kind, second, 2, -1, identifier || '-held', processor, 'held', now(), now()
-        FROM failed
-        RETURNING id
-      ),
-      new_refund AS (
-        INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
-        SELECT gen_random_uuid(), gen_random_uuid(), account_id, 1, now(), now() FROM failed
-        RETURNING id
-      ),
-      refund_fact AS (
-        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second, meter_event_id)
-        SELECT account_id, mode, kind, usage_batch, new_refund.id, -1, second, held.id FROM fact, new_refund, held
+/** Inserts a refund that waits for one of the filled events, and returns that event's id. */
+const insertWaitingRefund = (filler: DatabasePool): Promise<bigint> =>
+  filler.oneFirst(sql.type(idRow)`
+    INSERT INTO meter_event
+      (
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, state, failure, waits_for, sealed_at,
+        settled_at
       )
-      SELECT id FROM failed
-    `);
-  });
+    SELECT
+      account_id, mode, kind, second, 2, -1, identifier || '-refund', processor, 'failed', 'waits_for_usage', id, now(),
+      now()
+    FROM meter_event
+    WHERE second = 5
+    ORDER BY id DESC
+    LIMIT 1
+    RETURNING waits_for AS id
+  `);
 
 const changedRow = z.strictObject({
   delayed: z.int(),
   released: z.int(),
-  undispatched: z.int(),
   processed: z.int(),
   ended: z.int(),
 });
@@ -175,10 +150,7 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
   filler.one(sql.type(changedRow)`
     SELECT
       (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
-      (SELECT count(*)::integer FROM usage_fact WHERE meter_event_id IS NULL) AS released,
-      (
-        SELECT count(*)::integer FROM refund WHERE dispatched_at IS NULL AND count <> ${UNITS_OF_WAITING}::integer
-      ) AS undispatched,
+      (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released,
       (
         SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
       ) AS processed,
@@ -191,13 +163,13 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   await insertSettledRows(filler);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   await insertOpenRows(filler);
-  const failedId = await failEvent(filler);
+  const usageId = await insertWaitingRefund(filler);
 
   const ids = await filler.anyFirst(sql.type(idRow)`
-    SELECT id FROM meter_event WHERE state = 'sending' ORDER BY id DESC LIMIT 4
+    SELECT id FROM meter_event WHERE second = 9 ORDER BY id DESC LIMIT 3
   `);
-  const [first, second, third, fourth] = ids.map((id) => ({ id, attempts: 1 }));
-  if (!first || !second || !third || !fourth) {
+  const [first, second, third] = ids.map((id) => ({ id, attempts: 1 }));
+  if (!first || !second || !third) {
     throw new Error("There are fewer events.");
   }
   const now = new Date();
@@ -208,8 +180,8 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   `);
   const claimed: ClaimedDelivery[] = [];
   type Work = (db: DatabasePool) => Promise<unknown>;
-  // With what each returns if it has found its rows, and what it may read.
-  const works: Readonly<Record<string, readonly [Work, unknown, number?]>> = {
+  // With what each returns if it has found its rows.
+  const works: Readonly<Record<string, readonly [Work, unknown]>> = {
     "the start of an attempt": [
       async (db) => (await beginAttempts(db, [first.id], { now, until })).length,
       1,
@@ -222,28 +194,29 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
             reason: "busy",
             outcomeUnknown: false,
             newKey: false,
-            inDoubtSince: null,
+            askingSince: null,
             retryAt: until,
           },
         ]),
       undefined,
     ],
-    "a longer lease": [(db) => renewLease(db, third, until), true],
     "a settlement": [
       async (db) =>
         (
           await settleAttempts(db, [
-            { ...fourth, state: "delivered", reason: null, acceptedQuantity: null, settledAt: now },
+            {
+              ...third,
+              state: "delivered",
+              failure: null,
+              isLate: false,
+              reason: null,
+              settledAt: now,
+            },
           ])
         ).size,
       1,
     ],
-    "refunds of usage that was closed": [countUncreditedMeterEvents, 0],
-    "the release of refunds": [
-      (db) => db.transaction((transaction) => releaseHeldRefunds(transaction, failedId)),
-      undefined,
-      MAXIMUM_PAGES_OF_RELEASE,
-    ],
+    "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
     "registrations with a waiting refund": [
       (db) =>
         db.transaction(
@@ -301,18 +274,17 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     ],
   };
   const countPages = await createPageCounter(filler, single, TABLES);
-  for (const [name, [work, expected, maximumPages = MAXIMUM_PAGES]] of Object.entries(works)) {
+  for (const [name, [work, expected]] of Object.entries(works)) {
     let returned: unknown;
     const pages = await countPages(async (db) => {
       returned = await work(db);
     });
     t.is(returned, expected, name);
-    t.true(pages > 0 && pages <= maximumPages, `${name}: ${pages} pages`);
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
   }
   t.deepEqual(await countChanged(filler), {
     delayed: 1,
     released: 1,
-    undispatched: 1,
     processed: 1,
     ended: 1,
   });

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
-import { findUnfinishedMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
+import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
 import {
   listDonationsByIds,
@@ -90,6 +90,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   await insertRecords(filler, unknown.id);
 
+  const lease = { now: new Date(), until: new Date() };
   const donor = { accountId: unknown.id, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
   const stream = { ...donor, kind: "tree" } as const;
@@ -216,8 +217,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       listStoreDonations(single, donor, { emails }, page),
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
     "the records of an order": (single) => listOrderRecords(single, donor, orderId),
-    "an unfinished meter event": (single) =>
-      single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
+    "the next meter event": (single) => listNextEvents(single, [stream], lease),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
     "the seconds with failed usage": (single) => findFailedSeconds(single, stream),
     "the first events": (single) => readFeedPage(single, firstEvents),

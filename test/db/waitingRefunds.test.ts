@@ -59,11 +59,11 @@ const insertUsage = async (
     WITH event AS (
       INSERT INTO meter_event
         (
-          account_id, mode, kind, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, state, failure, sealed_at
         )
       SELECT
         account_id, mode, kind, extract(epoch FROM created_at), sequence, -1, id || '/' || sequence, 'ledger',
-        given.state, given.state = 'blocked', now()
+        given.state, CASE WHEN given.state = 'failed' THEN 'unclear' END, now()
       FROM registration
       CROSS JOIN (VALUES (1, 'delivered'), (2, ${state}::text)) AS given (sequence, state)
       WHERE registration.id = ${registrationId} AND given.state IS NOT NULL
@@ -104,8 +104,10 @@ const insertRefundedTogether = async (
     ),
     event AS (
       INSERT INTO meter_event
-        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
-      SELECT ${accountId}, 'live', 'tree', ${second}, 1, -1, ${`${accountId}/${second}`}, 'ledger', given.state, now()
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, failure, sealed_at)
+      SELECT
+        ${accountId}, 'live', 'tree', ${second}, 1, -1, ${`${accountId}/${second}`}, 'ledger', given.state,
+        CASE WHEN given.state = 'failed' THEN 'refused' END, now()
       FROM (VALUES (${state}::text)) AS given (state)
       WHERE given.state IS NOT NULL
       RETURNING id
@@ -140,10 +142,9 @@ test.serial(
     const { id: accountId } = await createTestOrganization(filler);
     const given = [
       ["delivered", "settled", "corrected"],
-      ["held", "settled", "corrected"],
-      ["waived", "settled", "waived"],
-      ["blocked", "failed", "failed"],
-      ["sealed", "pending", "pending"],
+      ["closed", "settled", "closed"],
+      ["failed", "failed", "failed"],
+      ["pending", "pending", "pending"],
       [null, "pending", "pending"],
     ] as const;
     const registered: {
@@ -186,8 +187,8 @@ test.serial(
     const { id: accountId } = await createTestOrganization(filler);
     const given = [
       [null, "pending"],
-      ["sealed", "pending"],
-      ["rejected", "failed"],
+      ["pending", "pending"],
+      ["failed", "failed"],
     ] as const;
     const seconds: { readonly ids: readonly string[]; readonly state: RefundState }[] = [];
     for (const [index, [eventState, state]] of given.entries()) {

@@ -124,19 +124,23 @@ const readCommandLines = (text: string): readonly string[] => {
 const checkCommandLine = (program: Command, line: string): string | null => {
   const words = line.split(/[\s[\]]+/u).filter(Boolean);
   let command = program;
+  let depth = 0;
   for (const word of words) {
     const next = command.commands.find((each) => each.name() === word);
     if (!next) {
       break;
     }
     command = next;
+    depth += 1;
   }
   const options = new Set(command.options.map(({ long }) => long));
   const unknown = words.filter((word) => word.startsWith("--") && !options.has(word));
   if (command === program) {
     return words[0] === "--help" ? null : `${line}: no such command`;
   }
-  if (command.commands.length > 0) {
+  // A group with options is a command of its own, without arguments.
+  const isGroup = command.commands.length > 0;
+  if (isGroup && (options.size === 0 || words[depth]?.startsWith("--") === false)) {
     return `${line}: not a complete command`;
   }
   return unknown.length === 0 ? null : `${line}: no ${unknown.join(", ")}`;

@@ -1,16 +1,12 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import {
-  listFailedMeterEventIds,
-  listMeterEvents,
-} from "../../modules/billing/meterEventReports.sql.ts";
+import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { AccountMode } from "../../modules/records/owner.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
-import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
-import { waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
@@ -99,17 +95,20 @@ const REFUSED = {
   body: { error: { type: "invalid_request_error", message: "refused" } },
 } as const;
 
-test("usage that fails and is retried is two events, also if it was waived in between, and waiving it is none", async (t) => {
-  const { deps, double, stream, register, pass, drain, retryFailed } = await setUpBilling(t);
+test("usage that fails and is retried is two events, and closing it or a refund that waits for it is none", async (t) => {
+  const { deps, double, stream, register, refund, pass, drain, retryFailed } =
+    await setUpBilling(t);
   const types: readonly EventType[] = ["usage.failed", "usage.recovered"];
   const read = async () => {
     const events = await readEvents(deps, stream, { types });
     return events.map(({ type, data }) => [type, "count" in data ? data.count : null]);
   };
   double.control.addFault(REFUSED);
-  await register(2);
+  const id = await register(2);
   await drain();
   t.deepEqual(await read(), [["usage.failed", 2]]);
+  await refund(id, 1);
+  await drain();
   await retryFailed();
   await drain();
   const recovered = [
@@ -122,55 +121,12 @@ test("usage that fails and is retried is two events, also if it was waived in be
   double.control.addFault(REFUSED);
   await register(5);
   await drain();
-  const [eventId = 0n] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
-  await waiveUsage(deps, eventId, "invoiced by hand");
+  await closeUsage(
+    deps,
+    { eventIds: await listFailedMeterEventIds(deps.db, stream), differenceIds: [] },
+    { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
+  );
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
-  await retryUsage(deps, eventId);
-  t.deepEqual(await read(), [...recovered, ["usage.failed", 5], ["usage.recovered", 5]]);
-});
-
-test("a retry of a refund that was waived without having failed is no event", async (t) => {
-  const { deps, double, stream, register, refund, drain } = await setUpBilling(t);
-  const types: readonly EventType[] = ["usage.failed", "usage.recovered"];
-  const read = async () =>
-    (await readEvents(deps, stream, { types })).map(({ type, data }) => [
-      type,
-      "count" in data ? data.count : null,
-    ]);
-  const findHeld = async (): Promise<bigint> => {
-    const [held] = await listMeterEvents(deps.db, {
-      state: "held",
-      accountId: stream.accountId,
-      limit: 1,
-    });
-    return held?.id ?? 0n;
-  };
-  double.control.addFault(REFUSED);
-  const registrationId = await register(10);
-  await drain();
-  const [usageId = 0n] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
-  await waiveUsage(deps, usageId, "never billed");
-  await refund(registrationId, 3);
-  await drain();
-  const first = await findHeld();
-  await waiveUsage(deps, first, "never billed");
-
-  await retryUsage(deps, first);
-  await drain();
-
-  t.deepEqual(await read(), [["usage.failed", 10]]);
-  const second = await findHeld();
-  t.true(second > first, "it is held again");
-  await waiveUsage(deps, second, "never billed");
-
-  // This releases the refund's facts.
-  await retryUsage(deps, usageId);
-  await t.throwsAsync(retryUsage(deps, second), { message: /is superseded/u });
-
-  t.deepEqual(await read(), [
-    ["usage.failed", 10],
-    ["usage.recovered", 10],
-  ]);
 });
 
 test("a planting order that reaches a milestone is an event, and a repeated report is none", async (t) => {

@@ -205,22 +205,22 @@ test("operators name an imported registration by either id", async (t) => {
   t.deepEqual(record?.["found_by"], ["imported_id"]);
   const internalId = String(record?.["internal_id"]);
   for (const given of ["t-77", internalId]) {
-    const usage = await scene.impact("usage", "show", given, "--json");
+    const usage = await scene.impact("usage", "explain", given, "--json");
     t.like(readJson(usage), { registration_id: "t-77", billing: "imported" });
     const refund = await scene.impact("refund", "registration", given, "--reason", "test");
     t.is(refund.exitCode, 1);
     t.regex(refund.stderr, /no usage record on file/u);
   }
-  t.is((await scene.impact("usage", "show", "t-78")).exitCode, 3);
+  t.is((await scene.impact("usage", "explain", "t-78")).exitCode, 3);
 
   const other = await setUpImport(t);
   await other.importText(
     linesOf({ kind: "tree", id: "t-77", count: 1, created_at: "2024-05-01T09:30:00Z" }),
   );
-  const ambiguous = await scene.impact("usage", "show", "t-77");
+  const ambiguous = await scene.impact("usage", "explain", "t-77");
   t.is(ambiguous.exitCode, 1);
   t.regex(ambiguous.stderr, /2 registrations have the id t-77; add --org/u);
-  t.is((await scene.impact("usage", "show", internalId)).exitCode, 0);
+  t.is((await scene.impact("usage", "explain", internalId)).exitCode, 0);
 });
 
 test("a record and its copy in another organization are told apart by --org", async (t) => {
@@ -235,7 +235,7 @@ test("a record and its copy in another organization are told apart by --org", as
   await copy.importText(linesOf(...registrationsIn(list.body, "tree")), "--kind", "tree");
 
   for (const command of [
-    ["usage", "show"],
+    ["usage", "explain"],
     ["refund", "registration", "--reason", "test"],
   ]) {
     const ambiguous = await original.impact(...command, id);
@@ -244,7 +244,7 @@ test("a record and its copy in another organization are told apart by --org", as
   }
 
   for (const owner of [original, copy]) {
-    const shown = await original.impact("usage", "show", id, "--org", owner.id, "--json");
+    const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
     t.like(readJson(shown), { registration_id: id, account_id: owner.id });
     const cleared = await original.impact(
       "evidence",
@@ -262,7 +262,7 @@ test("a record and its copy in another organization are told apart by --org", as
   const refunded = await original.impact(...refund, original.id);
   t.is(refunded.exitCode, 0, refunded.stderr);
   const { id: stranger } = await createTestOrganization(db);
-  t.is((await original.impact("usage", "show", id, "--org", stranger)).exitCode, 3);
+  t.is((await original.impact("usage", "explain", id, "--org", stranger)).exitCode, 3);
 });
 
 test("importing an export of the same organization again changes nothing", async (t) => {

@@ -244,7 +244,11 @@ test("a batch of a suspended organization returns only repeated registrations", 
     db,
     authenticator: async (given) => {
       const caller = await find(given);
-      const suspendingSubscription = { status: "past_due", meteredKinds: [...KINDS] };
+      const suspendingSubscription = {
+        status: "past_due",
+        pausedBy: null,
+        meteredKinds: [...KINDS],
+      };
       return caller && { ...caller, suspendingSubscription };
     },
   });

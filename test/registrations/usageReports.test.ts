@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
-import { waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
@@ -67,7 +67,7 @@ test("a registration's usage is pending, then reported, with the period of its s
   t.true(new Date(start) <= deps.clock.now() && deps.clock.now() < new Date(end));
 });
 
-test("usage that the processor refused is failed, and waived once the operator decides so", async (t) => {
+test("usage that the processor refused is failed, and closed once the operator decides so", async (t) => {
   const { deps, double, stream, register, pass, drain, read, list } = await setUp(t);
   const good = await register(1);
   await drain();
@@ -82,17 +82,19 @@ test("usage that the processor refused is failed, and waived once the operator d
   t.deepEqual(await list("?state=failed"), [[bad, "failed"]]);
   t.deepEqual(await list("?state=pending"), [[waiting, "pending"]]);
   t.deepEqual(await list("?state=reported"), [[good, "reported"]]);
-  t.deepEqual(await list("?state=waived"), []);
+  t.deepEqual(await list("?state=closed"), []);
 
-  for (const eventId of await listFailedMeterEventIds(deps.db, { accountId: stream.accountId })) {
-    await waiveUsage(deps, eventId, "invoiced by hand");
-  }
-  t.is((await read(bad)).body["state"], "waived");
-  t.deepEqual(await list("?state=waived"), [[bad, "waived"]]);
+  await closeUsage(
+    deps,
+    { eventIds: await listFailedMeterEventIds(deps.db, stream), differenceIds: [] },
+    { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
+  );
+  t.is((await read(bad)).body["state"], "closed");
+  t.deepEqual(await list("?state=closed"), [[bad, "closed"]]);
   t.deepEqual(await list("?state=failed"), []);
   t.deepEqual(await list(""), [
     [waiting, "pending"],
-    [bad, "waived"],
+    [bad, "closed"],
     [good, "reported"],
   ]);
 });
@@ -120,7 +122,7 @@ test("usage that was offset by refunds of other usage of its second is reported"
   await drain();
   t.deepEqual(await events(), [
     { state: "delivered", quantity: 3 },
-    { state: "void", quantity: 0 },
+    { state: "delivered", quantity: 0 },
   ]);
 
   t.like((await read(offset)).body, { state: "reported", refunded_count: 0 });
@@ -252,9 +254,9 @@ test("while clients record, a list is read in small steps, and sends spaces whil
   t.is(listed.parse(JSON.parse(await list(""))["usage"]).length, 350);
   // The second to the fourth query.
   t.is(pace.stepCount(), 3);
-  t.is(await list("&state=waived"), '{"usage":[   ]}');
+  t.is(await list("&state=closed"), '{"usage":[   ]}');
   t.is(pace.stepCount(), 6);
-  t.is(await list("&state=waived&limit=100"), '{"usage":[]}');
+  t.is(await list("&state=closed&limit=100"), '{"usage":[]}');
 });
 
 test("another account's or mode's registration is unknown, and so is a malformed id", async (t) => {
@@ -285,7 +287,7 @@ test("unknown states and kinds are rejected with those that exist", async (t) =>
   t.is(status, 400);
   t.deepEqual(body, {
     error:
-      "state: must be one of pending, reported, corrected, failed, waived, not_billed; " +
+      "state: must be one of pending, reported, corrected, failed, closed, not_billed; " +
       "kind: must be one of tree, bottle",
   });
 });

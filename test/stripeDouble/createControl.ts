@@ -1,19 +1,16 @@
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { METERS } from "../../modules/billing/stripe/meters.ts";
 import type { Fault, Faults } from "./faults.ts";
-import { invoiceLines } from "./rules/itemPeriods.ts";
-import type { InvoiceLine } from "./rules/itemPeriods.ts";
+import { createCustomer, createPrice } from "./rules/catalogue.ts";
+import { changeInvoice, meteredLines } from "./rules/invoices.ts";
+import type { InvoiceLine } from "./rules/invoices.ts";
+import { cancelNow, changeTrial, removePrices, settleAll } from "./rules/lifecycle.ts";
 import { createErrorReports } from "./rules/errorReports.ts";
 import type { ReportOptions } from "./rules/errorReports.ts";
 import { createMeter } from "./rules/meters.ts";
 import type { Observations, RecordedCall } from "./observations.ts";
 import type { AcceptedEvent, Meter, Settings, State, StoredSubscription } from "./rules/state.ts";
-import {
-  createCustomer,
-  createPrice,
-  createSubscription,
-  getSubscription,
-} from "./rules/subscriptions.ts";
+import { createSubscription, getSubscription, updateSubscription } from "./rules/subscriptions.ts";
 import { sendWebhook } from "./sendWebhook.ts";
 
 /** Billed units of one customer and meter at one second. */
@@ -38,12 +35,38 @@ export type Control = {
   readonly addCustomer: (customer: { id?: string }) => { customerId: string };
   /** Returns the ids of the meters that the service uses, and creates missing ones. */
   readonly meterIds: () => Record<Kind, string>;
-  /** Creates a customer with a subscription, by default monthly, that has a price on both meters. */
+  /**
+   * Creates a subscription, by default monthly, that has a price on both meters, for a new customer or one that the double
+   * has already.
+   */
   readonly addSubscriber: (subscriber: {
     customerId?: string;
     billingCycleAnchor?: number;
     interval?: "month" | "year";
+    trialEnd?: number;
   }) => { customerId: string; subscriptionId: string };
+  /** Pauses the collection of a subscription's payments; without a behavior, resumes it. */
+  readonly pauseCollection: (pause: {
+    subscriptionId: string;
+    behavior?: NonNullable<StoredSubscription["pause"]>["behavior"];
+    resumesAt?: number;
+  }) => void;
+  /** Begins a trial or moves its end; `now` ends it. */
+  readonly changeTrial: (trial: { subscriptionId: string; trialEnd: number | "now" }) => void;
+  /** Ends a subscription: now, with or without an invoice of its open usage, or at the end of its period. */
+  readonly cancel: (cancellation: {
+    subscriptionId: string;
+    when: "now_with_invoice" | "now_without_invoice" | "at_period_end";
+  }) => void;
+  /** Lets a schedule change a subscription at a second: its prices, or its end. */
+  readonly schedule: (phase: {
+    subscriptionId: string;
+    at: number;
+    removePrices?: readonly string[];
+    cancel?: boolean;
+  }) => void;
+  /** Finalizes a draft, as its owner does by hand. */
+  readonly finalizeInvoice: (of: { invoiceId: string }) => void;
   /** Changes a subscription as its owner or Stripe does: its status, or the prices that it has. */
   readonly changeSubscription: (change: {
     subscriptionId: string;
@@ -67,6 +90,7 @@ export type Control = {
   readonly reportErrors: (options: ReportOptions & { resend?: boolean }) => Promise<number[]>;
   readonly events: () => readonly AcceptedEvent[];
   readonly usage: (of: { customerId?: string }) => UsageEntry[];
+  /** Returns the metered lines of a subscription's invoices. */
   readonly invoices: (of: { subscriptionId: string }) => InvoiceLine[];
   readonly calls: () => readonly RecordedCall[];
   /** Calls that the double does not model: a test that ends with any of these has failed. */
@@ -123,8 +147,16 @@ export const createControl = (
     },
     addCustomer,
     meterIds: () => ({ tree: ourMeter("tree").id, bottle: ourMeter("bottle").id }),
-    addSubscriber: ({ customerId: id, billingCycleAnchor: anchor, interval = "month" }) => {
-      const { customerId } = addCustomer(id === undefined ? {} : { id });
+    addSubscriber: ({
+      customerId: id,
+      billingCycleAnchor: anchor,
+      interval = "month",
+      trialEnd,
+    }) => {
+      const customerId =
+        id !== undefined && state.customers.has(id)
+          ? id
+          : addCustomer(id === undefined ? {} : { id }).customerId;
       const items = [ourMeter("tree"), ourMeter("bottle")].map((meter) => ({
         price: createPrice(state, {
           currency: "usd",
@@ -137,24 +169,61 @@ export const createControl = (
         customer: customerId,
         items,
         ...(anchor === undefined ? {} : { billing_cycle_anchor: anchor }),
+        ...(trialEnd === undefined ? {} : { trial_end: trialEnd }),
       });
       return { customerId, subscriptionId };
     },
-    changeSubscription: ({ subscriptionId, status, removePrices = [] }) => {
+    changeSubscription: ({ subscriptionId, status, removePrices: priceIds = [] }) => {
       const subscription = getSubscription(state, subscriptionId);
+      if (status === "canceled") {
+        cancelNow(state, subscription, { invoiceNow: false });
+      }
       subscription.status = status ?? subscription.status;
-      for (const { id, price, ...item } of state.items.values()) {
-        if (item.subscriptionId === subscriptionId && removePrices.includes(price.id)) {
-          state.items.delete(id);
-        }
+      removePrices(state, subscription, priceIds, { invoiceNow: false });
+    },
+    pauseCollection: ({ subscriptionId, behavior, resumesAt }) => {
+      updateSubscription(state, subscriptionId, {
+        pause_collection:
+          behavior === undefined
+            ? ""
+            : { behavior, ...(resumesAt === undefined ? {} : { resumes_at: resumesAt }) },
+      });
+    },
+    changeTrial: ({ subscriptionId, trialEnd }) =>
+      changeTrial(state, getSubscription(state, subscriptionId), trialEnd),
+    cancel: ({ subscriptionId, when }) => {
+      if (when === "at_period_end") {
+        updateSubscription(state, subscriptionId, { cancel_at_period_end: true });
+      } else {
+        cancelNow(state, getSubscription(state, subscriptionId), {
+          invoiceNow: when === "now_with_invoice",
+        });
       }
     },
+    schedule: ({ subscriptionId, at, removePrices: priceIds = [], cancel = false }) => {
+      const subscription = getSubscription(state, subscriptionId);
+      subscription.scheduleId ??= state.nextId("sub_sched");
+      subscription.phases.push({
+        at,
+        apply: () => {
+          removePrices(state, subscription, priceIds, { invoiceNow: true, at });
+          if (cancel) {
+            cancelNow(state, subscription, { invoiceNow: false, at });
+          }
+        },
+      });
+      subscription.phases.sort((a, b) => a.at - b.at);
+    },
+    finalizeInvoice: ({ invoiceId }) => {
+      settleAll(state);
+      changeInvoice(state, invoiceId, "finalize");
+    },
     deleteCustomer: ({ customerId }) => {
+      settleAll(state);
       state.customers.delete(customerId);
       for (const subscription of state.subscriptions.values()) {
-        if (subscription.customerId === customerId) {
-          subscription.status = "canceled";
-          subscription.canceledAt = state.clock.now();
+        if (subscription.customerId === customerId && subscription.status !== "canceled") {
+          cancelNow(state, subscription, { invoiceNow: false });
         }
       }
     },
@@ -209,7 +278,10 @@ export const createControl = (
       }
       return [...entries.values()];
     },
-    invoices: ({ subscriptionId }) => invoiceLines(state, getSubscription(state, subscriptionId)),
+    invoices: ({ subscriptionId }) => {
+      getSubscription(state, subscriptionId);
+      return meteredLines(state, subscriptionId);
+    },
     calls: () => observations.calls,
     problems: () => observations.problems,
     held: () => observations.held.size + observations.hanging.size,

@@ -11,17 +11,26 @@ import { ErrorResponse, missing } from "./errorResponse.ts";
 import type { AcceptedEvent, State } from "./rules/state.ts";
 import {
   cancelSubscription,
-  createCustomer,
-  createPrice,
   createSubscription,
   createSubscriptionItem,
+  deleteSubscriptionItem,
   getSubscription,
   listSubscriptionItems,
+  listSubscriptions,
   readSubscriptionItem,
   presentSubscription,
   updateSubscription,
   updateSubscriptionItem,
 } from "./rules/subscriptions.ts";
+import { createCustomer, createPrice } from "./rules/catalogue.ts";
+import {
+  changeInvoice,
+  getInvoice,
+  listInvoiceLines,
+  listInvoices,
+  presentInvoice,
+} from "./rules/invoices.ts";
+import { settleAll } from "./rules/lifecycle.ts";
 import { parseRequest } from "./requests/validateRequest.ts";
 
 /** A call whose parameters are valid. */
@@ -46,6 +55,14 @@ const found = <T>(what: string, map: ReadonlyMap<string, T>, id: string): T => {
   }
   return value;
 };
+
+/** A call that the clock's effects on subscriptions precede. */
+const settled = (state: State, execute: () => object): Prepared => ({
+  execute: () => {
+    settleAll(state);
+    return execute();
+  },
+});
 
 const routes: Record<string, (call: Call) => Prepared> = {
   "GET /v1/account": ({ state, form }) => {
@@ -110,6 +127,10 @@ const routes: Record<string, (call: Call) => Prepared> = {
     const request = parseRequest("subscriptionCreate", form);
     return { execute: () => presentSubscription(state, createSubscription(state, request)) };
   },
+  "GET /v1/subscriptions": ({ state, form }) => {
+    const request = parseRequest("subscriptionList", form);
+    return { execute: () => listSubscriptions(state, request) };
+  },
   "GET /v1/subscriptions/:id": ({ state, id, form }) => {
     parseRequest("nothing", form);
     return { execute: () => presentSubscription(state, getSubscription(state, id)) };
@@ -119,8 +140,32 @@ const routes: Record<string, (call: Call) => Prepared> = {
     return { execute: () => presentSubscription(state, updateSubscription(state, id, request)) };
   },
   "DELETE /v1/subscriptions/:id": ({ state, id, form }) => {
+    const request = parseRequest("subscriptionCancel", form);
+    return { execute: () => presentSubscription(state, cancelSubscription(state, id, request)) };
+  },
+  "GET /v1/invoices": ({ state, form }) => {
+    const request = parseRequest("invoiceList", form);
+    return settled(state, () => listInvoices(state, request));
+  },
+  "GET /v1/invoices/:id": ({ state, id, form }) => {
     parseRequest("nothing", form);
-    return { execute: () => presentSubscription(state, cancelSubscription(state, id)) };
+    return settled(state, () => presentInvoice(state, getInvoice(state, id)));
+  },
+  "GET /v1/invoices/:id/lines": ({ state, id, form }) => {
+    const request = parseRequest("invoiceListLines", form);
+    return settled(state, () => listInvoiceLines(state, id, request));
+  },
+  "POST /v1/invoices/:id/finalize": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return settled(state, () => changeInvoice(state, id, "finalize"));
+  },
+  "POST /v1/invoices/:id/void": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return settled(state, () => changeInvoice(state, id, "void"));
+  },
+  "POST /v1/invoices/:id/mark_uncollectible": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return settled(state, () => changeInvoice(state, id, "mark_uncollectible"));
   },
   "POST /v1/subscription_items": ({ state, form }) => {
     const request = parseRequest("subscriptionItemCreate", form);
@@ -129,6 +174,10 @@ const routes: Record<string, (call: Call) => Prepared> = {
   "GET /v1/subscription_items": ({ state, form }) => {
     const request = parseRequest("subscriptionItemList", form);
     return { execute: () => listSubscriptionItems(state, request) };
+  },
+  "DELETE /v1/subscription_items/:id": ({ state, id, form }) => {
+    parseRequest("subscriptionItemDelete", form);
+    return { execute: () => deleteSubscriptionItem(state, id) };
   },
   "GET /v1/subscription_items/:id": ({ state, id, form }) => {
     parseRequest("nothing", form);

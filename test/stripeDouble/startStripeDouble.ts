@@ -76,7 +76,7 @@ export const startStripeDouble = async ({
     }
     await handleCall(request, response, {
       path,
-      form: request.method === "GET" ? search.slice(1) : body,
+      form: request.method === "GET" ? search.slice(1) : body || search.slice(1),
     });
   };
 

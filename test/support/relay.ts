@@ -17,6 +17,8 @@ export const startRelay = async (
   readonly cutAfter: (text: string) => void;
   /** Closes the connection on which a client sends a text when the server has responded to it, instead of the response. */
   readonly loseResponse: (text: string) => void;
+  /** Cuts the relay when the server has responded to a client's message, counted from now, instead of the response. */
+  readonly loseResponseAt: (count: number) => void;
   /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
   /** Does so as soon as a client has sent a text. */
@@ -34,6 +36,7 @@ export const startRelay = async (
     }
   };
   let isHanging = false;
+  let messagesLeft = Number.POSITIVE_INFINITY;
   let last: {
     readonly text: string;
     readonly interrupt: (near: Socket, far: Socket) => void;
@@ -49,6 +52,10 @@ export const startRelay = async (
     pairs.add([near, far]);
     near.pipe(far).pipe(near);
     near.on("data", (chunk: Buffer) => {
+      messagesLeft -= 1;
+      if (messagesLeft === 0) {
+        far.unpipe(near).resume().once("data", cut);
+      }
       if (last && chunk.includes(last.text)) {
         last.interrupt(near, far);
         last = null;
@@ -83,6 +90,9 @@ export const startRelay = async (
           });
         },
       };
+    },
+    loseResponseAt: (count) => {
+      messagesLeft = count;
     },
     freeze,
     freezeAfter: (text) => {

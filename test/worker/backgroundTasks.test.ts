@@ -13,7 +13,8 @@ import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
-import { guardUsage, holdUsage, releaseUsage } from "../../modules/billing/holdUsage.ts";
+import { guardUsage, holdUsage } from "../../modules/billing/holdUsage.ts";
+import { resumeUsage } from "../../modules/billing/resumeUsage.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
@@ -90,9 +91,12 @@ test("a hold is a metric, and a worker logs it with the next command until it en
   t.is(lines.length, 1);
   t.regex(
     lines.join(""),
-    /"level":50.*usage is held by ada: failover drill\. .*usage compare-and-release/u,
+    /"level":50.*usage is held by ada: failover drill\. .*impact usage resume/u,
   );
-  await releaseUsage({ db, clock, actor: SERVICE }, "ada");
+  await resumeUsage(
+    { db, clock, actor: SERVICE },
+    { by: "ada", wasNothingLost: false, isDryRun: false },
+  );
   await watchOnce();
   t.regex(await readMetric(), /^impact_usage_held 0$/mu);
   t.is(lines.length, 1);

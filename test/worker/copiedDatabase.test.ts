@@ -108,22 +108,27 @@ test("a worker of a copied database waits until an operator says that it replace
   const { name, original, copy } = await fork(t);
   const { messages, named } = startWaiting(t, copy);
   await eventually(() => messages.length > 0);
-  t.regex(messages[0] ?? "", /take-over.*separate.*does not poll Temporal/u);
+  t.regex(messages[0] ?? "", /usage resume.*separate.*does not poll Temporal/u);
 
-  const run = await copy.impact("deployment", "take-over", "--as", "maria");
+  const planned = await copy.impact("usage", "resume", "--dry-run");
+  t.regex(planned.stdout, /Nothing was changed\. The command would end the hold of restore guard/u);
+  t.true((await readDeployment(copy.db)).isServerChanged);
+  const run = await copy.impact("usage", "resume", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, new RegExp(`Deployment ${name} continues with this database`, "u"));
-  t.regex(run.stderr, /Usage is held by restore guard.*usage compare-and-release/u);
+  t.regex(
+    run.stdout,
+    /\[done\] {2}The hold was ended at .* by maria; this database replaces the old one/u,
+  );
   t.is((await named)?.name, name);
   t.like(await readDeployment(copy.db), {
     isServerChanged: false,
-    hold: { by: "restore guard" },
+    hold: null,
     processor: { name: "stripe", account: LIVE },
   });
   t.is((await startWaiting(t, original).named)?.name, name);
-  const again = await copy.impact("deployment", "take-over", "--json");
-  t.like(readJson(again), { temporal_name: name, taken_over: false });
+  const again = await copy.impact("usage", "resume", "--json");
+  t.like(readJson(again), { ended_hold: null, doubted_until: null });
 });
 
 test("a separated copy has a different name, and never bills through the original's live account", async (t) => {
@@ -226,14 +231,10 @@ test("a database is separated only if it looks like a copy, or is said to be one
 test("commands that change workflows refuse a copied database that is undecided", async (t) => {
   const { copy } = await fork(t, { TEMPORAL_ADDRESS });
 
-  for (const args of [
-    ["workflow", "terminate", "reconciliation", "--reason", "x"],
-    ["usage", "send-now"],
-  ]) {
-    const run = await copy.impact(...args);
-    t.is(run.exitCode, 1);
-    t.regex(run.stderr, /If it is a copy, run `impact deployment separate`/u);
-  }
+  const run = await copy.impact("workflow", "terminate", "reconciliation", "--reason", "x");
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /If it is a copy, run `impact deployment separate`/u);
 });
 
 test("a process that knows its name goes on when its database is promoted or copied", async (t) => {
@@ -243,7 +244,7 @@ test("a process that knows its name goes on when its database is promoted or cop
 
   t.is(await getName(), name);
   await t.throwsAsync(getDeploymentName({ db: original.db, clock: systemClock }), {
-    message: /take-over/u,
+    message: /usage resume/u,
   });
 });
 
@@ -257,11 +258,11 @@ test("doctor names a copied database that is undecided, and a worker that uses a
 
   t.is((await diagnose(original.impact)).of("deployment"), `ok: ${name} is its name in Temporal`);
   const undecided = await diagnose(copy.impact);
-  t.regex(undecided.of("deployment"), /^wrong: .*take-over.*separate/u);
+  t.regex(undecided.of("deployment"), /^wrong: .*usage resume.*separate/u);
   t.regex(undecided.of("worker (background)"), /^skipped/u);
 
-  // The mistake: the copy is released as if it replaced the original.
-  await copy.impact("usage", "release");
+  // The mistake: usage of the copy is resumed as if it replaced the original.
+  await copy.impact("usage", "resume");
   await startProgram(t, "worker/main.ts", {
     DATABASE_URL: copy.url,
     TEMPORAL_NAMESPACE: namespace,
@@ -270,6 +271,6 @@ test("doctor names a copied database that is undecided, and a worker that uses a
   await eventually(() => isPolled(client, backgroundQueue(name)));
   t.regex(
     (await diagnose(original.impact)).of("worker (background)"),
-    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait two minutes\. Otherwise .* `impact deployment separate`/u,
+    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait half a minute\. Otherwise .* `impact deployment separate`/u,
   );
 });

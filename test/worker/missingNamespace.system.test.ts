@@ -4,7 +4,7 @@ import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
-import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -55,12 +55,7 @@ test("a worker waits for its namespace, which it logs once, and works when it ap
   });
 
   await eventually(
-    async () =>
-      (await sumLedgerUsage(
-        db,
-        { accountId: id, mode: "test", kind: "tree" },
-        { start: 0, end: 4_000_000_000 },
-      )) === 3,
+    async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
   );
   t.is(waiting().length, 1);
   t.is(child.exitCode, null);

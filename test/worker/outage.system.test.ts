@@ -1,11 +1,10 @@
 import { z } from "zod";
-import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { SHARD_NUMBERS, SHARDS, shardOf } from "../../db/shards.rules.ts";
-import { sendUsageNow } from "../../modules/billing/sending/sendUsageNow.ts";
+import { endDelays } from "../../modules/billing/sending/attempts.sql.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
@@ -19,8 +18,6 @@ const ORGANIZATIONS = 260;
 
 /** The senders of usage and of webhooks, and the dispatcher. */
 const WORKFLOWS = 2 * SHARDS + 1;
-
-const EVER = { start: 0, end: 4_000_000_000 };
 
 test("while Stripe fails and then never responds, the senders are as few as before, the usage of the ledger is billed, and afterwards everything once", async (t) => {
   const { db } = t.context;
@@ -57,9 +54,7 @@ test("while Stripe fails and then never responds, the senders are as few as befo
 
   await eventually(async () => {
     const billed = await Promise.all(
-      inEachShard.map((accountId) =>
-        sumLedgerUsage(db, { accountId, mode: "test", kind: "tree" }, EVER),
-      ),
+      inEachShard.map((accountId) => sumLedgerUnits(db, { accountId, mode: "test", kind: "tree" })),
     );
     return billed.every((units) => units === 3);
   });
@@ -68,7 +63,7 @@ test("while Stripe fails and then never responds, the senders are as few as befo
 
   control.clearFaults();
   await eventually(() => control.held() === 0);
-  await sendUsageNow({ db, clock: systemClock, actor: SERVICE }, null);
+  await endDelays(db, null, systemClock.now());
   await eventually(async () => (await listWaitingStreams(db)).length === 0);
   t.deepEqual(
     control

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { sumLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";
@@ -13,7 +13,6 @@ import { eventually, openNamespace, startProgram } from "../support/programs.ts"
 const test = testWithDatabase();
 
 const ROUNDS = 4;
-const EVER = { start: 0, end: 4_000_000_000 };
 
 const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) });
 
@@ -67,7 +66,7 @@ const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: strin
       t.is(refunded.status, 200);
     },
     countDonations: async () => (await readDonationLedger(db, accountId)).donations,
-    billed: () => sumLedgerUsage(db, { accountId, mode: "live", kind: "tree" }, EVER),
+    billed: () => sumLedgerUnits(db, { accountId, mode: "live", kind: "tree" }),
     plantedTrees: async (): Promise<number> => {
       const orders = await listPlantingOrders(db, {
         accountId,

@@ -42,7 +42,7 @@ test.serial(
     await worker.kill();
     t.deepEqual(await control.reportErrors({}), [200]);
     await startWorker(settings);
-    await eventually(async () => (await statesOf()).includes("rejected"));
-    t.deepEqual(await statesOf(), ["rejected"]);
+    await eventually(async () => (await statesOf()).includes("failed"));
+    t.deepEqual(await statesOf(), ["failed"]);
   },
 );

@@ -1,4 +1,3 @@
-import { WorkflowFailedError } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure, defaultPayloadConverter } from "@temporalio/common";
 import type { Payload } from "@temporalio/common";
@@ -10,13 +9,14 @@ import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
+import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
-import { settleUsage, waiveUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
@@ -28,7 +28,6 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
-import { listAllWaitingRefunds } from "../support/listAllWaitingRefunds.ts";
 import { startWorker } from "./startWorker.ts";
 
 // Some are serial, because reconciliations are of all accounts, and so are the refunds that wait.
@@ -56,11 +55,15 @@ const firstOf = <Value>(
 const listPolls = async (handle: WorkflowHandle) => {
   const { events } = await handle.fetchHistory();
   const inputs = (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
-    firstOf(pollInput, scheduled?.input?.payloads),
+    scheduled?.activityType?.name === "reconcileUsage"
+      ? firstOf(pollInput, scheduled.input?.payloads)
+      : [],
   );
-  const results = (events ?? []).flatMap(({ activityTaskCompletedEventAttributes: completed }) =>
-    firstOf(pollResult, completed?.result?.payloads),
-  );
+  // The last activity compares invoices.
+  const results = (events ?? [])
+    .flatMap(({ activityTaskCompletedEventAttributes: completed }) => completed ?? [])
+    .slice(0, inputs.length)
+    .flatMap(({ result }) => firstOf(pollResult, result?.payloads));
   return inputs.map(({ isFinal }, index) => [isFinal, results[index]]);
 };
 
@@ -97,28 +100,32 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
     payload: { stripe_customer_id: drifting, value: "1" },
   });
   control.advanceClock({ seconds: 24 * 3600 });
-  // The first poll, which reads a differing sum twice, does not see the usage yet.
-  for (let read = 1; read <= 2; read += 1) {
-    control.addFault({
-      kind: "respond",
-      method: "GET",
-      path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
-      mentioning: lagging,
-      status: 200,
-      body: { object: "list", url: "", has_more: false, data: [] },
-    });
-  }
+  // The first poll does not see the usage yet.
+  control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
+    mentioning: lagging,
+    status: 200,
+    body: { object: "list", url: "", has_more: false, data: [] },
+    times: 1000,
+  });
   const reported: string[][] = [];
-  const client = await startWorker(
-    t,
-    createBillingActivities({
-      db,
-      clock,
-      billing,
-      ...observers,
-      observeDrift: (streams) => reported.push(streams.map(({ accountName }) => accountName)),
-    }),
-  );
+  const activities = createBillingActivities({
+    db,
+    clock,
+    billing,
+    ...observers,
+    observeDrift: (streams) => reported.push(streams.map(({ accountName }) => accountName)),
+  });
+  const client = await startWorker(t, {
+    ...activities,
+    reconcileUsage: async (given: Parameters<typeof activities.reconcileUsage>[0]) => {
+      const result = await activities.reconcileUsage(given);
+      control.clearFaults();
+      return result;
+    },
+  });
 
   const handle = await client.workflow.start(reconciliation, {
     workflowId: "reconciliation/test",
@@ -128,16 +135,19 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
   const report = await handle.result();
 
   t.deepEqual(await listPolls(handle), [
-    [false, { compared: 3, drifting: 2 }],
+    [false, { compared: 6, drifting: 2 }],
     [false, { compared: 2, drifting: 1 }],
     [true, { compared: 1, drifting: 1 }],
   ]);
   t.deepEqual(report, { compared: 1, drifting: 1 });
   t.deepEqual(reported, [["Drifting"]]);
   const stored = await findLastReconciliation(db);
-  t.like(stored, { streams: 3, drifting: 1, unreadable: 0, driftUnits: 1, error: null });
+  t.like(stored, { streams: 6, drifting: 1, unreadable: 0, error: null });
   t.truthy(stored?.endedAt);
-  t.like(await readReconciliationStatus(db), { lastSuccessAt: stored?.endedAt, driftUnits: 1 });
+  t.like(await readReconciliationStatus(db), { lastSuccessAt: stored?.endedAt, hasFailed: false });
+  t.like(await listOpenDifferences(db, { accountId: null, span: null, limit: 10 }), [
+    { accountName: "Drifting", units: 1 },
+  ]);
 });
 
 test.serial(
@@ -173,78 +183,60 @@ test.serial(
   },
 );
 
-/** What an operator does about a failed event. */
-const SETTLEMENTS = {
-  retry: retryUsage,
-  waive: (deps: BillingSetup["deps"], id: bigint) => waiveUsage(deps, id, "by hand"),
-  settle: (deps: BillingSetup["deps"], id: bigint) =>
-    settleUsage(
+const closeWith =
+  (document: BillingDocument | null) =>
+  (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
+    closeUsage(
       deps,
-      id,
-      { kind: "credit_note", reference: "cn_1" },
-      { reason: "by hand", expectedUnits: null },
-    ),
-} as const;
+      { eventIds: [id], differenceIds: [] },
+      { document, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
+    );
 
-const failsAndStartsAgain = test.macro(async (t, settle: keyof typeof SETTLEMENTS) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, double, register, drain } = setup;
-  const { db } = deps;
-  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
-  const id = await register(5);
-  await drain();
-  await setup.refund(id, 2);
-  double.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-  });
-  await drain();
-  const run = (): Promise<void> =>
-    client.workflow.execute(refund, {
+const waitsForOperator = test.macro({
+  exec: async (
+    t,
+    _how: string,
+    settle: (deps: BillingSetup["deps"], id: bigint) => Promise<unknown>,
+  ) => {
+    const setup = await setUpBilling(t);
+    const { deps, stream, double, register, drain } = setup;
+    const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+    const id = await register(5);
+    await drain();
+    await setup.refund(id, 2);
+    double.control.addFault({
+      kind: "respond",
+      status: 400,
+      body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+    });
+    await drain();
+    const handle = await client.workflow.start(refund, {
       workflowId: refundWorkflowId("test", id),
       taskQueue: "test",
       args: [id],
     });
-  const [waiting] = await listAllWaitingRefunds(db);
-  const mark = async (): Promise<void> => {
-    for (const refunds of await listAllWaitingRefunds(db)) {
-      await markRefundsDispatched(db, refunds, deps.clock.now());
-    }
-  };
-  await mark();
+    await eventually(async () => {
+      const { raw } = await handle.describe();
+      const message = raw.pendingActivities?.[0]?.lastFailure?.message ?? "";
+      return message.startsWith("the refunded usage has failed; see: impact usage explain ");
+    });
 
-  const failure = await t.throwsAsync(run(), { instanceOf: WorkflowFailedError });
-  t.regex(String(failure?.cause?.cause), /the refunded usage has failed; see: impact usage show /u);
-  t.deepEqual(await listAllWaitingRefunds(db), []);
+    const [failed = 0n] = await listFailedMeterEventIds(deps.db, stream);
+    await settle(deps, failed);
+    await drain();
 
-  const [failed = 0n] = await listFailedMeterEventIds(db, stream);
-  await SETTLEMENTS[settle](deps, failed);
-  await drain();
-
-  const again = await listAllWaitingRefunds(db);
-  t.deepEqual(
-    again.map(({ registrationId, ids }) => ({ registrationId, ids })),
-    [{ registrationId: id, ids: waiting?.ids }],
-  );
-  await t.notThrowsAsync(run());
-  await mark();
+    await t.notThrowsAsync(handle.result());
+  },
+  title: (_, how) =>
+    `the workflow of a refund whose usage has failed waits, and completes after ${String(how)}`,
 });
 
-test.serial(
-  "the workflow of a refund whose usage has failed ends, and starts again after a retry",
-  failsAndStartsAgain,
-  "retry",
-);
-test.serial(
-  "the workflow of a refund whose usage has failed ends, and starts again after a waiver",
-  failsAndStartsAgain,
-  "waive",
-);
-test.serial(
-  "the workflow of a refund whose usage has failed ends, and starts again after it was settled by hand",
-  failsAndStartsAgain,
-  "settle",
+test(waitsForOperator, "a retry", retryUsage);
+test(waitsForOperator, "it was closed as never billed", closeWith(null));
+test(
+  waitsForOperator,
+  "a document returned it",
+  closeWith({ kind: "credit_note", reference: "cn_1" }),
 );
 
 /** Returns the longest interval between a run's retries, in seconds. */

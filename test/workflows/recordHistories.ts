@@ -80,6 +80,11 @@ const createOrders = (
   },
 });
 
+const reconcile = (drifting: number): Recording["activities"] => ({
+  reconcileUsage: inOrder(() => ({ compared: 3, drifting })),
+  compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
+});
+
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "usage-shard": {
     activities: { reportShard: inOrder<undefined>(() => undefined) },
@@ -229,7 +234,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-without-drift": {
-    activities: { reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })) },
+    activities: reconcile(0),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
@@ -240,7 +245,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-drift-at-each-poll": {
-    activities: { reconcileUsage: inOrder(() => ({ compared: 3, drifting: 1 })) },
+    activities: reconcile(1),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/drifting"),

@@ -9,6 +9,7 @@ import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 import { isGivenUp, isSubscriptionChange, processingDelayMs } from "./processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { BillingContext } from "../context.ts";
+import { requireStripe } from "../createBilling.ts";
 import { applyRejectionReport } from "./applyRejectionReport.ts";
 import type { RejectionObserver } from "./applyRejectionReport.ts";
 import { refreshSubscription } from "./refreshSubscriptions.ts";
@@ -43,10 +44,7 @@ const apply = async (
     }
     return;
   }
-  const stripe = context.billing.findProcessor("stripe", "live");
-  if (!stripe) {
-    throw new Error("Stripe is not configured.");
-  }
+  const stripe = requireStripe(context.billing);
   await applyRejectionReport(context, id, await stripe.readRejectionReport(id, limit));
 };
 

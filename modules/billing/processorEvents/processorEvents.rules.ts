@@ -1,7 +1,6 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import type { LiveProcessor } from "../deployment.rules.ts";
-import { isUnfinished } from "../meterEvents.rules.ts";
-import type { StoredState } from "../meterEvents.rules.ts";
+import type { MeterEventState } from "../meterEvents.rules.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
 export type ProcessorEvent = {
@@ -73,49 +72,31 @@ export const identifierOf = (identifierOrKey: string): string =>
 /** Stripe accepts timestamps that far ahead of its clock, so the clocks may differ by it. */
 const CLOCK_DIFFERENCE_MS = 5 * MINUTE_MS;
 
-/**
- * Returns whether a report can be about an event. After a restore, an event may have the identifier of one that the
- * processor refused in the lost history, and that was sent before the first attempt of this one. If the outcome of an attempt
- * is unknown, the event can be the refused one, because the processor recognized its identifier. As long as it is being sent,
- * that may still turn out.
- */
-export const isInReport = (
-  { state, outcomeUnknown, firstAttemptAt }: StoredState & { readonly firstAttemptAt: Date | null },
-  { windowEnd }: Pick<RejectionReport, "windowEnd">,
-): boolean =>
-  isUnfinished(state) ||
-  outcomeUnknown ||
-  firstAttemptAt === null ||
-  firstAttemptAt.getTime() <= windowEnd.getTime() + CLOCK_DIFFERENCE_MS;
+/** A meter event, as far as a report of refused usage concerns it. */
+type ReportedEvent = {
+  readonly state: MeterEventState;
+  readonly firstAttemptAt: Date | null;
+  readonly documentReference: string | null;
+};
 
 /**
  * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
- * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
- * could bill it twice, so that must be found out first. So it is with an event that was sealed before the end of a hold: the
- * hold may have followed a restore, and in the lost history the same report may have led to a retry. When it was delivered
- * says nothing, because a later check may have found that. Usage that was settled by hand is `waived`: its document bills it.
- * @param holds.releasedAt when the last hold ended; null if none has ended
+ * if it changes nothing, as a repeated report does. Usage that a document bills is `closed`. After a restore, an event may
+ * have the identifier of one that the processor refused in the lost history, before the first attempt of this one.
  */
 export const decideLateRejection = (
-  {
-    state,
-    outcomeUnknown,
-    sealedAt,
-    settlementReference,
-  }: StoredState & { readonly sealedAt: Date; readonly settlementReference: string | null },
-  { isHeld, releasedAt }: { readonly isHeld: boolean; readonly releasedAt: Date | null },
-): "rejected" | "blocked" | "waived" | "wait" | null => {
-  if (state === "sealed" || state === "sending") {
+  { state, firstAttemptAt, documentReference }: ReportedEvent,
+  { windowEnd }: Pick<RejectionReport, "windowEnd">,
+): "failed" | "closed" | "wait" | null => {
+  if (state === "pending") {
     return "wait";
   }
-  if (state !== "delivered") {
+  const isOfLostHistory =
+    firstAttemptAt !== null && firstAttemptAt.getTime() > windowEnd.getTime() + CLOCK_DIFFERENCE_MS;
+  if (state !== "delivered" || isOfLostHistory) {
     return null;
   }
-  if (settlementReference !== null) {
-    return "waived";
-  }
-  const mayBeRetried = isHeld || (releasedAt !== null && sealedAt <= releasedAt);
-  return outcomeUnknown || mayBeRetried ? "blocked" : "rejected";
+  return documentReference === null ? "failed" : "closed";
 };
 
 const FIRST_DELAY_MS = 5000;

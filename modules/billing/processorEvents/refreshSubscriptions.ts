@@ -1,7 +1,8 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { listSubscriptionsToRead, saveSubscriptionState } from "./stripeSubscriptions.sql.ts";
-import { ProcessorUnavailableError } from "../processor.ts";
 import type { BillingContext } from "../context.ts";
+import { requireStripe } from "../createBilling.ts";
+import { sweepStripe } from "../sweepStripe.ts";
+import type { StripeSweep, SweepOptions } from "../sweepStripe.ts";
 import { saveBillingPeriod } from "../billingPeriods.sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
@@ -20,10 +21,7 @@ export const refreshSubscription = async (
   if (subscriptionId === null) {
     return;
   }
-  const stripe = billing.findProcessor("stripe", "live");
-  if (!stripe) {
-    throw new Error("Stripe is not configured.");
-  }
+  const stripe = requireStripe(billing);
   // Read before the call: a change during the call makes the state older than it may be, never newer.
   const readAt = clock.now();
   const state = await stripe.readSubscription(subscriptionId, signal);
@@ -39,74 +37,41 @@ export const refreshSubscription = async (
 };
 
 const PAGE = 100;
-const CALL_TIMEOUT_MS = 20_000;
 
-/** Each subscription takes two calls; usage needs the rest of Stripe's rate limit. */
-const INTERVAL_MS = 100;
-
-/** An outage: each further call may take as long as its timeout. */
-const MAXIMUM_UNAVAILABLE_IN_A_ROW = 3;
-
-export type SubscriptionSweep = {
-  readonly read: number;
-  /** The accounts whose subscription could not be read. */
-  readonly failed: number;
-};
+async function* listAccountsToRead(
+  { db, clock }: BillingContext,
+  readBefore: Date,
+): AsyncGenerator<{ readonly id: string }, void, void> {
+  let after: string | null = null;
+  for (;;) {
+    const ids: readonly string[] = await listSubscriptionsToRead(db, {
+      readBefore,
+      now: clock.now(),
+      after,
+      limit: PAGE,
+    });
+    yield* ids.map((id) => ({ id }));
+    if (ids.length === 0) {
+      return;
+    }
+    after = ids.at(-1) ?? null;
+  }
+}
 
 /**
  * Reads every organization's subscription at Stripe that has not been read since a time. What has been read is stored, so a
  * repeated call continues.
- * @param onFailure called for each subscription that cannot be read; the others follow
  * @throws ProcessorUnavailableError if Stripe is down
  */
-export const sweepSubscriptions = async (
+export const sweepSubscriptions = (
   context: BillingContext,
   readBefore: Date,
-  {
-    signal,
-    onFailure,
-    intervalMs = INTERVAL_MS,
-  }: {
-    readonly signal: AbortSignal;
-    readonly onFailure: (accountId: string, error: unknown) => void;
-    readonly intervalMs?: number;
-  },
-): Promise<SubscriptionSweep> => {
-  let [read, failed, unavailable] = [0, 0, 0];
-  if (context.billing.findProcessor("stripe", "live") === null) {
-    return { read, failed };
-  }
-  let after: string | null = null;
-  for (;;) {
-    const ids: readonly string[] = await listSubscriptionsToRead(context.db, {
-      readBefore,
-      now: context.clock.now(),
-      after,
-      limit: PAGE,
-    });
-    if (ids.length === 0) {
-      return { read, failed };
-    }
-    for (const id of ids) {
-      try {
-        await refreshSubscription(
-          context,
-          id,
-          AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
-        );
-        read += 1;
-        unavailable = 0;
-      } catch (error) {
-        signal.throwIfAborted();
-        failed += 1;
-        onFailure(id, error);
-        unavailable = error instanceof ProcessorUnavailableError ? unavailable + 1 : 0;
-        if (unavailable === MAXIMUM_UNAVAILABLE_IN_A_ROW) {
-          throw error;
-        }
-      }
-      after = id;
-      await sleep(intervalMs, undefined, { signal });
-    }
-  }
-};
+  options: SweepOptions,
+): Promise<StripeSweep> =>
+  context.billing.stripe === null
+    ? Promise.resolve({ read: 0, failed: 0 })
+    : sweepStripe(
+        listAccountsToRead(context, readBefore),
+        ({ id }, signal) => refreshSubscription(context, id, signal),
+        options,
+      );

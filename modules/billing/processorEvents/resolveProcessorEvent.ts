@@ -4,8 +4,8 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
 
 const RESOLUTIONS = {
-  retry: { state: "pending", action: "deployment.retry_event" },
-  discard: { state: "discarded", action: "deployment.discard_event" },
+  retry: { state: "pending", action: "usage.retry" },
+  discard: { state: "discarded", action: "usage.close" },
 } as const;
 
 /**
@@ -22,10 +22,7 @@ export const resolveProcessorEvent = (
     const { state, action } = RESOLUTIONS[resolution];
     const event = await lockProcessorEvent(transaction, id);
     if (!event) {
-      throw new DomainError(
-        "record_not_found",
-        `event ${id} not found; see \`impact deployment list-events\``,
-      );
+      throw new DomainError("record_not_found", `event ${id} not found; see \`impact usage\``);
     }
     if (event.state === state) {
       return false;

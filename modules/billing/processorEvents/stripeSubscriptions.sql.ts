@@ -15,13 +15,17 @@ import { sql, timestamp, values } from "../../../db/sql.ts";
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  { status, meteredKinds, hasDonationItems }: Omit<SubscriptionState, "periods">,
+  { status, pausedBy, trial, meteredKinds, hasDonationItems }: Omit<SubscriptionState, "periods">,
   readAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
+    INSERT INTO stripe_subscription (
+      account_id, subscription_id, status, paused_by, trial_starts_at, trial_ends_at, metered_kinds, has_donation_items,
+      read_at
+    )
     SELECT
-      id, ${subscriptionId}, ${status}, ${sql.array([...meteredKinds], "text")}, ${hasDonationItems}::boolean,
+      id, ${subscriptionId}, ${status}, ${pausedBy}, ${timestamp(trial?.start ?? null)},
+      ${timestamp(trial?.end ?? null)}, ${sql.array([...meteredKinds], "text")}, ${hasDonationItems}::boolean,
       ${timestamp(readAt)}
     FROM account
     WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
@@ -29,6 +33,9 @@ export const saveSubscriptionState = async (
     SET
       subscription_id = excluded.subscription_id,
       status = excluded.status,
+      paused_by = excluded.paused_by,
+      trial_starts_at = excluded.trial_starts_at,
+      trial_ends_at = excluded.trial_ends_at,
       metered_kinds = excluded.metered_kinds,
       has_donation_items = coalesce(
         excluded.has_donation_items,
@@ -96,6 +103,7 @@ const watchedRow = z.strictObject({
   accountName: z.string(),
   policy: z.enum(SUBSCRIPTION_POLICIES),
   status: z.string(),
+  pausedBy: z.string().nullable(),
   meteredKinds: z.array(kindColumn),
   hasDonationItems: z.boolean().nullable(),
   readAt: z.date(),
@@ -138,6 +146,7 @@ export const listWatchedSubscriptions = (
       account.name AS "accountName",
       account.subscription_policy AS policy,
       stripe_subscription.status,
+      stripe_subscription.paused_by AS "pausedBy",
       stripe_subscription.metered_kinds AS "meteredKinds",
       stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
@@ -149,7 +158,7 @@ export const listWatchedSubscriptions = (
   `);
 
 const countedRow = watchedRow
-  .pick({ policy: true, status: true, meteredKinds: true, lostDonationItems: true })
+  .pick({ policy: true, status: true, pausedBy: true, meteredKinds: true, lostDonationItems: true })
   .extend({
     /** The kinds without a price for which the organizations have live usage. */
     usedKinds: z.array(kindColumn),
@@ -164,18 +173,19 @@ export const countSubscriptionsByState = (
   db: CommonQueryMethods,
 ): Promise<readonly CountedSubscriptions[]> =>
   db.any(sql.type(countedRow)`
-    SELECT policy, status, "meteredKinds", "usedKinds", "lostDonationItems", count(*)::integer AS subscriptions
+    SELECT policy, status, "pausedBy", "meteredKinds", "usedKinds", "lostDonationItems", count(*)::integer AS subscriptions
     FROM (
       SELECT
         account.subscription_policy AS policy,
         stripe_subscription.status,
+        stripe_subscription.paused_by AS "pausedBy",
         stripe_subscription.metered_kinds AS "meteredKinds",
         -- Most subscriptions have a price for every kind, so that this looks nothing up.
         ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
         ${lostDonationItems} AS "lostDonationItems"
       FROM ${currentSubscriptions}
     ) AS subscription
-    GROUP BY policy, status, "meteredKinds", "usedKinds", "lostDonationItems"
+    GROUP BY policy, status, "pausedBy", "meteredKinds", "usedKinds", "lostDonationItems"
   `);
 
 const idRow = z.strictObject({ id: z.uuid() });

@@ -1,8 +1,12 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { findMeterEvent } from "../meterEvents.sql.ts";
+import { findMeterEvent, listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
 import { lockStream } from "../streams.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
+
+const notFound = (ids: readonly bigint[]): DomainError =>
+  new DomainError("record_not_found", `${namedEvents(ids)} not found; see \`impact usage list\``);
 
 /** @throws DomainError record_not_found */
 export const getMeterEvent = async (
@@ -11,16 +15,27 @@ export const getMeterEvent = async (
 ): Promise<StoredMeterEvent> => {
   const event = await findMeterEvent(db, id);
   if (!event) {
-    throw new DomainError(
-      "record_not_found",
-      `meter event ${id} not found; see \`impact usage list\``,
-    );
+    throw notFound([id]);
   }
   return event;
 };
 
+/** @throws DomainError record_not_found if one of them does not exist */
+export const getMeterEvents = async (
+  db: CommonQueryMethods,
+  ids: readonly bigint[],
+): Promise<readonly StoredMeterEvent[]> => {
+  const events = await listMeterEventsById(db, ids);
+  const found = new Set(events.map(({ id }) => id));
+  const missing = ids.filter((id) => !found.has(id));
+  if (missing.length > 0) {
+    throw notFound(missing);
+  }
+  return events;
+};
+
 /**
- * Locks the stream of a meter event until the transaction ends, and returns the event as it is then.
+ * Locks the stream of a meter event and the event until the transaction ends, and returns the event as it is then.
  * @throws DomainError record_not_found
  */
 export const lockMeterEvent = async (
@@ -28,5 +43,6 @@ export const lockMeterEvent = async (
   id: bigint,
 ): Promise<StoredMeterEvent> => {
   await lockStream(transaction, await getMeterEvent(transaction, id));
+  await lockMeterEvents(transaction, [id]);
   return getMeterEvent(transaction, id);
 };

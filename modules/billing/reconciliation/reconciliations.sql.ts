@@ -1,8 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { kindColumn } from "../../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import { reportedStreamColumns } from "./reportedStreams.sql.ts";
-import type { ReportedStream } from "./reportedStreams.sql.ts";
 import type { Span } from "../usage.rules.ts";
 
 const reconciliationRow = z.strictObject({
@@ -15,7 +14,6 @@ const reconciliationRow = z.strictObject({
   streams: z.int().nullable(),
   drifting: z.int().nullable(),
   unreadable: z.int().nullable(),
-  driftUnits: z.bigint().transform(Number).nullable(),
   error: z.string().nullable(),
 });
 
@@ -32,7 +30,6 @@ const reconciliationColumns = sql.fragment`
   streams,
   drifting,
   unreadable,
-  drift_units AS "driftUnits",
   error
 `;
 
@@ -71,7 +68,6 @@ export const updateReconciliation = async (
     readonly streams: number;
     readonly drifting: number;
     readonly unreadable: number;
-    readonly driftUnits: number;
     /** Null if another poll follows. */
     readonly endedAt: Date | null;
     readonly error: string | null;
@@ -83,7 +79,6 @@ export const updateReconciliation = async (
       streams = coalesce(streams, ${result.streams}),
       drifting = ${result.drifting},
       unreadable = ${result.unreadable},
-      drift_units = ${result.driftUnits},
       ended_at = ${timestamp(result.endedAt)},
       error = ${result.error}
     WHERE id = ${id}
@@ -104,93 +99,73 @@ export const failReconciliation = async (
   `);
 };
 
-const storedStreamRow = z.strictObject({
-  ...reportedStreamColumns,
-  id: z.bigint(),
+const streamRow = z.strictObject({
+  kind: kindColumn,
+  customerId: z.string(),
+  accountIds: z.tuple([z.uuid()], z.uuid()),
+  accountName: z.string(),
   delivered: safeInteger,
-  pending: safeInteger,
-  failed: safeInteger,
   processorQuantity: safeInteger.nullable(),
-  acknowledged: safeInteger,
   error: z.string().nullable(),
-  errorIsTemporary: z.boolean(),
 });
 
-export type StoredStream = Readonly<z.output<typeof storedStreamRow>>;
-
-/** Of a stream: its first ones. Enough to see what is wrong. Each difference costs calls to the processor. */
-export const MAXIMUM_DIFFERENCES = 20;
-
-const storedDifferenceRow = z.strictObject({
-  id: safeInteger,
-  minute: safeInteger,
-  ours: safeInteger,
-  processor: safeInteger,
-  mayLag: z.boolean(),
-});
-
-export type StoredDifference = Readonly<z.output<typeof storedDifferenceRow>>;
-
-/** The most streams that a statement inserts. If the processor is down, every stream is stored, with its error. */
-const STREAMS_PER_INSERT = 1000;
+/** A stream that differed or could not be read. */
+export type StoredStream = Readonly<z.output<typeof streamRow>>;
 
 /** Replaces the streams that an earlier poll stored for the reconciliation. */
 export const replaceReconciliationStreams = async (
   transaction: DatabaseTransactionConnection,
   reconciliationId: string,
-  streams: readonly (Omit<StoredStream, "id"> & {
-    readonly differences: readonly Omit<StoredDifference, "id">[];
-  })[],
+  streams: readonly StoredStream[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation_difference
-    USING reconciliation_stream
-    WHERE reconciliation_stream.id = reconciliation_stream_id AND reconciliation_id = ${reconciliationId}
+    DELETE FROM reconciliation_stream WHERE reconciliation_id = ${reconciliationId}
   `);
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation_stream
-    WHERE reconciliation_id = ${reconciliationId}
+    INSERT INTO reconciliation_stream
+      (reconciliation_id, kind, customer_id, account_ids, delivered, processor_quantity, error)
+    SELECT ${reconciliationId}, kind, "customerId", "accountIds", delivered, "processorQuantity", error
+    FROM json_to_recordset(${JSON.stringify(
+      streams.map(({ kind, customerId, accountIds, delivered, processorQuantity, error }) => ({
+        kind,
+        customerId,
+        accountIds,
+        delivered,
+        processorQuantity,
+        error,
+      })),
+    )}) AS stream (
+      kind text, "customerId" text, "accountIds" uuid[], delivered bigint, "processorQuantity" bigint, error text
+    )
   `);
-  for (let start = 0; start < streams.length; start += STREAMS_PER_INSERT) {
-    // A comparison names the meter events of its differences, which are not stored and may be many.
-    const part = JSON.stringify(
-      streams.slice(start, start + STREAMS_PER_INSERT),
-      (key, value: unknown) => (key === "events" ? undefined : value),
-    );
-    await transaction.query(sql.typeAlias("void")`
-      WITH given AS MATERIALIZED (
-        SELECT nextval(pg_get_serial_sequence('reconciliation_stream', 'id')) AS id, stream.*
-        FROM json_to_recordset(${part}) AS stream (
-          processor text, mode text, kind text, "customerId" text, "accountIds" uuid[], "accountName" text,
-          delivered bigint, pending bigint, failed bigint, "processorQuantity" bigint, acknowledged bigint,
-          error text, "errorIsTemporary" boolean, differences json
-        )
-      ),
-      inserted AS (
-        INSERT INTO reconciliation_stream (
-          id, reconciliation_id, processor, mode, kind, customer_id, account_ids, account_name, delivered, pending,
-          failed, processor_quantity, acknowledged, error, error_is_temporary
-        )
-        OVERRIDING SYSTEM VALUE
-        SELECT
-          id, ${reconciliationId}, processor, mode, kind, "customerId", "accountIds", "accountName", delivered, pending,
-          failed, "processorQuantity", acknowledged, error, "errorIsTemporary"
-        FROM given
-      )
-      INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
-      SELECT given.id, difference.minute, difference.ours, difference.processor, difference."mayLag"
-      FROM given
-      CROSS JOIN LATERAL json_to_recordset(given.differences) AS difference (
-        minute bigint, ours bigint, processor bigint, "mayLag" boolean
-      )
-    `);
-  }
 };
 
+/** Lists the streams that differed or could not be read. */
+export const listReconciliationStreams = (
+  db: CommonQueryMethods,
+  reconciliationId: string,
+): Promise<readonly StoredStream[]> =>
+  db.any(sql.type(streamRow)`
+    SELECT
+      kind,
+      customer_id AS "customerId",
+      account_ids AS "accountIds",
+      (
+        SELECT string_agg(account.name, ', ' ORDER BY named.place)
+        FROM unnest(account_ids) WITH ORDINALITY AS named (id, place)
+        JOIN account ON account.id = named.id
+      ) AS "accountName",
+      delivered,
+      processor_quantity AS "processorQuantity",
+      error
+    FROM reconciliation_stream
+    WHERE reconciliation_id = ${reconciliationId}
+    ORDER BY customer_id, kind
+  `);
+
 /**
- * Deletes rows of the oldest reconciliation without drift that was started before a time: first its streams, which could
- * not be read, then itself.
- * @returns the number of deleted rows, at most `limit`; 0 if no such reconciliation is left
+ * Deletes the oldest reconciliation that was started before a time.
+ * @returns the number of deleted rows; 0 if no such reconciliation is left
  */
 export const deleteOldReconciliations = async (
   db: CommonQueryMethods,
@@ -200,7 +175,7 @@ export const deleteOldReconciliations = async (
   const oldest = sql.fragment`(
     SELECT id
     FROM reconciliation
-    WHERE started_at < ${timestamp(before)} AND coalesce(drifting, 0) = 0
+    WHERE started_at < ${timestamp(before)}
     ORDER BY started_at, id
     LIMIT 1
   )`;
@@ -224,88 +199,6 @@ export const deleteOldReconciliations = async (
   return reconciliations;
 };
 
-const storedStreamColumns = sql.fragment`
-  reconciliation_stream.id,
-  processor,
-  mode,
-  kind,
-  customer_id AS "customerId",
-  account_ids AS "accountIds",
-  account_name AS "accountName",
-  reconciliation_stream.delivered,
-  pending,
-  failed,
-  reconciliation_stream.processor_quantity AS "processorQuantity",
-  acknowledged,
-  error,
-  error_is_temporary AS "errorIsTemporary"
-`;
-
-/** Lists the streams that drifted or could not be read. */
-export const listReconciliationStreams = (
-  db: CommonQueryMethods,
-  reconciliationId: string,
-): Promise<readonly StoredStream[]> =>
-  db.any(sql.type(storedStreamRow)`
-    SELECT ${storedStreamColumns}
-    FROM reconciliation_stream
-    WHERE reconciliation_id = ${reconciliationId}
-    ORDER BY id
-  `);
-
-const storedDifferenceColumns = sql.fragment`
-  reconciliation_difference.id,
-  minute,
-  reconciliation_difference.delivered AS ours,
-  reconciliation_difference.processor_quantity AS processor,
-  may_lag AS "mayLag"
-`;
-
-export const listReconciliationDifferences = (
-  db: CommonQueryMethods,
-  streamId: bigint,
-): Promise<readonly StoredDifference[]> =>
-  db.any(sql.type(storedDifferenceRow)`
-    SELECT ${storedDifferenceColumns}
-    FROM reconciliation_difference
-    WHERE reconciliation_stream_id = ${streamId}
-    ORDER BY minute
-  `);
-
-const foundDifferenceRow = storedDifferenceRow.extend({
-  startedAt: z.date(),
-  customerId: reportedStreamColumns.customerId,
-  accountIds: reportedStreamColumns.accountIds,
-  billedBy: reportedStreamColumns.processor,
-  mode: reportedStreamColumns.mode,
-  kind: reportedStreamColumns.kind,
-});
-
-export type FoundDifference = StoredDifference &
-  Pick<ReportedStream, "customerId" | "accountIds" | "mode" | "kind"> & {
-    readonly startedAt: Date;
-    readonly billedBy: ReportedStream["processor"];
-  };
-
-export const findReconciliationDifference = (
-  db: CommonQueryMethods,
-  id: bigint,
-): Promise<FoundDifference | null> =>
-  db.maybeOne(sql.type(foundDifferenceRow)`
-    SELECT
-      ${storedDifferenceColumns},
-      started_at AS "startedAt",
-      customer_id AS "customerId",
-      account_ids AS "accountIds",
-      reconciliation_stream.processor AS "billedBy",
-      mode,
-      kind
-    FROM reconciliation_difference
-    JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
-    JOIN reconciliation ON reconciliation.id = reconciliation_id
-    WHERE reconciliation_difference.id = ${id}
-  `);
-
 /** Returns the complete reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
@@ -321,7 +214,6 @@ export const findLastReconciliation = (
 const statusRow = z.strictObject({
   lastSuccessAt: z.date().nullable(),
   installedAt: z.date(),
-  driftUnits: z.bigint().transform(Number),
   unreadable: z.int(),
   hasFailed: z.boolean(),
 });
@@ -329,7 +221,7 @@ const statusRow = z.strictObject({
 /** What the metrics and `doctor` report of complete reconciliations. */
 export type ReconciliationStatus = Readonly<z.output<typeof statusRow>>;
 
-/** Drift, unreadable streams and `hasFailed` are of the last reconciliation that has results. One that failed can hide drift. */
+/** Unreadable streams and `hasFailed` are of the last reconciliation that has results. One that failed can hide differences. */
 export const readReconciliationStatus = (db: CommonQueryMethods): Promise<ReconciliationStatus> =>
   db.one(sql.type(statusRow)`
     SELECT
@@ -341,12 +233,11 @@ export const readReconciliationStatus = (db: CommonQueryMethods): Promise<Reconc
         LIMIT 1
       ) AS "lastSuccessAt",
       (SELECT min(applied_at) FROM schema_migration) AS "installedAt",
-      coalesce(last.drift_units, 0) AS "driftUnits",
       coalesce(last.unreadable, 0) AS unreadable,
       last.error IS NOT NULL AS "hasFailed"
     FROM (VALUES (true)) AS always (present)
     LEFT JOIN LATERAL (
-      SELECT drift_units, unreadable, error
+      SELECT unreadable, error
       FROM reconciliation
       WHERE is_complete AND ended_at IS NOT NULL AND streams IS NOT NULL
       ORDER BY started_at DESC

@@ -1,14 +1,11 @@
-import type { DatabasePool } from "slonik";
 import {
   failReconciliation,
   insertReconciliation,
   listReconciliationStreams,
   replaceReconciliationStreams,
   updateReconciliation,
-  listReconciliationDifferences,
 } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
-import type { StoredDifference, StoredStream } from "./reconciliations.sql.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
@@ -17,13 +14,15 @@ import type { BillingContext } from "../context.ts";
 import {
   defaultSpan,
   listStreamsNeedingAttention,
-  nameEvents,
+  listUnexplained,
+  MAXIMUM_DIFFERENCES,
   reconcileUsage,
 } from "./reconcileUsage.ts";
-import type { NamedDifference, StreamReport } from "./reconcileUsage.ts";
+import type { StreamReport } from "./reconcileUsage.ts";
+import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
 
 export type ReconciliationPoll = {
-  /** All compared streams. Later polls compare only those that drifted in the poll before. */
+  /** All compared streams. Later polls compare only those that differed in the poll before. */
   readonly streams: readonly StreamReport[];
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
@@ -31,17 +30,23 @@ export type ReconciliationPoll = {
 
 /** Returns why a poll does not count as a success: the processor may be down or not configured. */
 const failureOf = (drifting: readonly StreamReport[]): string | null => {
-  const unread = drifting.filter(({ errorIsTemporary }) => errorIsTemporary);
+  const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
   return unread.length === 0
     ? null
     : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
 };
 
+/** Returns the part of a span in which a stream was compared: with very many differences, up to the last one that was found. */
+const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span => ({
+  start,
+  end: differences.length < MAXIMUM_DIFFERENCES ? end : (differences.at(-1)?.second ?? end),
+});
+
 /**
  * Makes one poll of a reconciliation and stores its result. It can be repeated: the first poll compares all streams,
- * every later one those that the last stored poll found.
+ * every later one those that the last stored poll found. The last poll stores what no event explains as open differences.
  * @param reconciliation.id a UUID; a reconciliation of this id is continued
- * @param reconciliation.isFinal the reconciliation ends with this poll, even if streams drift
+ * @param reconciliation.isFinal the reconciliation ends with this poll, even if streams differ
  * @param reconciliation.accountId null for all
  * @param reconciliation.span null for the default one
  */
@@ -51,7 +56,7 @@ export const runReconciliation = async (
     id,
     isFinal,
     accountId = null,
-    span = null,
+    span: givenSpan = null,
   }: {
     readonly id: string;
     readonly isFinal: boolean;
@@ -65,16 +70,17 @@ export const runReconciliation = async (
   const startedAt = clock.now();
   const stored = await insertReconciliation(db, {
     id,
-    isComplete: accountId === null && span === null,
-    span: span ?? defaultSpan(startedAt),
+    isComplete: accountId === null && givenSpan === null,
+    span: givenSpan ?? defaultSpan(startedAt),
     startedAt,
   });
-  const { streams } = await reconcileUsage(
+  const span = { start: stored.startSecond, end: stored.endSecond };
+  const streams = await reconcileUsage(
     context,
     {
       accountId,
       among: stored.streams === null ? null : await listReconciliationStreams(db, id),
-      span: { start: stored.startSecond, end: stored.endSecond },
+      span,
     },
     signal,
   );
@@ -84,16 +90,19 @@ export const runReconciliation = async (
     await replaceReconciliationStreams(transaction, id, drifting);
     await updateReconciliation(transaction, id, {
       streams: streams.length,
-      drifting: drifting.filter(({ drift }) => drift !== null).length,
-      unreadable: drifting.filter(({ drift }) => drift === null).length,
-      driftUnits: drifting.reduce(
-        (sum, { drift, acknowledged }) =>
-          sum + (drift === null ? 0 : Math.abs(drift - acknowledged)),
-        0,
-      ),
+      drifting: drifting.filter(({ error }) => error === null).length,
+      unreadable: drifting.filter(({ error }) => error !== null).length,
       endedAt: isLast ? clock.now() : null,
       error: isLast ? failureOf(drifting) : null,
     });
+    // A stream that agreed in an earlier poll has no open difference; those of this poll are final.
+    for (const stream of streams.filter(({ error }) => error === null)) {
+      const found = listUnexplained(stream);
+      if (isLast || found.length === 0) {
+        const compared = comparedSpan(stream, span);
+        await replaceOpenDifferences(transaction, stream, compared, found, startedAt);
+      }
+    }
   });
   return { streams, drifting };
 };
@@ -107,22 +116,4 @@ export const recordReconciliationFailure = async (
   // It may have failed before anything was stored.
   await insertReconciliation(db, { id, isComplete: true, span: defaultSpan(startedAt), startedAt });
   await failReconciliation(db, id, error, startedAt);
-};
-
-/** A stream that drifted or could not be read, with the meter events and registrations of its differing minutes. */
-export type DriftingStream = StoredStream & {
-  readonly differences: readonly NamedDifference<StoredDifference>[];
-};
-
-/** Returns the stored streams of a reconciliation that drifted or could not be read. */
-export const readReconciliation = async (
-  db: DatabasePool,
-  id: string,
-): Promise<readonly DriftingStream[]> => {
-  const drifting: DriftingStream[] = [];
-  for (const stream of await listReconciliationStreams(db, id)) {
-    const differences = await listReconciliationDifferences(db, stream.id);
-    drifting.push({ ...stream, differences: await nameEvents(db, stream, differences) });
-  }
-  return drifting;
 };

@@ -1,14 +1,12 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../../records/owner.rules.ts";
-import type { MeterEventState } from "../meterEvents.rules.ts";
-import { ownerColumns } from "../../records/columns.sql.ts";
 import { isLeaseFree } from "../../../db/leases.ts";
 import type { Lease } from "../../../db/leases.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
 import { isUsageFlowing } from "../deployment.sql.ts";
-import { meterEventColumns, meterEventRow, UNFINISHED } from "../meterEvents.sql.ts";
+import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { Settlement } from "./decideNextStep.rules.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
@@ -17,7 +15,8 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 
 /**
  * Records attempts before they are made, and leases the meter events to them. An event is left out if another attempt
- * holds its lease, if it is settled, or if usage is held. So is one that another transaction is changing.
+ * holds its lease, if it is settled, if another event of its stream is being sent, or if usage is held. So is one that another
+ * transaction is changing.
  */
 export const beginAttempts = (
   db: CommonQueryMethods,
@@ -29,20 +28,37 @@ export const beginAttempts = (
       SELECT id
       FROM meter_event
       WHERE id = ANY(${sql.array([...ids], "int8")})
-        AND ${afterLookup(sql.fragment`state IN (${UNFINISHED})`)}
+        AND ${afterLookup(sql.fragment`state = 'pending'`)}
         AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
+        AND (
+          first_attempt_at IS NOT NULL
+          OR asking_since IS NOT NULL
+          OR NOT EXISTS (
+            SELECT
+            FROM meter_event AS sending
+            WHERE sending.account_id = meter_event.account_id
+              AND sending.mode = meter_event.mode
+              AND sending.kind = meter_event.kind
+              AND sending.state = 'pending'
+              AND sending.first_attempt_at IS NOT NULL
+              AND sending.asking_since IS NULL
+            OFFSET 0
+          )
+        )
         AND ${isUsageFlowing}
       ORDER BY id
       FOR UPDATE SKIP LOCKED
     )
     UPDATE meter_event
     SET
-      state = 'sending',
       attempts = attempts + 1,
       -- After the first one by a fast clock, an identifier would be trusted for longer than the processor knows it.
-      first_attempt_at = least(first_attempt_at, ${timestamp(lease.now)}),
+      first_attempt_at = CASE
+        WHEN asking_since IS NULL THEN least(first_attempt_at, ${timestamp(lease.now)})
+        ELSE first_attempt_at
+      END,
       -- The lease expired before it was released, so the outcome of that attempt was never recorded.
-      outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
+      may_be_delivered = may_be_delivered OR leased_until IS NOT NULL,
       leased_until = ${timestamp(lease.until)},
       retry_at = NULL
     FROM free
@@ -57,7 +73,7 @@ export const cancelAttempts = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE meter_event
-    SET state = 'sealed', attempts = 0, first_attempt_at = NULL, leased_until = NULL
+    SET attempts = 0, first_attempt_at = NULL, leased_until = NULL
     WHERE id = ANY(${sql.array([...ids], "int8")})
   `);
 };
@@ -73,7 +89,7 @@ const currentEvents = (attempts: readonly Attempt[]): FragmentSqlToken => sql.fr
     attempts.map(({ id, attempts: number }) => [id, number]),
     ["int8", "int4"],
   )} AS attempt (id, number) ON attempt.id = meter_event.id AND attempt.number = meter_event.attempts
-  WHERE ${afterLookup(sql.fragment`meter_event.state = 'sending'`)}
+  WHERE ${afterLookup(sql.fragment`meter_event.state = 'pending'`)}
   ORDER BY meter_event.id
   FOR UPDATE OF meter_event
 `;
@@ -82,8 +98,8 @@ export type AttemptDelay = Attempt & {
   readonly reason: string;
   readonly outcomeUnknown: boolean;
   readonly newKey: boolean;
-  /** If given, the event is in doubt since then. */
-  readonly inDoubtSince: Date | null;
+  /** If given, the processor is asked from then on. */
+  readonly askingSince: Date | null;
   /** When it is attempted again. */
   readonly retryAt: Date;
 };
@@ -99,43 +115,41 @@ export const recordDelays = async (
     SET
       leased_until = NULL,
       retry_at = delay.retry_at,
-      outcome_unknown = meter_event.outcome_unknown OR delay.outcome_unknown,
-      in_doubt_since = coalesce(delay.in_doubt_since, meter_event.in_doubt_since),
+      may_be_delivered = meter_event.may_be_delivered OR delay.outcome_unknown,
+      asking_since = coalesce(delay.asking_since, meter_event.asking_since),
       key_generation = key_generation + delay.new_keys,
       last_error = delay.reason
     FROM current
     JOIN ${sql.unnest(
-      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, retryAt }) => [
+      delays.map(({ id, reason, outcomeUnknown, newKey, askingSince, retryAt }) => [
         id,
         reason,
         outcomeUnknown,
         newKey ? 1 : 0,
-        inDoubtSince?.toISOString() ?? null,
+        askingSince?.toISOString() ?? null,
         retryAt.toISOString(),
       ]),
       ["int8", "text", "bool", "int4", "timestamptz", "timestamptz"],
-    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at) USING (id)
+    )} AS delay (id, reason, outcome_unknown, new_keys, asking_since, retry_at) USING (id)
     WHERE meter_event.id = current.id
   `);
 };
 
-const streamRow = z.strictObject(ownerColumns);
-
 /**
- * Makes the next attempt of delayed meter events due at a time, for the senders of their shards.
+ * Makes the next attempt of delayed meter events due.
  * @param accountId null: of all accounts
- * @returns the streams of the events that were delayed
+ * @returns how many were delayed
  */
-export const endDelays = (
+export const endDelays = async (
   db: CommonQueryMethods,
   accountId: string | null,
   due: Date,
-): Promise<readonly Owner[]> =>
-  db.any(sql.type(streamRow)`
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
     WITH delayed AS (
       SELECT id
       FROM meter_event
-      WHERE state = 'sending'
+      WHERE state = 'pending'
         AND leased_until IS NULL
         AND retry_at > ${timestamp(due)}
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
@@ -146,40 +160,16 @@ export const endDelays = (
     SET retry_at = ${timestamp(due)}
     FROM delayed
     WHERE meter_event.id = delayed.id
-    RETURNING account_id AS "accountId", mode, kind
   `);
-
-/**
- * Extends an attempt's lease.
- * @returns false if another attempt has begun, or usage is held; this one must then not call the processor
- */
-export const renewLease = async (
-  db: CommonQueryMethods,
-  { id, attempts }: Attempt,
-  leasedUntil: Date,
-): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET leased_until = ${timestamp(leasedUntil)}
-    WHERE id = ${id}
-      AND attempts = ${attempts}
-      AND ${afterLookup(sql.fragment`state = 'sending'`)}
-      AND ${isUsageFlowing}
-  `);
-  return rowCount > 0;
+  return rowCount;
 };
 
-export type AttemptSettlement = Attempt & {
-  readonly state: Extract<
-    MeterEventState,
-    "delivered" | "superseded" | "rejected" | "expired" | "blocked"
-  >;
-  /** Replaces the last error, unless it is null. */
-  readonly reason: string | null;
-  /** Replaces the quantity, unless it is null: the part that the processor has. */
-  readonly acceptedQuantity: number | null;
-  readonly settledAt: Date;
-};
+export type AttemptSettlement = Attempt &
+  Pick<Settlement, "state" | "failure" | "isLate"> & {
+    /** Replaces the last error, unless it is null. */
+    readonly reason: string | null;
+    readonly settledAt: Date;
+  };
 
 const idRow = z.strictObject({ id: z.bigint() });
 
@@ -196,24 +186,51 @@ export const settleAttempts = async (
     UPDATE meter_event
     SET
       state = settlement.state,
-      quantity = coalesce(settlement.accepted_quantity, quantity),
+      failure = settlement.failure,
+      is_late = settlement.is_late,
       leased_until = NULL,
-      outcome_unknown = outcome_unknown OR settlement.state = 'blocked',
+      may_be_delivered = may_be_delivered AND settlement.state = 'failed',
       last_error = coalesce(settlement.reason, last_error),
       settled_at = settlement.settled_at
     FROM current
     JOIN ${sql.unnest(
-      settlements.map(({ id, state, reason, acceptedQuantity, settledAt }) => [
+      settlements.map(({ id, state, failure, isLate, reason, settledAt }) => [
         id,
         state,
+        failure,
+        isLate,
         reason,
-        acceptedQuantity,
         settledAt.toISOString(),
       ]),
-      ["int8", "text", "text", "int8", "timestamptz"],
-    )} AS settlement (id, state, reason, accepted_quantity, settled_at) USING (id)
+      ["int8", "text", "text", "bool", "text", "timestamptz"],
+    )} AS settlement (id, state, failure, is_late, reason, settled_at) USING (id)
     WHERE meter_event.id = current.id
     RETURNING meter_event.id
   `);
   return new Set(ids);
+};
+
+/**
+ * Takes back the sealing of an event that the processor has certainly not accepted, so that its facts are sealed again.
+ * Must run under the stream's lock.
+ */
+export const unseal = async (
+  transaction: DatabaseTransactionConnection,
+  { id, attempts }: Attempt,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    WITH unsealed AS (
+      SELECT id
+      FROM meter_event
+      WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending' AND NOT may_be_delivered
+      FOR UPDATE
+    )
+    UPDATE usage_fact
+    SET meter_event_id = NULL
+    WHERE meter_event_id = ANY(ARRAY(SELECT id FROM unsealed))
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM meter_event
+    WHERE id = ${id} AND NOT EXISTS (SELECT FROM usage_fact WHERE meter_event_id = ${id})
+  `);
 };

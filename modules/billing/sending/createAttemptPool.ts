@@ -1,7 +1,6 @@
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
-import { MODES, ownerKey } from "../../records/owner.rules.ts";
-import type { Mode } from "../../records/owner.rules.ts";
+import { ownerKey } from "../../records/owner.rules.ts";
 import { pause } from "../../../runtime/waiting.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
@@ -31,7 +30,7 @@ type AttemptObservers = {
 export type AttemptPool = {
   /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
   readonly start: (attempt: BegunAttempt) => void;
-  readonly size: (mode: Mode) => number;
+  readonly size: () => number;
   readonly streamKeys: () => readonly string[];
   readonly settled: () => Promise<void>;
 };
@@ -42,11 +41,7 @@ export const createAttemptPool = (
   { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
 ): AttemptPool => {
   /** The attempts in progress, with the keys of their streams. */
-  const running: Readonly<Record<Mode, Map<Promise<void>, string>>> = {
-    live: new Map(),
-    test: new Map(),
-  };
-  const keysIn = (mode: Mode): readonly string[] => [...running[mode].values()];
+  const running = new Map<Promise<void>, string>();
   const records = createAttemptRecords(context.db, COLLECT_OUTCOMES_MS);
   /** Many rejections at about the same time are one reason. */
   const lowerRate = joinCalls(async (rejections: readonly null[]) => {
@@ -55,14 +50,14 @@ export const createAttemptPool = (
   }, COLLECT_OUTCOMES_MS);
 
   /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
-  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<unknown> =>
+  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<null> =>
     records.delay({
       id,
       attempts,
       reason: error instanceof Error ? error.message : String(error),
       outcomeUnknown: true,
       newKey: false,
-      inDoubtSince: null,
+      askingSince: null,
       retryAt: new Date(context.clock.now().getTime() + MAXIMUM_RETRY_DELAY_MS),
     });
 
@@ -88,18 +83,17 @@ export const createAttemptPool = (
 
   return {
     start: (attempt) => {
-      const { mode } = attempt.event;
       const made = make(attempt).finally(() => {
-        running[mode].delete(made);
+        running.delete(made);
         onEnd();
       });
-      running[mode].set(made, ownerKey(attempt.event));
+      running.set(made, ownerKey(attempt.event));
     },
-    size: (mode) => running[mode].size,
-    streamKeys: () => MODES.flatMap(keysIn),
+    size: () => running.size,
+    streamKeys: () => [...running.values()],
     settled: async () => {
-      while (MODES.some((mode) => running[mode].size > 0)) {
-        await Promise.all(MODES.map((mode) => Promise.all(running[mode].keys())));
+      while (running.size > 0) {
+        await Promise.all(running.keys());
       }
     },
   };

@@ -22,37 +22,28 @@ export const createAttemptQueue = (
 ): AttemptQueue => {
   let waiting: StoredMeterEvent[] = [];
 
-  const begin = async (
-    events: readonly StoredMeterEvent[],
-    startsAtMs: (index: number) => number,
-  ): Promise<void> => {
-    if (events.length === 0) {
-      return;
-    }
-    const begun = await beginSending(
-      context,
-      events.map(({ id }) => id),
-    );
-    for (const [index, event] of begun.events.entries()) {
-      start({ event, started: begun.started, startsAtMs: startsAtMs(index) });
-    }
-  };
-
   return {
     add: (event) => {
       waiting.push(event);
     },
     begin: async () => {
-      const calls = waiting.filter(({ processor }) => processor === "stripe");
-      const others = waiting.filter(({ processor }) => processor !== "stripe");
-      waiting = calls;
-      await begin(others, () => 0);
-      if (calls.length > 0) {
-        const reserved = await context.db.transaction((transaction) =>
-          reserveStripeCalls(transaction, calls.length),
-        );
-        waiting = calls.slice(reserved.calls);
-        await begin(calls.slice(0, reserved.calls), reserved.startsAtMs);
+      if (waiting.length === 0) {
+        return;
+      }
+      const reserved = await context.db.transaction((transaction) =>
+        reserveStripeCalls(transaction, waiting.length),
+      );
+      const called = waiting.slice(0, reserved.calls);
+      waiting = waiting.slice(reserved.calls);
+      if (called.length === 0) {
+        return;
+      }
+      const { started, events } = await beginSending(
+        context,
+        called.map(({ id }) => id),
+      );
+      for (const [index, event] of events.entries()) {
+        start({ event, started, startsAtMs: reserved.startsAtMs(index) });
       }
     },
     clear: () => {

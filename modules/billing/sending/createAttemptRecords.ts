@@ -11,7 +11,7 @@ export type AttemptRecords = {
   readonly isLate: (delivered: { readonly id: bigint; readonly now: Date }) => Promise<boolean>;
   /** Returns false if another attempt has begun. */
   readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
-  readonly delay: (delay: AttemptDelay) => Promise<unknown>;
+  readonly delay: (delay: AttemptDelay) => Promise<null>;
 };
 
 export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
@@ -28,8 +28,8 @@ export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRe
     const settled = await settleAttempts(db, settlements);
     return settlements.map(({ id }) => settled.has(id));
   }, collectMs),
-  delay: joinCalls(async (delays) => {
+  delay: joinCalls(async (delays: readonly AttemptDelay[]) => {
     await recordDelays(db, delays);
-    return delays;
+    return delays.map(() => null);
   }, collectMs),
 });

@@ -19,10 +19,7 @@ import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 import { RESERVE_AGAIN_MS } from "./shareCallRate.ts";
 
-/**
- * The most concurrent attempts of a shard in each mode. A slow call occupies one of them and delays no other. The built-in
- * ledger bills all usage in test mode, so that never waits for Stripe.
- */
+/** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
 
 /** The free part of these places, so that a busy shard does not seal after each event. */
@@ -185,23 +182,21 @@ export const createShardSender = (
 
   let sealed: readonly UnsealedStream[] = [];
 
-  const listSentKeys = (): readonly string[] => [
-    ...sealed.map(ownerKey),
-    ...pool.streamKeys(),
-    ...attempts.streamKeys(),
-  ];
+  const listSentKeys = (): readonly string[] =>
+    [sealed.map(ownerKey), pool.streamKeys(), attempts.streamKeys()].flat();
 
-  const room = (mode: Mode): number => maximumRunning - pool.size(mode);
+  const room = (): number => maximumRunning - pool.size();
 
-  /** Whether streams of a mode can be sealed. Those in live mode wait while earlier ones wait for calls. */
+  /**
+   * Whether streams of a mode can be sealed. Those in live mode wait while earlier ones wait for calls. The built-in ledger has
+   * usage in test mode once it is sealed, so that never waits for Stripe.
+   */
   const isReadyIn = (mode: Mode): boolean =>
     streams.has(mode) &&
-    (mode === "test" || attempts.isEmpty()) &&
-    (pool.size(mode) === 0 || room(mode) >= maximumRunning * ROOM_FOR_MORE);
+    (mode === "test" ||
+      (attempts.isEmpty() && (pool.size() === 0 || room() >= maximumRunning * ROOM_FOR_MORE)));
 
   const isReady = (): boolean => MODES.some(isReadyIn);
-
-  const countRunning = (): number => pool.size("live") + pool.size("test");
 
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
@@ -216,7 +211,9 @@ export const createShardSender = (
     step: async () => {
       wake = Promise.withResolvers<void>();
       hasFound = false;
-      sealed = MODES.filter(isReadyIn).flatMap((mode) => streams.take(mode, room(mode)));
+      sealed = MODES.filter(isReadyIn).flatMap((mode) =>
+        streams.take(mode, mode === "test" ? maximumRunning : room()),
+      );
       if (sealed.length > 0) {
         await seal(context, sealed);
         sealed = [];
@@ -228,11 +225,11 @@ export const createShardSender = (
         const pauseMs = attempts.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
         await awaitAtMost(wake.promise, pauseMs);
       }
-      if (!hasFound && !streams.isEmpty() && countRunning() > 0) {
-        await pause(Math.min(gatherMs(countRunning()), atMostMs), signal);
+      if (!hasFound && !streams.isEmpty() && pool.size() > 0) {
+        await pause(Math.min(gatherMs(pool.size()), atMostMs), signal);
       }
     },
     settled: pool.settled,
-    isIdle: () => countRunning() === 0 && attempts.isEmpty() && streams.isEmpty(),
+    isIdle: () => pool.size() === 0 && attempts.isEmpty() && streams.isEmpty(),
   };
 };

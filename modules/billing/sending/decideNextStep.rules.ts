@@ -1,6 +1,5 @@
 import { HOUR_MS } from "../../../runtime/durations.rules.ts";
-import { DELIVERED_LATE, isFailed } from "../meterEvents.rules.ts";
-import type { FailedState } from "../meterEvents.rules.ts";
+import type { Failure } from "../meterEvents.rules.ts";
 import { ACCEPTED_AGE_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
@@ -9,28 +8,21 @@ import type { ProcessorName } from "../usage.rules.ts";
  */
 
 /**
- * What is known of the delivery of a meter event, from the response to an attempt or from a check of the processor's
- * sums.
- * - `delivered`: the processor has the usage.
+ * The outcome of an attempt to send a meter event.
+ * - `delivered`: the processor has accepted it.
  * - `duplicate`: the processor has accepted the identifier before. It does not say for which quantity.
  * - `conflict`: the identifier was used before for other values. That shows neither delivery nor absence.
- * - `absent`: the sums show that no earlier attempt was accepted.
- * - `partial`: the sums show that the processor has only `acceptedQuantity` of the event's units.
  * - `retry`: the attempt failed, and a later one may succeed; `outcomeUnknown` if this one may have been accepted.
  *   `newKey` if the response was saved under the idempotency key, so that the next attempt needs another key.
  * - `rate_limited`: the processor gets too many calls. It has not accepted this one.
  * - `rejected`: the processor will never accept this event.
  * - `misconfigured`: the credentials are refused, or a meter is missing or differs. An operator must fix that. `newKey`
  *   as for `retry`.
- * - `early`: the sums may still change; check again after `afterMs`.
- * - `unclear`: the sums fit neither delivery nor absence, or cannot be read at all.
  */
 export type AttemptOutcome =
   | { readonly kind: "delivered" }
   | { readonly kind: "duplicate"; readonly reason: string }
   | { readonly kind: "conflict"; readonly reason: string }
-  | { readonly kind: "absent" }
-  | { readonly kind: "partial"; readonly acceptedQuantity: number }
   | {
       readonly kind: "retry";
       readonly reason: string;
@@ -39,11 +31,9 @@ export type AttemptOutcome =
     }
   | { readonly kind: "rate_limited"; readonly reason: string }
   | { readonly kind: "rejected"; readonly reason: string }
-  | { readonly kind: "misconfigured"; readonly reason: string; readonly newKey?: boolean }
-  | { readonly kind: "early"; readonly reason: string; readonly afterMs: number }
-  | { readonly kind: "unclear"; readonly reason: string };
+  | { readonly kind: "misconfigured"; readonly reason: string; readonly newKey?: boolean };
 
-/** The event stays in `sending` and is attempted again later. */
+/** The event stays pending and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
   readonly cause:
@@ -52,7 +42,7 @@ export type Delay = {
     | "misconfigured"
     | "leased"
     | "early"
-    | "in_doubt"
+    | "asking"
     | "held";
   readonly reason: string;
   readonly afterMs: number;
@@ -61,19 +51,21 @@ export type Delay = {
   readonly newKey: boolean;
 };
 
-/** The event's final state. `superseded`: its facts are sealed in a new event, under an identifier that was never used. */
+/** What an attempt has settled. */
 export type Settlement = {
   readonly kind: "settled";
-  readonly state: "delivered" | "superseded" | FailedState;
+  readonly state: "delivered" | "failed";
+  readonly failure: Exclude<Failure, "waits_for_usage"> | null;
   readonly reason: string | null;
-  /** The units that the processor has if it has only a part; the rest is sealed in a new event. Null otherwise. */
-  readonly acceptedQuantity: number | null;
   /** Whether it was delivered after the invoice of its period may have been finalized. */
   readonly isLate: boolean;
 };
 
-/** What to do next with a meter event. `check`: compare the processor's sums with ours before anything is sent. */
-export type NextStep = { readonly kind: "send" | "check" } | Delay | Settlement;
+/**
+ * What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. `unseal`: its second is
+ * ahead of the processor's clock, and its facts are sealed again after that second.
+ */
+export type NextStep = { readonly kind: "send" | "ask" | "unseal" } | Delay | Settlement;
 
 /** The step that ends an attempt. */
 export type SendResult = Delay | Settlement;
@@ -99,8 +91,8 @@ const PATIENT_ATTEMPTS = 10;
 
 const AHEAD = "ahead of the processor's clock";
 
-/** The next attempt checks the sums and returns how long they may still lag. */
-const IN_DOUBT_DELAY_MS = 1000;
+/** The next attempt asks the processor, and learns how long its sums may still lag. */
+const ASKING_DELAY_MS = 1000;
 
 /**
  * Stripe rejects a duplicate identifier for 24 hours; after that a resend could count twice. Four of these hours are a
@@ -142,15 +134,29 @@ const delayed = (
   ...changes,
 });
 
-const settled = (
-  state: Settlement["state"],
-  reason: string | null = null,
-  acceptedQuantity: number | null = null,
-): Settlement => ({ kind: "settled", state, reason, acceptedQuantity, isLate: false });
+const DELIVERED: Settlement = {
+  kind: "settled",
+  state: "delivered",
+  failure: null,
+  reason: null,
+  isLate: false,
+};
+
+const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Settlement => ({
+  kind: "settled",
+  state: "failed",
+  failure,
+  reason,
+  isLate: false,
+});
 
 /** From now on the processor's sums decide: they must first show everything that was sent until now. */
-const inDoubt = (reason: string): Delay =>
-  delayed("in_doubt", reason, { afterMs: IN_DOUBT_DELAY_MS, outcomeUnknown: true });
+const asking = (reason: string): Delay =>
+  delayed("asking", reason, { afterMs: ASKING_DELAY_MS, outcomeUnknown: true });
+
+/** The step if the processor's sums may still change, or another event of the minute is being sent. */
+export const early = (reason: string, afterMs: number): Delay =>
+  delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
 /** The step if another attempt holds the event's lease. */
 export const LEASED = delayed("leased", "another attempt may be in progress", {
@@ -174,7 +180,7 @@ export const usageHeld = (reason: string): Delay =>
 
 export const asLate = (settlement: Settlement): Settlement => ({
   ...settlement,
-  reason: DELIVERED_LATE,
+  reason: "delivered after its billing period ended",
   isLate: true,
 });
 
@@ -186,83 +192,69 @@ export type SendingEvent = {
   readonly attempts: number;
   readonly firstAttemptAt: Date | null;
   /** Whether an earlier attempt may have been accepted. */
-  readonly outcomeUnknown: boolean;
-  /** Since when the processor may have another quantity under the identifier, which is then never sent again. */
-  readonly inDoubtSince: Date | null;
+  readonly mayBeDelivered: boolean;
+  /** Since when the identifier is not sent again, because the processor may have another quantity under it. */
+  readonly askingSince: Date | null;
 };
 
 const ageOf = ({ second }: Pick<SendingEvent, "second">, now: Date): number =>
   now.getTime() - second * 1000;
 
-const isTooOldToSend = (event: Pick<SendingEvent, "processor" | "second">, now: Date): boolean => {
+/** Returns whether usage of a second is older than the processor accepts. */
+export const isTooOldToSend = (
+  event: Pick<SendingEvent, "processor" | "second">,
+  now: Date,
+): boolean => {
   const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
   return acceptedAgeMs !== null && ageOf(event, now) > acceptedAgeMs;
 };
 
-const EXPIRED = settled("expired", "older than the processor accepts");
+/** Why usage fails that was not sent in time. */
+export const TOO_OLD = "older than the processor accepts";
 
 /**
- * The other usage of the stream waits behind an event that is ahead, so the event does not wait for long: its facts are
- * sealed anew once their second is over. If an attempt may have been accepted, it waits for its second, unless Stripe may
- * have forgotten its identifier by then.
+ * The other usage of the stream waits behind an event that is ahead, so the event does not wait for long. If an attempt may
+ * have been accepted, it waits for its second, unless Stripe may have forgotten its identifier by then.
  */
 const decideAhead = (event: SendingEvent, now: Date): NextStep => {
   const isPatient = event.attempts <= PATIENT_ATTEMPTS;
-  if (!isPatient && !event.outcomeUnknown) {
-    return settled("superseded", `${AHEAD}; sealed anew once its second is over`);
+  if (!isPatient && !event.mayBeDelivered) {
+    return { kind: "unseal" };
   }
   return isPatient || -ageOf(event, now) <= IDENTIFIER_TRUSTED_MS
     ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
-    : inDoubt(AHEAD);
+    : asking(AHEAD);
 };
 
 const decideByAge = (event: SendingEvent, now: Date): NextStep => {
   if (isTooOldToSend(event, now)) {
-    return EXPIRED;
+    return failed("too_old", TOO_OLD);
   }
   return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event, now) : { kind: "send" };
 };
 
-/** Returns whether the next attempt of an event compares the processor's sums before it sends anything. */
-export const isToBeChecked = (event: Omit<SendingEvent, "attempts">, now: Date): boolean => {
-  const { firstAttemptAt, outcomeUnknown, inDoubtSince } = event;
-  const attemptedLongAgo =
-    firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
-  return (
-    inDoubtSince !== null || (outcomeUnknown && (attemptedLongAgo || isTooOldToSend(event, now)))
-  );
-};
+/** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */
+const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, ...event }: SendingEvent, now: Date) =>
+  mayBeDelivered &&
+  (isTooOldToSend(event, now) ||
+    (firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS));
 
-const decideBeforeSending = (event: SendingEvent, now: Date): NextStep =>
-  isToBeChecked(event, now) ? { kind: "check" } : decideByAge(event, now);
-
-/** The identifier of an event in doubt may have been used, so its usage needs a new one. */
-const decideAbsent = (event: SendingEvent, now: Date): NextStep => {
-  if (event.inDoubtSince === null) {
-    return decideByAge(event, now);
+const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
+  if (event.askingSince !== null) {
+    return { kind: "ask" };
   }
-  return isTooOldToSend(event, now) ? EXPIRED : settled("superseded");
+  return isOutcomeLost(event, now)
+    ? asking("the outcome of an attempt was never known")
+    : decideByAge(event, now);
 };
-
-/** The rest is sent under a new identifier. Until then no attempt under this one may become visible in the sums. */
-const decidePartial = ({ inDoubtSince }: SendingEvent, acceptedQuantity: number): NextStep => {
-  const reason = `the processor has ${acceptedQuantity} of the units`;
-  return inDoubtSince === null
-    ? inDoubt(reason)
-    : settled("delivered", `${reason}; the others are sealed anew`, acceptedQuantity);
-};
-
-/** If an earlier attempt was accepted, sealing the usage anew would bill it twice. That must be known first. */
-const failed = ({ outcomeUnknown }: SendingEvent, reason: string): Settlement =>
-  settled(outcomeUnknown ? "blocked" : "rejected", reason);
 
 /** The step if the event's processor is not configured and the account has left it. */
-export const withoutProcessor = (event: SendingEvent): Settlement =>
-  failed(event, `the event was sealed for ${event.processor}, which is not configured`);
+export const withoutProcessor = (event: Pick<SendingEvent, "processor">): Settlement =>
+  failed("refused", `the event was sealed for ${event.processor}, which is not configured`);
 
 /**
  * Returns what to do next with a meter event.
- * @param outcome what this attempt has shown so far; null if it has just begun
+ * @param outcome what this attempt has led to; null if it has just begun
  */
 export const decideNextStep = (
   event: SendingEvent,
@@ -273,16 +265,12 @@ export const decideNextStep = (
     case undefined:
       return decideBeforeSending(event, now);
     case "delivered":
-      return settled("delivered");
+      return DELIVERED;
     case "duplicate":
       // Without an earlier attempt, the identifier was used before this database lost transactions.
-      return event.outcomeUnknown ? settled("delivered") : inDoubt(outcome.reason);
+      return event.mayBeDelivered ? DELIVERED : asking(outcome.reason);
     case "conflict":
-      return inDoubt(outcome.reason);
-    case "absent":
-      return decideAbsent(event, now);
-    case "partial":
-      return decidePartial(event, outcome.acceptedQuantity);
+      return asking(outcome.reason);
     case "retry":
       // The identifier prevents a second acceptance, also with a new key.
       return delayed("retry", outcome.reason, {
@@ -297,14 +285,8 @@ export const decideNextStep = (
         afterMs: MISCONFIGURED_DELAY_MS,
         newKey: outcome.newKey ?? false,
       });
-    case "early":
-      return delayed("early", outcome.reason, {
-        afterMs: Math.min(outcome.afterMs, MAXIMUM_DELAY_MS),
-      });
     case "rejected":
-      return failed(event, outcome.reason);
-    case "unclear":
-      return settled("blocked", outcome.reason);
+      return failed("refused", outcome.reason);
   }
 };
 
@@ -312,4 +294,4 @@ export const decideNextStep = (
 export const needsAttention = (result: SendResult): boolean =>
   result.kind === "delayed"
     ? result.cause === "misconfigured"
-    : isFailed(result.state) || result.isLate;
+    : result.state === "failed" || result.isLate;

@@ -3,26 +3,21 @@ import { z } from "zod";
 import type { Owner } from "../../records/owner.rules.ts";
 import { PROCESSORS, meterEventIdentifierStem } from "../usage.rules.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import {
-  FAILED,
-  UNFINISHED,
-  lastSequenceOf,
-  meterEventColumns,
-  meterEventRow,
-} from "../meterEvents.sql.ts";
+import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { shareRegistrations } from "../registrationFacts.sql.ts";
-import type { BillingTarget } from "../usageFacts.sql.ts";
+import type { BillingTarget } from "../usage.rules.ts";
 import { maximumQuantity } from "../usageFacts.sql.ts";
-import type { MeterEventState } from "../meterEvents.rules.ts";
+import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
 
 const unsealedRow = z.strictObject({
   place: safeInteger,
   second: safeInteger,
   ids: z.array(z.string()),
   quantity: z.bigint(),
-  alreadyReported: z.bigint(),
-  held: z.boolean(),
+  waitsFor: z.bigint().nullable(),
+  isUsageClosed: z.boolean(),
+  isDoubted: z.boolean(),
   processor: z.enum(PROCESSORS),
   customerId: z.string().nullable(),
 });
@@ -31,45 +26,34 @@ const unsealedRow = z.strictObject({
 export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
 
 /**
- * The facts of the registrations that a fact of the query takes units back of, as a table. Without the OFFSET, the planner reads
- * all sealed facts for each refund where the statistics know of none.
+ * Joins, for a fact of a refund, the event of the usage that it takes back: the first one that the processor does not have,
+ * or else the first one. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of
+ * none.
  */
-const originalFacts = sql.fragment`
-  (
-    SELECT * FROM usage_fact AS original
-    WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
-    OFFSET 0
-  )
+const joinUsage = sql.fragment`
+  LEFT JOIN LATERAL (
+    SELECT meter_event.id, meter_event.state, meter_event.document_reference, meter_event.processor, meter_event.customer_id
+    FROM (
+      SELECT * FROM usage_fact AS original
+      WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
+      OFFSET 0
+    ) AS original
+    JOIN meter_event ON meter_event.id = original.meter_event_id
+    WHERE fact.refund_id IS NOT NULL
+    ORDER BY meter_event.state = 'delivered', original.id
+    LIMIT 1
+  ) AS usage ON true
 `;
 
-const mayBeBilledSince = (heldAt: Date | null): FragmentSqlToken =>
-  heldAt === null
-    ? sql.fragment`false`
-    : sql.fragment`(meter_event.state = 'blocked' AND meter_event.settled_at >= ${timestamp(heldAt)})`;
-
-/** Joins, for a fact of a refund, the usage that it takes back: `failed` or `billed`. */
-const originalTargets = (mayBeBilled: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  LEFT JOIN LATERAL (
-    SELECT original.id
-    FROM ${originalFacts} AS original
-    JOIN meter_event ON meter_event.id = original.meter_event_id
-    WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived') AND NOT ${mayBeBilled}
-    LIMIT 1
-  ) AS failed ON true
-  LEFT JOIN LATERAL (
-    SELECT meter_event.processor, meter_event.customer_id
-    FROM ${originalFacts} AS original
-    JOIN meter_event ON meter_event.id = original.meter_event_id
-    WHERE fact.refund_id IS NOT NULL AND (meter_event.state IN ('delivered', 'void') OR ${mayBeBilled})
-    ORDER BY original.id
-    LIMIT 1
-  ) AS billed ON true
+/** The columns of facts that become one meter event. */
+const groupColumns = sql.fragment`
+  place, second, processor, customer_id, waits_for, is_usage_closed, is_doubted, sign
 `;
 
 /** Defines the query `fitting`: the facts of the query `unsealed`, and whether each of them fits into the meter event. */
 const fittingFacts = sql.fragment`
   summed AS (
-    SELECT *, sum(quantity) OVER (PARTITION BY place, second, held, processor, customer_id ORDER BY id) AS running
+    SELECT *, sum(quantity) OVER (PARTITION BY ${groupColumns} ORDER BY id) AS running
     FROM unsealed
   ),
   fitting AS (
@@ -77,7 +61,7 @@ const fittingFacts = sql.fragment`
     SELECT
       *,
       bool_and(abs(running) <= ${maximumQuantity}) OVER (
-        PARTITION BY place, second, held, processor, customer_id ORDER BY id
+        PARTITION BY ${groupColumns} ORDER BY id
       ) AS fits
     FROM summed
   )
@@ -103,42 +87,10 @@ const streamTable = (streams: readonly UnsealedStream[]) =>
   );
 
 /**
- * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
- * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
- * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a
- * group's quantity. A group takes only as many facts as fit into one event.
- * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
- *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param options the last second that is looked at, the number of a stream's oldest facts whose seconds are summed, and for a
- *   comparison the begin of the hold: usage that was blocked since may have been billed
- * @returns the groups of each stream in the given order, the oldest second first
+ * Joins the facts of the oldest seconds of each stream of the query. The limits and offsets keep the planner from reading whole
+ * tables: it goes through the indexes, stream by stream.
  */
-export const listOldestUnsealedFacts = async (
-  transaction: DatabaseTransactionConnection,
-  streams: readonly UnsealedStream[],
-  {
-    lastSecond,
-    facts,
-    heldAt = null,
-  }: { readonly lastSecond: number; readonly facts: number; readonly heldAt?: Date | null },
-): Promise<readonly (readonly UnsealedPart[])[]> => {
-  const rows = await transaction.any(sql.type(unsealedRow)`
-    WITH unsealed AS (
-      SELECT
-        stream.place,
-        fact.id,
-        fact.second,
-        fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
-        coalesce(fact.already_reported, 0) AS already_reported,
-        failed.id IS NOT NULL AS held,
-        coalesce(correction.processor, billed.processor, stream.processor) AS processor,
-        CASE
-          WHEN correction.id IS NOT NULL THEN correction.customer_id
-          WHEN billed.processor IS NOT NULL THEN billed.customer_id
-          ELSE stream.customer_id
-        END AS customer_id
-      FROM ${streamTable(streams)} AS stream (place, account_id, mode, kind, first_second, processor, customer_id)
-      -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
+const oldestFacts = (lastSecond: number, facts: number): FragmentSqlToken => sql.fragment`
       CROSS JOIN LATERAL (
         SELECT DISTINCT second
         FROM (
@@ -164,8 +116,57 @@ export const listOldestUnsealedFacts = async (
           AND second = oldest.second
         OFFSET 0
       ) AS fact
-      LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
-      ${originalTargets(mayBeBilledSince(heldAt))}
+`;
+
+/**
+ * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
+ * usage is billed to the current target, a refund to the target that was billed for the registration, and the units of a
+ * difference to the customer whose sum differs. Refunds of usage that the processor does not have are apart. A group takes
+ * only as many facts as fit into one event.
+ * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
+ *   a sealed fact may remain for long, so each earlier second would have to be read again.
+ * @param options the last second that is looked at, the number of a stream's oldest facts whose seconds are summed, and the
+ *   last of the facts that may have been sent in a lost history. Of these, usage and refunds are summed apart: the processor
+ *   may have one without the other
+ * @returns the groups of each stream in the given order, the oldest second first
+ */
+export const listOldestUnsealedFacts = async (
+  transaction: DatabaseTransactionConnection,
+  streams: readonly UnsealedStream[],
+  {
+    lastSecond,
+    facts,
+    doubtedFactId,
+  }: {
+    readonly lastSecond: number;
+    readonly facts: number;
+    readonly doubtedFactId: number | null;
+  },
+): Promise<readonly (readonly UnsealedPart[])[]> => {
+  const rows = await transaction.any(sql.type(unsealedRow)`
+    WITH unsealed AS (
+      SELECT
+        stream.place,
+        fact.id,
+        fact.second,
+        fact.quantity,
+        doubt.is_doubted,
+        CASE WHEN doubt.is_doubted THEN sign(fact.quantity) END AS sign,
+        CASE WHEN usage.state <> 'delivered' THEN usage.id END AS waits_for,
+        coalesce(usage.state = 'closed' AND usage.document_reference IS NULL, false) AS is_usage_closed,
+        CASE WHEN difference.id IS NOT NULL THEN 'stripe' ELSE coalesce(usage.processor, stream.processor) END AS processor,
+        CASE
+          WHEN difference.id IS NOT NULL THEN difference.customer_id
+          WHEN usage.id IS NOT NULL THEN usage.customer_id
+          ELSE stream.customer_id
+        END AS customer_id
+      FROM ${streamTable(streams)} AS stream (place, account_id, mode, kind, first_second, processor, customer_id)
+      ${oldestFacts(lastSecond, facts)}
+      CROSS JOIN LATERAL (
+        SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
+      ) AS doubt
+      LEFT JOIN usage_difference AS difference ON difference.id = fact.difference_id
+      ${joinUsage}
     ),
     ${fittingFacts}
     SELECT
@@ -173,14 +174,15 @@ export const listOldestUnsealedFacts = async (
       second,
       array_agg(id::text) AS ids,
       sum(quantity)::bigint AS quantity,
-      sum(already_reported)::bigint AS "alreadyReported",
-      held,
+      waits_for AS "waitsFor",
+      is_usage_closed AS "isUsageClosed",
+      is_doubted AS "isDoubted",
       processor,
       customer_id AS "customerId"
     FROM fitting
     WHERE fits
-    GROUP BY place, second, held, processor, customer_id
-    ORDER BY place, second, held DESC, processor, customer_id
+    GROUP BY ${groupColumns}
+    ORDER BY place, second, is_doubted DESC, waits_for, is_usage_closed, processor, customer_id, sign DESC
   `);
   const parts: UnsealedPart[][] = streams.map(() => []);
   for (const { place, ...part } of rows) {
@@ -195,12 +197,57 @@ export type SealedEvent = {
   readonly factIds: readonly string[];
   readonly second: number;
   readonly quantity: bigint;
-  readonly alreadyReported: bigint;
   readonly processor: StoredMeterEvent["processor"];
   readonly customerId: string | null;
-  /** `sending`: its first attempt begins with the sealing. */
-  readonly state: Extract<MeterEventState, "sealed" | "sending" | "void" | "held">;
+  readonly state: MeterEventState;
+  readonly failure: Failure | null;
+  readonly waitsFor: bigint | null;
+  /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
+  readonly askingSince: Date | null;
+  /** Whether its first attempt begins with the sealing. */
+  readonly isAttempted: boolean;
 };
+
+/** The events to insert, as a table. */
+const eventTable = (events: readonly SealedEvent[]): FragmentSqlToken => sql.fragment`
+  ${sql.unnest(
+    events.map(({ stream, second, quantity, ...event }, index) => [
+      index,
+      stream.accountId,
+      stream.mode,
+      stream.kind,
+      second,
+      quantity,
+      meterEventIdentifierStem(stream, second),
+      event.processor,
+      event.customerId,
+      event.state,
+      event.failure,
+      event.waitsFor,
+      event.askingSince?.toISOString() ?? null,
+      event.isAttempted,
+    ]),
+    [
+      "int8",
+      "uuid",
+      "text",
+      "text",
+      "int8",
+      "int8",
+      "text",
+      "text",
+      "text",
+      "text",
+      "text",
+      "int8",
+      "timestamptz",
+      "bool",
+    ],
+  )} AS event (
+    place, account_id, mode, kind, second, quantity, stem, processor, customer_id, state, failure, waits_for,
+    asking_since, is_attempted
+  )
+`;
 
 /**
  * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
@@ -217,45 +264,33 @@ export const insertMeterEvents = (
   transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
       SELECT
-        place::integer, account_id, mode, kind, second, quantity, already_reported, stem, processor, customer_id, state,
-        ${lastSequenceOf({
-          accountId: sql.fragment`event.account_id`,
-          mode: sql.fragment`event.mode`,
-          kind: sql.fragment`event.kind`,
-          second: sql.fragment`event.second`,
-        })} + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
-      FROM ${sql.unnest(
-        events.map(({ stream, second, quantity, ...event }, index) => [
-          index,
-          stream.accountId,
-          stream.mode,
-          stream.kind,
-          second,
-          quantity,
-          event.alreadyReported,
-          meterEventIdentifierStem(stream, second),
-          event.processor,
-          event.customerId,
-          event.state,
-        ]),
-        ["int8", "uuid", "text", "text", "int8", "int8", "int8", "text", "text", "text", "text"],
-      )} AS event (
-        place, account_id, mode, kind, second, quantity, already_reported, stem, processor, customer_id, state
-      )
+        event.*,
+        (
+          SELECT coalesce(max(sequence), 0)
+          FROM meter_event
+          WHERE account_id = event.account_id
+            AND mode = event.mode
+            AND kind = event.kind
+            AND second = event.second
+        ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
+      FROM ${eventTable(events)}
     ),
     inserted AS (
       INSERT INTO meter_event
         (
-          account_id, mode, kind, second, sequence, quantity, already_reported, identifier, processor, customer_id,
-          state, sealed_at, settled_at, attempts, first_attempt_at, leased_until
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure,
+          waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
-        account_id, mode, kind, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
-        state, sealed_at,
-        CASE WHEN state NOT IN (${UNFINISHED}) THEN sealed_at END,
-        CASE WHEN state = 'sending' THEN 1 ELSE 0 END,
-        CASE WHEN state = 'sending' THEN sealed_at END,
-        CASE WHEN state = 'sending' THEN ${timestamp(leasedUntil)} END
+        account_id, mode, kind, second, sequence, quantity, stem || sequence, processor, customer_id, state, failure,
+        waits_for,
+        CASE WHEN state = 'pending' THEN asking_since END,
+        asking_since IS NOT NULL AND state IN ('pending', 'failed'),
+        sealed_at,
+        CASE WHEN state <> 'pending' THEN sealed_at END,
+        CASE WHEN is_attempted THEN 1 ELSE 0 END,
+        CASE WHEN is_attempted THEN sealed_at END,
+        CASE WHEN is_attempted THEN ${timestamp(leasedUntil)} END
       FROM sealing
       CROSS JOIN (VALUES (${timestamp(sealedAt)})) AS time (sealed_at)
       ORDER BY place

@@ -3,15 +3,15 @@ import { ownerKey } from "../../records/owner.rules.ts";
 import type { Owner } from "../../records/owner.rules.ts";
 import { listStripeCustomerIds } from "../../accounts/accounts.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { listUnfinishedMeterEvents } from "../meterEvents.sql.ts";
 import type { SealedEvent, UnsealedPart } from "./sealMeterEvents.sql.ts";
 import { insertMeterEvents, listOldestUnsealedFacts } from "./sealMeterEvents.sql.ts";
 import { tryLockStreams } from "../streams.sql.ts";
+import { listNextEvents } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { cancelAttempts } from "./attempts.sql.ts";
 import { describeHold, findHold, findSealingProblem } from "../deployment.rules.ts";
-import { isUnfinished, stateAtSealing } from "../meterEvents.rules.ts";
+import { stateAtSealing } from "./stateAtSealing.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { Billing } from "../createBilling.ts";
@@ -26,7 +26,7 @@ import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
  * `startsAtMs` on, by the monotonic clock. Otherwise it may be `isResumable`: a shard's sender may begin the next attempt. If
  * it is not, an attempt is in progress, its retry is not due, or the sender of its stream makes the next one.
  * `none`: nothing is ready, or another transaction has locked the stream.
- * `more`: void and held events were sealed, and usage from the second on may be left.
+ * `more`: events that are not sent were sealed, and usage from the second on may be left.
  * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
  * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */
@@ -63,12 +63,12 @@ type BilledStream = {
 /** Results by the keys of their streams. */
 type Sealings = ReadonlyMap<string, Sealing>;
 
-/** Whether usage waits, because this process lacks the processor of an account with a Stripe customer. */
-const lacksProcessor = (
+/** Whether usage waits, because this process lacks Stripe and the account has a Stripe customer. */
+const lacksStripe = (
   billing: Billing,
-  { stream, stripeCustomerId }: BilledStream,
+  { stripeCustomerId }: BilledStream,
   processor: ProcessorName,
-): boolean => stripeCustomerId !== null && billing.findProcessor(processor, stream.mode) === null;
+): boolean => stripeCustomerId !== null && processor === "stripe" && billing.stripe === null;
 
 type Decision = {
   readonly events: readonly SealedEvent[];
@@ -76,24 +76,36 @@ type Decision = {
   readonly sealing: Sealing | null;
 };
 
-/** Decides on the groups of facts of a stream's oldest seconds: up to the first event that is sent. */
+/**
+ * Decides on the groups of facts of a stream's oldest seconds: up to the first event that is sent. Those about which the
+ * processor is asked first keep no other from being sent.
+ */
 const decideEvents = (
   billing: Billing,
   billed: BilledStream,
   parts: readonly UnsealedPart[],
+  doubtedUntil: Date | null,
 ): Decision => {
   const events: SealedEvent[] = [];
-  for (const { ids, held, ...part } of parts) {
-    const state = stateAtSealing({ held, quantity: part.quantity });
-    if (state === "sealed" && lacksProcessor(billing, billed, part.processor)) {
+  for (const { ids, isUsageClosed, isDoubted, ...part } of parts) {
+    const sealed = stateAtSealing({ ...part, isUsageClosed });
+    if (sealed.state === "pending" && lacksStripe(billing, billed, part.processor)) {
       return { events, sealing: { kind: "stripe_missing" } };
     }
-    events.push({ ...part, stream: billed.stream, factIds: ids, state });
-    if (state === "sealed") {
+    events.push({
+      ...part,
+      ...sealed,
+      waitsFor: sealed.failure === null ? null : part.waitsFor,
+      stream: billed.stream,
+      factIds: ids,
+      askingSince: isDoubted ? doubtedUntil : null,
+      isAttempted: false,
+    });
+    if (sealed.state === "pending" && !isDoubted) {
       return { events, sealing: null };
     }
   }
-  // Not even the oldest second is skipped: it may have more held units than fit into one event.
+  // Not even the oldest second is skipped: it may have more units than fit into one event.
   const [oldest] = parts;
   return { events, sealing: oldest ? { kind: "more", second: oldest.second } : NONE };
 };
@@ -102,34 +114,32 @@ const decideRound = async (
   billing: Billing,
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  range: { readonly lastSecond: number; readonly facts: number },
+  range: Parameters<typeof listOldestUnsealedFacts>[2] & { readonly doubtedUntil: Date | null },
 ): Promise<readonly Decision[]> => {
   const searched = streams.map(({ stream, stripeCustomerId }) => ({
     ...stream,
     current: currentTarget(billing, stripeCustomerId, stream.mode),
   }));
   const parts = await listOldestUnsealedFacts(transaction, searched, range);
-  return streams.map((billed, index) => decideEvents(billing, billed, parts[index] ?? []));
+  return streams.map((billed, index) =>
+    decideEvents(billing, billed, parts[index] ?? [], range.doubtedUntil),
+  );
 };
 
-/** Begins the attempts of events that are sent, except for calls to Stripe that would have to wait. */
+/** Begins the attempts of events that are sent, except for calls that would have to wait. */
 const beginAttempts = (
   events: readonly SealedEvent[],
   freeCalls: number,
 ): readonly SealedEvent[] => {
   let calls = 0;
   return events.map((event) => {
-    const isCall = event.processor === "stripe";
-    if (event.state !== "sealed" || (isCall && calls >= freeCalls)) {
+    if (event.state !== "pending" || event.askingSince !== null || calls >= freeCalls) {
       return event;
     }
-    calls += isCall ? 1 : 0;
-    return { ...event, state: "sending" };
+    calls += 1;
+    return { ...event, isAttempted: true };
   });
 };
-
-const isBegunCall = ({ state, processor }: StoredMeterEvent): boolean =>
-  state === "sending" && processor === "stripe";
 
 /**
  * Reserves the calls to Stripe of attempts that began with their sealing, and takes back those that get none. As long as
@@ -141,30 +151,25 @@ const reserveFirstCalls = async (
   transaction: DatabaseTransactionConnection,
   events: readonly StoredMeterEvent[],
 ): Promise<ReadonlyMap<bigint, number>> => {
-  const begun = events.filter(({ state }) => state === "sending").map(({ id }) => id);
-  const calls = events.filter(isBegunCall).map(({ id }) => id);
-  const starts = new Map(begun.map((id) => [id, 0]));
-  if (calls.length > 0) {
-    const reserved = await reserveStripeCalls(transaction, calls.length);
-    for (const [index, id] of calls.entries()) {
-      starts.set(id, reserved.startsAtMs(index));
-    }
-    const canceled = calls.slice(reserved.calls);
-    if (canceled.length > 0) {
-      await cancelAttempts(transaction, canceled);
-      canceled.forEach((id) => starts.delete(id));
-    }
+  const calls = events.filter(({ attempts }) => attempts > 0).map(({ id }) => id);
+  if (calls.length === 0) {
+    return new Map();
   }
-  return starts;
+  const reserved = await reserveStripeCalls(transaction, calls.length);
+  const canceled = calls.slice(reserved.calls);
+  if (canceled.length > 0) {
+    await cancelAttempts(transaction, canceled);
+  }
+  return new Map(
+    calls.slice(0, reserved.calls).map((id, index) => [id, reserved.startsAtMs(index)]),
+  );
 };
 
-/**
- * Seals the oldest seconds' facts of streams without an unfinished event, until each has an event to send or enough is
- * sealed.
- */
+/** Seals the oldest seconds' facts of streams without a pending event, until each has one to send or enough is sealed. */
 const sealNewEvents = async (
   { billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
+  { doubtedFactId, doubtedUntil }: Deployment,
   streams: readonly BilledStream[],
   started: LeaseStart,
 ): Promise<Sealings> => {
@@ -175,14 +180,16 @@ const sealNewEvents = async (
   let open = streams;
   let sealed = 0;
   for (let facts = 1; open.length > 0 && sealed < ENOUGH_FACTS; facts *= FACTS_GROWTH) {
-    const range = { lastSecond: lastSealableSecond(now), facts };
+    const range = { lastSecond: lastSealableSecond(now), facts, doubtedFactId, doubtedUntil };
     const decisions = await decideRound(billing, transaction, open, range);
     const decided = decisions.flatMap(({ events }) => events);
-    const free = freeCalls - sent.filter(isBegunCall).length;
+    const free = freeCalls - sent.filter(({ attempts }) => attempts > 0).length;
     const events = beginAttempts(decided, free);
     const inserted =
       events.length === 0 ? [] : await insertMeterEvents(transaction, events, now, until);
-    sent.push(...inserted.filter(({ state }) => isUnfinished(state)));
+    sent.push(
+      ...inserted.filter(({ state, askingSince }) => state === "pending" && askingSince === null),
+    );
     sealed += events.flatMap(({ factIds }) => factIds).length;
     open = open.flatMap(({ stream, ...billed }, index) => {
       const sealing = decisions[index]?.sealing ?? NONE;
@@ -197,7 +204,7 @@ const sealNewEvents = async (
     const startsAtMs = starts.get(event.id) ?? null;
     results.set(ownerKey(event), {
       kind: "event",
-      event: startsAtMs === null ? { ...event, state: "sealed" } : event,
+      event,
       startsAtMs,
       isResumable: startsAtMs === null,
     });
@@ -217,10 +224,11 @@ const sealLocked = async (
     ...new Set(streams.map(({ accountId }) => accountId)),
   ]);
   const lease = leaseOf(started);
-  const unfinished = new Map(
-    (await listUnfinishedMeterEvents(transaction, streams, lease)).map(
-      ({ isResumable, ...event }) => [ownerKey(event), { event, isResumable }],
-    ),
+  const pending = new Map(
+    (await listNextEvents(transaction, streams, lease)).map(({ isResumable, ...event }) => [
+      ownerKey(event),
+      { event, isResumable },
+    ]),
   );
   const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
   const results = new Map<string, Sealing>();
@@ -228,9 +236,9 @@ const sealLocked = async (
   for (const stream of streams) {
     const billed = { stream, stripeCustomerId: customerIds.get(stream.accountId) ?? null };
     const key = ownerKey(stream);
-    const current = unfinished.get(key);
+    const current = pending.get(key);
     if (current) {
-      const isMissing = lacksProcessor(billing, billed, current.event.processor);
+      const isMissing = lacksStripe(billing, billed, current.event.processor);
       results.set(
         key,
         isMissing ? { kind: "stripe_missing" } : { kind: "event", ...current, startsAtMs: null },
@@ -241,12 +249,15 @@ const sealLocked = async (
       fresh.push(billed);
     }
   }
-  return new Map([...results, ...(await sealNewEvents(context, transaction, fresh, started))]);
+  return new Map([
+    ...results,
+    ...(await sealNewEvents(context, transaction, deployment, fresh, started)),
+  ]);
 };
 
 /**
- * Returns each stream's event to send next: the unfinished one, or else the facts of the oldest second from its first one on,
- * sealed now. Void and held events are sealed along the way; if there are many, a later call goes on. A stream that another
+ * Returns each stream's event to send next: the pending one, or else the facts of the oldest second from its first one on,
+ * sealed now. Events that are not sent are sealed along the way; if there are many, a later call goes on. A stream that another
  * transaction has locked is skipped.
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key

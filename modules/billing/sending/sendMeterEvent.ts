@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
+import { releaseRefunds } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { lockStream } from "../streams.sql.ts";
-import { beginAttempts, renewLease, settleAttempts } from "./attempts.sql.ts";
-import { releaseFacts } from "../usageFacts.sql.ts";
+import { beginAttempts, settleAttempts, unseal } from "./attempts.sql.ts";
 import {
   asLate,
   decideNextStep,
@@ -11,13 +11,12 @@ import {
   withoutProcessor,
 } from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
-import { isFailed } from "../meterEvents.rules.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import type { BillingContext } from "../context.ts";
+import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
-import { checkDelivery } from "./checkDelivery.ts";
 import type { AttemptRecords } from "./createAttemptRecords.ts";
 import { listTraceParents } from "./traceContexts.sql.ts";
 
@@ -55,13 +54,13 @@ const traceSending = async <Result>(
   );
 };
 
-const callProcessor = (
-  processor: BillingProcessor,
+const callStripe = (
+  stripe: BillingProcessor,
   event: StoredMeterEvent,
   signal: AbortSignal,
   mayCall: () => boolean,
 ): Promise<AttemptOutcome> =>
-  processor.send(
+  stripe.send(
     {
       identifier: event.identifier,
       customer: { accountId: event.accountId, customerId: event.customerId },
@@ -76,52 +75,44 @@ const callProcessor = (
 
 const traceCall = <Result>(
   { tracing }: BillingContext,
-  { processor }: StoredMeterEvent,
   call: () => Promise<Result>,
 ): Promise<Result> =>
   tracing === undefined
     ? call()
     : tracing.run(
-        `call ${processor}`,
-        { kind: "client", attributes: { "impact.processor": processor } },
+        "call stripe",
+        { kind: "client", attributes: { "impact.processor": "stripe" } },
         call,
       );
 
-/**
- * Checks and sends as the rules decide, until they end the attempt.
- * @returns null if the lease was lost: another attempt has begun
- */
+/** Makes the attempt as the rules decide. Whatever the processor's sums decide is recorded here. */
 const makeAttempt = async (
   context: BillingContext,
   event: StoredMeterEvent,
   { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
-): Promise<SendResult | null> => {
-  const { db, billing } = context;
-  const { at: startedAt } = started;
-  const processor = billing.findProcessor(event.processor, event.mode);
-  if (!processor) {
+): Promise<SendResult> => {
+  const { db } = context;
+  const { stripe } = context.billing;
+  if (stripe === null) {
     return withoutProcessor(event);
   }
   let outcome: AttemptOutcome | null = null;
-  let lease = started;
   for (;;) {
-    const step = decideNextStep(event, outcome, startedAt);
+    const step = decideNextStep(event, outcome, started.at);
     switch (step.kind) {
       case "send":
-        outcome = await traceCall(context, event, () =>
-          callProcessor(processor, event, signal, () => !isLeaseOver(lease, context)),
+        outcome = await traceCall(context, () =>
+          callStripe(stripe, event, signal, () => !isLeaseOver(started, context)),
         );
         break;
-      case "check":
-        ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
-        // The check took time, and the lease must outlast the attempt.
-        if (outcome.kind === "absent") {
-          lease = startLease(context);
-          if (!(await renewLease(db, event, leaseOf(lease).until))) {
-            return null;
-          }
-        }
-        break;
+      case "ask":
+        return askAboutEvent(context, event, signal);
+      case "unseal":
+        await db.transaction(async (transaction) => {
+          await lockStream(transaction, event);
+          await unseal(transaction, event);
+        });
+        return LEASED;
       case "delayed":
       case "settled":
         return step;
@@ -146,32 +137,25 @@ const markIfLate = async (
   return isLate ? asLate(settlement) : settlement;
 };
 
-/** Records the settlement, and the failure as an event. Facts that it does not settle are released in the same transaction. */
+/** Records the settlement, a failure as an event, and that refunds of usage that was sent again may be sent. */
 const settle = async (
   db: DatabasePool,
   records: AttemptRecords,
   event: StoredMeterEvent,
-  settlement: Settlement,
+  { state, failure, reason, isLate }: Settlement,
   settledAt: Date,
 ): Promise<void> => {
-  const { id, attempts } = event;
-  const { state, reason, acceptedQuantity } = settlement;
-  const settled = { id, attempts, state, reason, acceptedQuantity, settledAt };
-  const releases = state === "superseded" || acceptedQuantity !== null;
-  if (!releases && !isFailed(state)) {
+  const { id, attempts, generation } = event;
+  const settled = { id, attempts, state, failure, reason, isLate, settledAt };
+  if (state === "delivered" && generation === 0) {
+    // Nothing waits for usage that has never failed.
     await records.settle(settled);
     return;
   }
   await db.transaction(async (transaction) => {
-    if (releases) {
-      await lockStream(transaction, event);
-    }
-    if (!(await settleAttempts(transaction, [settled])).has(id)) {
-      return;
-    }
-    await recordUsageEvent(transaction, event, state, settledAt);
-    if (releases) {
-      await releaseFacts(transaction, id, acceptedQuantity ?? 0);
+    if ((await settleAttempts(transaction, [settled])).has(id)) {
+      await recordUsageEvent(transaction, event, state, settledAt);
+      await releaseRefunds(transaction, [id]);
     }
   });
 };
@@ -202,23 +186,21 @@ export const finishSending = async (
   },
 ): Promise<SendResult> => {
   const { db, clock, records } = context;
-  const result = await traceSending(context, event.id, () =>
+  const { id, attempts } = event;
+  const result = await traceSending(context, id, () =>
     makeAttempt(context, event, { started, signal }),
   );
-  if (!result) {
-    return LEASED;
-  }
   const now = clock.now();
   if (result.kind === "delayed") {
     const { reason, outcomeUnknown, newKey } = result;
     const delay = withJitter(result, Math.random());
     await records.delay({
-      id: event.id,
-      attempts: event.attempts,
+      id,
+      attempts,
       reason,
       outcomeUnknown,
       newKey,
-      inDoubtSince: result.cause === "in_doubt" ? now : null,
+      askingSince: result.cause === "asking" ? now : null,
       retryAt: new Date(now.getTime() + delay.afterMs),
     });
     return delay;

@@ -1,14 +1,17 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { ownerColumns } from "../../records/columns.sql.ts";
-import { safeInteger, sql } from "../../../db/sql.ts";
-import { UNFINISHED, isResumable } from "../meterEvents.sql.ts";
+import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { Owner } from "../../records/owner.rules.ts";
+import { isLeaseFree } from "../../../db/leases.ts";
 import type { Lease } from "../../../db/leases.ts";
+import { streamsTable } from "../streams.sql.ts";
+import { MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
-/** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
+/** A stream with unreported usage, the oldest second of it, and the attempts of its pending event. */
 export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
 
 /**
@@ -38,7 +41,7 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragm
     ) AS following
   )`;
 
-/** Defines the query `waiting`: each stream with unsealed facts or an unfinished event. */
+/** Defines the query `waiting`: each stream with unsealed facts or a pending event. */
 const waitingStreams = sql.fragment`
   ${unsealedStreams(sql.fragment`true`)},
   waiting AS (
@@ -46,7 +49,7 @@ const waitingStreams = sql.fragment`
     FROM (
       SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
       UNION ALL
-      SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
+      SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state = 'pending'
     ) AS unreported
     GROUP BY account_id, mode, kind
   )`;
@@ -61,7 +64,7 @@ export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly Wai
 
 const summaryRow = z.strictObject({ streams: z.int(), oldestSecond: safeInteger.nullable() });
 
-/** Counts the streams with unsealed facts or an unfinished event, and returns the oldest second of them. */
+/** Counts the streams with unsealed facts or a pending event, and returns the oldest second of them. */
 export const summarizeWaitingStreams = (
   db: CommonQueryMethods,
 ): Promise<Readonly<z.output<typeof summaryRow>>> =>
@@ -83,7 +86,7 @@ const readyRow = z.strictObject({ ...ownerColumns, second: safeInteger });
 export type ReadyStream = Readonly<z.output<typeof readyRow>>;
 
 /**
- * Lists the streams with facts that may be sealed and no unfinished event, in the order of their keys. The query steps
+ * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. The query steps
  * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
  * @param after the last stream of the page before; null for the first page
  * @param lastSecond the last second that may be sealed
@@ -111,17 +114,78 @@ export const listReadyStreams = (
         WHERE account_id = unsealed.account_id
           AND mode = unsealed.mode
           AND kind = unsealed.kind
-          AND state IN (${UNFINISHED})
+          AND state = 'pending'
+          AND asking_since IS NULL
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
         OFFSET 0
       )
     LIMIT ${limit}
   `);
 
+/**
+ * The condition of a pending event that the sender may attempt: one without an attempt under its identifier, one whose attempt
+ * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
+ * clock was set back.
+ */
+const isResumable = (lease: Lease): FragmentSqlToken => {
+  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_DELAY_MS);
+  return sql.fragment`(
+    CASE
+      WHEN meter_event.leased_until IS NOT NULL
+        THEN ${isLeaseFree(sql.fragment`meter_event.leased_until`, lease)}
+      ELSE coalesce(
+        meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
+        true
+      )
+    END
+  )`;
+};
+
+/**
+ * The next event of a stream of the query, as a table: the one that is being sent, or else one about which the processor is
+ * asked now, or else the first one that waits. The offset keeps the planner from reading all pending events for a few
+ * streams.
+ */
+const nextEvent = (lease: Lease): FragmentSqlToken => {
+  const pending = sql.fragment`
+    FROM meter_event
+    WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'
+  `;
+  return sql.fragment`
+    (
+      (SELECT * ${pending} AND first_attempt_at IS NOT NULL AND asking_since IS NULL OFFSET 0)
+      UNION ALL
+      (
+        SELECT * ${pending} AND asking_since IS NOT NULL AND ${isResumable(lease)}
+        ORDER BY retry_at
+        LIMIT 1
+      )
+      UNION ALL
+      (SELECT * ${pending} AND asking_since IS NULL ORDER BY id LIMIT 1)
+      LIMIT 1
+    )
+  `;
+};
+
+const nextRow = meterEventRow.extend({ isResumable: z.boolean() });
+
+/** Returns the next events of the streams that have one, and whether the sender may attempt them. */
+export const listNextEvents = (
+  db: CommonQueryMethods,
+  streams: readonly Owner[],
+  lease: Lease,
+): Promise<readonly Readonly<z.output<typeof nextRow>>[]> =>
+  db.any(sql.type(nextRow)`
+    SELECT ${meterEventColumns}, ${isResumable(lease)} AS "isResumable"
+    FROM ${streamsTable(streams)}
+    CROSS JOIN LATERAL ${nextEvent(lease)} AS meter_event
+  `);
+
 const ownerRow = z.strictObject(ownerColumns);
 
 /**
- * Lists the streams whose unfinished event a shard's sender continues with, in the order of their keys.
+ * Lists the streams whose next event the sender may attempt, in the order of their keys. It steps through the index from
+ * stream to stream.
  * @param after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
@@ -133,11 +197,28 @@ export const listResumableStreams = (
   }: { readonly after: Owner | null; readonly lease: Lease; readonly limit: number },
 ): Promise<readonly Owner[]> =>
   db.any(sql.type(ownerRow)`
-    SELECT account_id AS "accountId", mode, kind
-    FROM meter_event
-    WHERE state IN (${UNFINISHED})
-      AND ${isAfter(after)}
-      AND ${isResumable(lease)}
-    ORDER BY account_id, mode, kind
+    WITH RECURSIVE stream AS (
+      (
+        SELECT account_id, mode, kind
+        FROM meter_event
+        WHERE state = 'pending' AND ${isAfter(after)}
+        ORDER BY account_id, mode, kind
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id, following.mode, following.kind
+      FROM stream
+      CROSS JOIN LATERAL (
+        SELECT account_id, mode, kind
+        FROM meter_event
+        WHERE state = 'pending' AND (account_id, mode, kind) > (stream.account_id, stream.mode, stream.kind)
+        ORDER BY account_id, mode, kind
+        LIMIT 1
+      ) AS following
+    )
+    SELECT stream.account_id AS "accountId", stream.mode, stream.kind
+    FROM stream
+    CROSS JOIN LATERAL ${nextEvent(lease)} AS meter_event
+    WHERE ${isResumable(lease)}
     LIMIT ${limit}
   `);

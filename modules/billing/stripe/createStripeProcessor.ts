@@ -1,5 +1,4 @@
 import { Stripe } from "stripe";
-import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 import {
@@ -13,6 +12,7 @@ import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
+import { readInvoices } from "./invoices.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./subscriptions.ts";
 import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
@@ -55,6 +55,8 @@ type RequireAccount = Parameters<StripeConnection["createProcessor"]>[0];
 type CheckedMeters = {
   /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
   readonly findId: (kind: Kind) => Promise<string>;
+  /** @throws ProcessorMismatchError if one of the meters cannot be used */
+  readonly findIds: () => Promise<Readonly<Record<Kind, string>>>;
   /** Lets the next call check the meters again. */
   readonly forget: () => void;
 };
@@ -73,19 +75,21 @@ const createMeterCheck = (
   const forget = (): void => {
     meters = null;
   };
+  const findId = async (kind: Kind): Promise<string> => {
+    meters ??= check().catch((error: unknown) => {
+      forget();
+      throw error;
+    });
+    const { id, problem } = (await meters)[kind];
+    if (problem !== null) {
+      forget();
+      throw new ProcessorMismatchError(problem);
+    }
+    return id;
+  };
   return {
-    findId: async (kind) => {
-      meters ??= check().catch((error: unknown) => {
-        forget();
-        throw error;
-      });
-      const { id, problem } = (await meters)[kind];
-      if (problem !== null) {
-        forget();
-        throw new ProcessorMismatchError(problem);
-      }
-      return id;
-    },
+    findId,
+    findIds: async () => ({ tree: await findId("tree"), bottle: await findId("bottle") }),
     forget,
   };
 };
@@ -151,11 +155,8 @@ export const createStripeProcessor = (
     });
 
   return {
-    name: "stripe",
     prepare: async () => {
-      for (const kind of KINDS) {
-        await meters.findId(kind);
-      }
+      await meters.findIds();
     },
     send: async (event, signal, mayCall = () => true) => {
       const { accountId, customerId } = event.customer;
@@ -182,14 +183,10 @@ export const createStripeProcessor = (
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
-    sumUsage: ({ customerId }, kind, span, signal) =>
-      read(signal, async () => {
-        if (customerId === null) {
-          // Nothing was ever sent.
-          return 0;
-        }
-        return sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span);
-      }),
+    sumUsage: (customerId, kind, span, signal) =>
+      read(signal, async () =>
+        sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span),
+      ),
     findCurrentPeriod: (subscriber, kind, signal) =>
       read(signal, async () => {
         const subscriptionId = subscriptionOf(subscriber);
@@ -197,13 +194,10 @@ export const createStripeProcessor = (
       }),
     readSubscription: (subscriptionId, signal) =>
       read(signal, async () =>
-        readSubscriptionState(
-          stripe,
-          subscriptionId,
-          { tree: await meters.findId("tree"), bottle: await meters.findId("bottle") },
-          donationPrices,
-        ),
+        readSubscriptionState(stripe, subscriptionId, await meters.findIds(), donationPrices),
       ),
+    readInvoices: (customerId, since, signal) =>
+      read(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
     readRejectionReport: (eventId, signal) =>
       boundTo(signal, () => readRejectionReport(stripe, eventId)),
     provisionDonations: (subscriber, keyGeneration, signal) =>

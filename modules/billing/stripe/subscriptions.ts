@@ -41,7 +41,7 @@ const oneIntervalBefore = (
   return target.getTime() / 1000;
 };
 
-type ReadSubscription = {
+export type ReadSubscription = {
   readonly subscription: Stripe.Subscription;
   readonly items: readonly Stripe.SubscriptionItem[];
 };
@@ -90,7 +90,7 @@ const startOfPeriod = (
   return Math.min(start, Math.max(regularStart, ...boundaries));
 };
 
-const itemsOfMeter = (
+export const itemsOfMeter = (
   { items }: ReadSubscription,
   meterId: string,
 ): readonly Stripe.SubscriptionItem[] =>
@@ -103,7 +103,7 @@ const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
  * Returns the current period of the items that are priced on the meter; null if there is none, or if they have different
  * ones. The last period of a subscription ends with it: Stripe invoices its usage then, and returns the regular end.
  */
-const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null => {
+export const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null => {
   const { subscription } = read;
   const items = itemsOfMeter(read, meterId);
   const [item] = items;
@@ -153,7 +153,7 @@ export const readSubscriptionPeriod = async (
   return period;
 };
 
-const isMissing = (error: unknown): boolean =>
+export const isMissing = (error: unknown): boolean =>
   error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
 
 export const readSubscriptionState = async (
@@ -171,14 +171,23 @@ export const readSubscriptionState = async (
   if (read === null) {
     return {
       status: MISSING,
+      pausedBy: null,
+      trial: null,
       meteredKinds: [],
       periods: { tree: null, bottle: null },
       hasDonationItems: donationPrices && false,
     };
   }
   const prices = new Set(read.items.map(({ price }) => price.id));
+  const { status, pause_collection: pause, trial_start: trialStart } = read.subscription;
+  const { trial_end: trialEnd } = read.subscription;
   return {
-    status: read.subscription.status,
+    status,
+    pausedBy: pause?.behavior ?? null,
+    trial:
+      trialStart === null || trialEnd === null
+        ? null
+        : { start: new Date(trialStart * 1000), end: new Date(trialEnd * 1000) },
     meteredKinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
     periods: {
       tree: periodOfMeter(read, meterIds.tree),

@@ -3,13 +3,14 @@ import { z } from "zod";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { DELIVERED_LATE } from "../../../modules/billing/meterEvents.rules.ts";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { runImpact } from "../../cli/runImpact.ts";
-import type { Run } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -23,7 +24,7 @@ const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 const MINUTE = 60;
 const TWO_MONTHS_LATER = Date.UTC(2026, 6, 15, 12) / 1000;
 
-const deliveredRow = z.strictObject({ quantity: z.bigint(), lastError: z.string().nullable() });
+const deliveredRow = z.strictObject({ quantity: z.bigint(), isLate: z.boolean() });
 
 for (const minutes of [10, 120]) {
   test.serial(
@@ -53,14 +54,14 @@ for (const minutes of [10, 120]) {
 
       t.deepEqual(
         await deps.db.any(sql.type(deliveredRow)`
-          SELECT quantity, last_error AS "lastError"
+          SELECT quantity, is_late AS "isLate"
           FROM meter_event
           WHERE account_id = ${accountId} AND state = 'delivered'
           ORDER BY quantity
         `),
         [
-          { quantity: 1n, lastError: null },
-          { quantity: 5n, lastError: DELIVERED_LATE },
+          { quantity: 1n, isLate: false },
+          { quantity: 5n, isLate: true },
         ],
       );
     },
@@ -87,18 +88,18 @@ test.serial(
 
     t.deepEqual(
       await deps.db.any(sql.type(deliveredRow)`
-      SELECT quantity, last_error AS "lastError"
+      SELECT quantity, is_late AS "isLate"
       FROM meter_event
       WHERE account_id = ${stream.accountId} AND state = 'delivered'
     `),
-      [{ quantity: 5n, lastError: null }],
+      [{ quantity: 5n, isLate: false }],
     );
   },
 );
 
 /** A deployment on the ledger, whose organization gets a subscription at Stripe an hour after its usage. */
 const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   await db.query(sql.typeAlias("void")`
     UPDATE deployment
     SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
@@ -108,71 +109,55 @@ const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
   const { control } = double;
   control.holdClock({ second: NOON });
   const clock = { now: () => new Date(control.now() * 1000) };
-  const deps = { db, clock, billing: createBilling({ db, stripe: null }) };
+  const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
   await deps.billing.prepare();
+  const stripe = connectStripe({ secretKey: double.secretKey, apiBase: double.url });
+  const withStripe = { ...deps, billing: createBilling({ db, stripe }) };
   const { id } = await createTestOrganization(db, { clock });
-  const use = async (count: number): Promise<void> => {
-    await createRegistrationWriter(deps).register(registrationOf(id, { count }));
-    control.advanceClock({ seconds: 5 });
-    await drainUsage(
-      deps,
-      { accountId: id, mode: "live", kind: "tree" },
-      { signal: new AbortController().signal, onResult: () => undefined },
-    );
-  };
-  const impact = (...args: readonly string[]): Promise<Run> =>
-    runImpact(args, {
-      env: {
-        DATABASE_URL: databaseUrl,
-        STRIPE_SECRET_KEY: double.secretKey,
-        STRIPE_API_BASE: double.url,
-      },
-      clock,
-    });
   return {
-    use,
-    impact,
+    use: async (count: number): Promise<void> => {
+      await createRegistrationWriter(deps).register(registrationOf(id, { count }));
+      control.advanceClock({ seconds: 5 });
+      await drainUsage(
+        deps,
+        { accountId: id, mode: "live", kind: "tree" },
+        { signal: new AbortController().signal, onResult: () => undefined },
+      );
+    },
     pass: (seconds: number) => control.advanceClock({ seconds }),
     subscribe: async (): Promise<void> => {
       const { customerId, subscriptionId } = control.addSubscriber({});
-      const run = await impact(
-        "org",
-        "update",
-        id,
-        "--stripe-customer",
-        customerId,
-        "--stripe-subscription",
-        subscriptionId,
-      );
-      t.is(run.exitCode, 0, run.stderr);
+      await updateOrganization(withStripe, id, {
+        stripeCustomerId: customerId,
+        stripeSubscriptionId: subscriptionId,
+      });
     },
+    /** Returns how many of the moved events may be on no invoice. */
+    move: async (): Promise<readonly number[]> =>
+      (await moveToStripe(withStripe, { isDryRun: false, operator: "ada" })).usage.map(
+        ({ ended }) => ended,
+      ),
   };
 };
 
-const ENDED =
-  /The billing period of 2 meter events of .+ \(tree\) has ended: their usage may not be on any invoice/u;
-
-test.serial("move-to-stripe warns about usage from before the subscription", async (t) => {
-  const { use, subscribe, impact, pass } = await setUpLedger(t);
+test.serial("the move to Stripe counts usage from before the subscription", async (t) => {
+  const { use, subscribe, move, pass } = await setUpLedger(t);
   await use(3);
   await use(4);
   pass(MINUTE);
   await subscribe();
   await use(5);
 
-  const run = await impact("deployment", "move-to-stripe");
-
-  t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, ENDED);
+  t.deepEqual(await move(), [2]);
 });
 
-test.serial("move-to-stripe does not warn about usage of the subscription", async (t) => {
-  const { use, subscribe, impact } = await setUpLedger(t);
-  await subscribe();
-  await use(5);
+test.serial(
+  "usage of the subscription waits for Stripe, so the move to Stripe counts none",
+  async (t) => {
+    const { use, subscribe, move } = await setUpLedger(t);
+    await subscribe();
+    await use(5);
 
-  const run = await impact("deployment", "move-to-stripe");
-
-  t.is(run.exitCode, 0, run.stderr);
-  t.notRegex(run.stderr, /has ended/u);
-});
+    t.deepEqual(await move(), []);
+  },
+);

@@ -10,7 +10,7 @@ import {
   replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { sql } from "../../../db/sql.ts";
+import { sql, timestamp } from "../../../db/sql.ts";
 import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -33,17 +33,12 @@ const storeEvent = async (
   await settleProcessorEvent(db, id, { state, error: null, settledAt });
 };
 
-/** Stores a reconciliation with streams that drift in a minute, or that could not be read. */
+/** Stores a reconciliation with streams that differ. */
 const storeReconciliation = async (
   db: DatabasePool,
-  given: {
-    readonly accountId: string;
-    readonly startedAt: Date;
-    readonly streams: number;
-    readonly isDrift: boolean;
-  },
+  given: { readonly accountId: string; readonly startedAt: Date; readonly streams: number },
 ): Promise<string> => {
-  const { accountId, startedAt, streams, isDrift } = given;
+  const { accountId, startedAt, streams } = given;
   const id = crypto.randomUUID();
   await insertReconciliation(db, { id, isComplete: true, span: { start: 0, end: 60 }, startedAt });
   await db.transaction((transaction) =>
@@ -51,31 +46,18 @@ const storeReconciliation = async (
       transaction,
       id,
       Array.from({ length: streams }, (_, number) => ({
-        processor: "stripe",
-        mode: "live",
         kind: "tree",
         customerId: `cus_${number}`,
         accountIds: [accountId],
         accountName: "x",
         delivered: 1,
-        pending: 0,
-        failed: 0,
-        processorQuantity: isDrift ? 2 : null,
-        acknowledged: 0,
-        error: isDrift ? null : "no such customer",
-        errorIsTemporary: false,
-        differences: isDrift ? [{ minute: 0, ours: 1, processor: 2, mayLag: false }] : [],
+        processorQuantity: 2,
+        error: null,
       })),
     ),
   );
-  await updateReconciliation(db, id, {
-    streams,
-    drifting: isDrift ? streams : 0,
-    unreadable: isDrift ? 0 : streams,
-    driftUnits: isDrift ? streams : 0,
-    endedAt: startedAt,
-    error: null,
-  });
+  const ended = { drifting: streams, unreadable: 0, endedAt: startedAt, error: null };
+  await updateReconciliation(db, id, { streams, ...ended });
   return id;
 };
 
@@ -84,7 +66,7 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
     SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
   `);
 
-test("processed events without unnamed rejections, and reconciliations without drift, are deleted after their retention, and nothing else", async (t) => {
+test("processed events without unnamed rejections, and reconciliations, are deleted after their retention, and nothing else: differences stay", async (t) => {
   const { db } = t.context;
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
@@ -98,15 +80,17 @@ test("processed events without unnamed rejections, and reconciliations without d
   await storeEvent(db, "evt_unnamed", { settledAt: daysAgo(500), state: "processed" });
   await saveUsageRejection(db, "evt_unnamed", window, { ...rejection, named: 1 });
   const { id: accountId } = await createTestOrganization(db);
-  const given = { accountId, streams: 2, isDrift: false };
-  const drifted = await storeReconciliation(db, {
-    ...given,
-    startedAt: daysAgo(402),
-    isDrift: true,
-  });
   // More streams than fit into one batch.
-  await storeReconciliation(db, { ...given, startedAt: daysAgo(401), streams: 2500 });
-  const recent = await storeReconciliation(db, { ...given, startedAt: daysAgo(399) });
+  await storeReconciliation(db, { accountId, startedAt: daysAgo(401), streams: 2500 });
+  const recent = await storeReconciliation(db, {
+    accountId,
+    startedAt: daysAgo(399),
+    streams: 2,
+  });
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
+    VALUES (${accountId}, 'tree', 'cus_0', 0, 1, ${timestamp(daysAgo(401))})
+  `);
   const deps = {
     db,
     clock: { now: () => NOW },
@@ -124,7 +108,6 @@ test("processed events without unnamed rejections, and reconciliations without d
     "evt_recent",
     "evt_unnamed",
   ]);
-  t.deepEqual(await idsOf(db, "reconciliation"), [drifted, recent].toSorted());
-  t.is((await idsOf(db, "reconciliation_stream")).length, 4);
-  t.is((await idsOf(db, "reconciliation_difference")).length, 2);
+  t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
+  t.is((await idsOf(db, "usage_difference")).length, 1);
 });

@@ -12,7 +12,7 @@ import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { SubscriptionSweep } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import type { StripeSweep } from "../../../modules/billing/sweepStripe.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
@@ -55,7 +55,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     failed,
     setPolicy: (subscriptionPolicy: SubscriptionPolicy) =>
       updateAccount(db, accountId, { subscriptionPolicy }),
-    sweep: (): Promise<SubscriptionSweep> =>
+    sweep: (): Promise<StripeSweep> =>
       sweepSubscriptions(deps, deps.clock.now(), {
         signal: new AbortController().signal,
         onFailure: (id) => failed.push(id),

@@ -7,6 +7,8 @@ import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { listShardStatuses } from "../../../db/shards.sql.ts";
+import { guardUsage, holdUsage } from "../../../modules/billing/holdUsage.ts";
+import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
@@ -23,6 +25,7 @@ import { eventually } from "../../support/programs.ts";
 import { startDispatcher } from "../../worker/dispatcher/dispatching.ts";
 import { startWorker } from "../../workflows/startWorker.ts";
 import { setUpBilling } from "../billingSetup.ts";
+import type { BillingSetup } from "../billingSetup.ts";
 import { setUpRestore } from "../repair/restoreSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
@@ -123,9 +126,22 @@ test.serial(
   },
 );
 
-/** Restores a database to before the end of a subscription, and takes the deployment over. */
-const setUpLostEnd = async (t: ExecutionContext) => {
-  const { original, fork, impact, control, pass, stream, subscriptionId } = await setUpRestore(t);
+/** Starts a worker of a database that reads subscriptions, and returns its client. */
+const startSweepWorker = async (t: ExecutionContext, deps: BillingSetup["deps"]) => {
+  const name = deploymentNameOf(await readDeployment(deps.db));
+  const activities = createBillingActivities({
+    ...deps,
+    observeSend: () => undefined,
+    observeRejection: () => undefined,
+    observeFailedEvent: () => undefined,
+    observeUnreadSubscription: t.fail,
+    observeDrift: () => undefined,
+  });
+  return { name, temporal: await startWorker(t, activities, backgroundQueue(name)) };
+};
+
+test.serial("after a restore, subscriptions are read again when usage is resumed", async (t) => {
+  const { original, fork, control, pass, stream, subscriptionId } = await setUpRestore(t);
   await sweepSubscriptions(original.deps, original.deps.clock.now(), {
     signal: new AbortController().signal,
     onFailure: t.fail,
@@ -136,64 +152,39 @@ const setUpLostEnd = async (t: ExecutionContext) => {
   const readStatus = async () =>
     (await listWatchedSubscriptions(restored.db, stream.accountId))[0]?.status;
   t.is(await readStatus(), "active");
-  const run = await impact(restored, "deployment", "take-over");
-  t.is(run.exitCode, 0, run.stderr);
-  const { hold, ...deployment } = await readDeployment(restored.db);
-  const name = deploymentNameOf(deployment);
-  return {
-    restored,
-    impact,
-    readStatus,
-    hold,
-    name,
-    startSweepWorker: () =>
-      startWorker(
-        t,
-        createBillingActivities({
-          ...restored.deps,
-          observeSend: () => undefined,
-          observeRejection: () => undefined,
-          observeFailedEvent: () => undefined,
-          observeUnreadSubscription: t.fail,
-          observeDrift: () => undefined,
-        }),
-        backgroundQueue(name),
-      ),
-  };
-};
+  await resumeUsage(restored.deps, { by: "ada", wasNothingLost: false, isDryRun: false });
 
-test.serial(
-  "after a restore, subscriptions are read again although the hold ended before a worker ran",
-  async (t) => {
-    const { restored, impact, readStatus, startSweepWorker } = await setUpLostEnd(t);
-    const run = await impact(restored, "usage", "release");
-    t.is(run.exitCode, 0, run.stderr);
-
-    const temporal = await startSweepWorker();
-    await startDispatcher(t, { db: restored.db, clock: restored.deps.clock, temporal });
-
-    await eventually(async () => (await readStatus()) === "canceled");
-    t.is((await readDeployment(restored.db)).hold, null);
-  },
-);
-
-test.serial("after a restore, subscriptions are read again once while usage is held", async (t) => {
-  const { restored, readStatus, hold, name, startSweepWorker } = await setUpLostEnd(t);
-  const temporal = await startSweepWorker();
-  const first = await startDispatcher(t, { db: restored.db, temporal });
+  const { temporal } = await startSweepWorker(t, restored.deps);
+  await startDispatcher(t, { db: restored.db, clock: restored.deps.clock, temporal });
 
   await eventually(async () => (await readStatus()) === "canceled");
-  t.deepEqual((await readDeployment(restored.db)).hold, hold);
+});
+
+test.serial("when a hold begins, subscriptions are read again once", async (t) => {
+  const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
+  await guardUsage(deps);
+  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
+  double.control.changeSubscription({ subscriptionId, status: "canceled" });
+  pass(60);
+  const hold = await holdUsage(deps, { reason: "a test", by: "ada" });
+  t.teardown(() => resumeUsage(deps, { by: "ada", wasNothingLost: true, isDryRun: false }));
+  const { temporal, name } = await startSweepWorker(t, deps);
+  const first = await startDispatcher(t, { db: deps.db, temporal });
+
+  await eventually(
+    async () =>
+      (await listWatchedSubscriptions(deps.db, stream.accountId))[0]?.status === "canceled",
+  );
   const sweep = temporal.workflow.getHandle(
-    `${subscriptionSweepId(name)}-${hold?.at.toISOString()}`,
+    `${subscriptionSweepId(name)}-${hold.at?.toISOString()}`,
   );
   const { runId } = await sweep.describe();
   await sweep.result();
   await first.stop();
-  await startDispatcher(t, { db: restored.db, temporal });
+  await startDispatcher(t, { db: deps.db, temporal });
   const stoppedAtMs = performance.now();
   await eventually(async () => {
-    const [dispatcher] = await listShardStatuses(restored.db, "dispatcher");
+    const [dispatcher] = await listShardStatuses(deps.db, "dispatcher");
     const ageSeconds = dispatcher?.ageSeconds ?? Number.POSITIVE_INFINITY;
     return ageSeconds * 1000 < performance.now() - stoppedAtMs;
   });

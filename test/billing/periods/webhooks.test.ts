@@ -6,7 +6,7 @@ import { createWebhookReader } from "../../../modules/billing/stripe/createWebho
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { FailedProcessorEvent } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
-import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";
@@ -61,8 +61,7 @@ const setUp = async (
       processProcessorEvents(
         {
           ...deps,
-          observeRejection: ({ event, state, reason }) =>
-            refused.push(`${event.quantity} ${state} ${reason}`),
+          observeRejection: ({ event, reason }) => refused.push(`${event.quantity} ${reason}`),
           observeFailedEvent: (event) => failed.push(event),
         },
         new AbortController().signal,
@@ -97,14 +96,12 @@ const refusesLate = test.macro({
     await process();
 
     t.deepEqual(await setup.stored(), [{ type: REPORT, state: "processed" }]);
-    t.deepEqual(await events(), [{ state: "rejected", quantity: 7 }]);
+    t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
     t.regex(
       (await setup.lastErrors())[0] ?? "",
       /^refused after it was delivered at .*: archived/u,
     );
-    t.deepEqual(setup.refused, [
-      "7 rejected archived_meter: The event was rejected: archived_meter.",
-    ]);
+    t.deepEqual(setup.refused, ["7 archived_meter: The event was rejected: archived_meter."]);
     await retryFailed();
     await drain();
     t.deepEqual(billed(), await recorded());
@@ -132,15 +129,12 @@ test.serial("a repeated webhook is stored and applied once", async (t) => {
   t.deepEqual(await double.control.reportErrors({ resend: true }), [200]);
   await process();
 
-  t.deepEqual(await events(), [
-    { state: "superseded", quantity: 3 },
-    { state: "delivered", quantity: 3 },
-  ]);
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 3 }]);
   t.deepEqual(billed(), await recorded());
 });
 
 test.serial(
-  "a later refund of usage that was refused late is held, and a retry bills the rest",
+  "a later refund of usage that was refused late waits for it, and a retry bills the rest",
   async (t) => {
     const { register, refund, drain, events, double, process, retryFailed, billed, recorded } =
       await setUp(t);
@@ -152,8 +146,8 @@ test.serial(
     await refund(id, 4);
     await drain();
     t.deepEqual(await events(), [
-      { state: "rejected", quantity: 9 },
-      { state: "held", quantity: -4 },
+      { state: "refused", quantity: 9 },
+      { state: "waits_for_usage", quantity: -4 },
     ]);
     t.deepEqual(billed(), {});
     await retryFailed();
@@ -164,10 +158,10 @@ test.serial(
 
 for (const [refundIs, other, refundEvent, unitsBefore] of [
   ["at Stripe", 0, { state: "delivered", quantity: -4 }, [-4]],
-  ["offset against other usage", 4, { state: "void", quantity: 0 }, []],
+  ["offset against other usage", 4, { state: "delivered", quantity: 0 }, []],
 ] as const) {
   test.serial(
-    `usage that was refused late is not waived if a refund of it is ${refundIs}; a retry makes the sums agree`,
+    `usage that was refused late is not closed as never billed if a refund of it is ${refundIs}; a retry makes the sums agree`,
     async (t) => {
       const setup = await setUp(t);
       const { deps, register, refund, drain, events, double, process, retryFailed } = setup;
@@ -185,12 +179,17 @@ for (const [refundIs, other, refundEvent, unitsBefore] of [
       await drain();
       await double.control.reportErrors({});
       await process();
-      t.deepEqual(await events(), [{ state: "rejected", quantity: 9 }, refundEvent]);
+      t.deepEqual(await events(), [{ state: "refused", quantity: 9 }, refundEvent]);
       t.deepEqual(Object.values(billed()), [...unitsBefore]);
       const [failed] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
-      await t.throwsAsync(waiveUsage(deps, failed ?? 0n, "invoiced by hand"), {
-        message: /refunds of 4 units of it have been sent .* retry the event/u,
-      });
+      await t.throwsAsync(
+        closeUsage(
+          deps,
+          { eventIds: [failed ?? 0n], differenceIds: [] },
+          { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
+        ),
+        { message: /refunds of 4 units of E\d+ have been sent, .* retry it/u },
+      );
       await retryFailed();
       await drain();
       t.deepEqual(billed(), await recorded());
@@ -200,9 +199,9 @@ for (const [refundIs, other, refundEvent, unitsBefore] of [
 }
 
 test.serial(
-  "an event that may have been accepted twice is blocked until the sums show what Stripe has",
+  "an event that may have been accepted twice is asked about once the sums show what Stripe has",
   async (t) => {
-    const { register, drain, events, double, process, retryFailed, billed, recorded, pass } =
+    const { register, drain, drainOnce, events, double, process, retryFailed, ...setup } =
       await setUp(t);
     // A saved 500 gives the next attempt an idempotency key with a suffix.
     double.control.addFault({ kind: "server_error_saved" });
@@ -212,12 +211,11 @@ test.serial(
     t.regex(double.control.events()[0]?.idempotencyKey ?? "", /#1$/u);
     await double.control.reportErrors({ sampleForm: "idempotency_key" });
     await process();
-    t.deepEqual(await events(), [{ state: "blocked", quantity: 5 }]);
-    await t.throwsAsync(retryFailed(), { message: /may lag/u });
-    pass(16 * 60);
-    await retryFailed();
+    t.deepEqual(await events(), [{ state: "refused", quantity: 5 }]);
+    t.deepEqual(await retryFailed(), ["ask"]);
+    t.like(await drainOnce(), { kind: "delayed", cause: "early" });
     await drain();
-    t.deepEqual(billed(), await recorded());
+    t.deepEqual(setup.billed(), await setup.recorded());
   },
 );
 
@@ -234,7 +232,7 @@ test.serial(
     double.control.rejectAccepted({ identifier: accepted?.identifier ?? "" });
     await double.control.reportErrors({});
     await process();
-    t.deepEqual(await events(), [{ state: "sending", quantity: 2 }]);
+    t.deepEqual(await events(), [{ state: "pending", quantity: 2 }]);
     t.deepEqual(await stored(), [{ type: REPORT, state: "pending" }]);
 
     // Stripe recognizes the identifier, so the event counts as delivered.
@@ -242,7 +240,7 @@ test.serial(
     pass(60);
     await process();
 
-    t.deepEqual(await events(), [{ state: "blocked", quantity: 2 }]);
+    t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
     t.deepEqual(await stored(), [{ type: REPORT, state: "processed" }]);
   },
 );
@@ -254,7 +252,7 @@ test.serial("events without a meter are reported in the same way", async (t) => 
   await drain();
   await double.control.reportErrors({});
   await process();
-  t.deepEqual(await events(), [{ state: "rejected", quantity: 2 }]);
+  t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
   t.deepEqual(await stored(), [{ type: "v1.billing.meter.no_meter_found", state: "processed" }]);
 });
 
@@ -274,7 +272,7 @@ test.serial("while Stripe is down, a stored event waits and is processed later",
   t.deepEqual(await stored(), [{ type: REPORT, state: "pending" }]);
   pass(60);
   await process();
-  t.deepEqual(await events(), [{ state: "rejected", quantity: 2 }]);
+  t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
 });
 
 test.serial("an event that Stripe does not have is recorded as failed with a reason", async (t) => {

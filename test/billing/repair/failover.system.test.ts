@@ -1,94 +1,57 @@
-import test from "ava";
-import { z } from "zod";
 import { migrate } from "../../../db/migrate.ts";
-import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../modules/billing/holdUsage.ts";
-import { readJson } from "../../cli/runImpact.ts";
+import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { createRandom } from "../../support/random.ts";
+import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { startCluster } from "../../support/startCluster.ts";
-import { NOON, setUpRestore } from "./restoreSetup.ts";
+import { createSavedDatabase } from "../convergence/savedDatabase.ts";
+import { createRepairs } from "../convergence/repairs.ts";
+import { createWorld } from "../convergence/world.ts";
+import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
 
-const LAG_SECONDS = 16 * 60;
+const test = testWithDatabase();
 
-const reconciled = z.object({ streams: z.array(z.object({ drift: z.int().nullable() })) });
+const STEP_SECONDS = 5;
 
 test("after a failover to an asynchronous standby that lost two minutes, every minute is billed once", async (t) => {
   const cluster = await startCluster(t);
   await migrate(cluster.primaryUrl);
-  const scene = await setUpRestore(t, { databaseUrl: cluster.primaryUrl });
-  const { register, refund, drain, pass, impact, control, original } = scene;
+  const databaseUrl = cluster.primaryUrl;
+  const db = await openTestPool(t, databaseUrl, 3);
+  const database = await createSavedDatabase({ db, databaseUrl, ownerUrl: databaseUrl });
+  const world = await createWorld(t, database, { accounts: 1 });
   const random = createRandom(7);
-  const requests: { readonly key: string; readonly count: number }[] = [];
-  const ids: string[] = [];
+  const accountId = world.accountIds[0] ?? "";
   /** Registrations and refunds of some seconds, of which most are sent meanwhile. */
   const work = async (seconds: number): Promise<void> => {
-    for (let second = 0; second < seconds; second += 1) {
-      const count = 1 + random.below(9);
-      const key = `order-${requests.length}`;
-      requests.push({ key, count });
-      ids.push(await register(original, count, key));
-      const earlier = ids.at(-6);
-      if (second % 10 === 9 && earlier !== undefined) {
-        await refund(original, earlier, 1);
+    for (let second = 0; second < seconds; second += STEP_SECONDS) {
+      await world.register(accountId, 1 + random.below(9));
+      const earlier = world.registrations().at(-6);
+      if (random.below(10) === 0 && earlier !== undefined) {
+        await world.refund(earlier, 1);
       }
-      pass(1);
-      if (second % 4 === 0) {
-        await drain(original);
+      world.pass(STEP_SECONDS);
+      if (random.below(4) > 0) {
+        await world.send();
       }
     }
   };
   await work(90);
   await cluster.disconnectStandby();
-  const restoredAt = new Date(control.now() * 1000).toISOString();
+  const kept = structuredClone(world.registrations());
   await work(120);
-  await original.db.end();
+  await db.end();
   await cluster.failOver();
-  const promoted = await scene.open(cluster.standbyUrl);
+  const promoted = await openTestPool(t, cluster.standbyUrl, 3);
 
   // The promoted server holds usage by itself, and clients go on.
-  t.truthy(await guardUsage(promoted.deps));
-  await register(promoted, 1000);
-  t.like(await drain(promoted), { cause: "held" });
-  pass(LAG_SECONDS);
-  const run = await impact(promoted, "usage", "compare-and-release");
-  t.is(run.exitCode, 0, run.stderr);
-  await drain(promoted);
-  pass(LAG_SECONDS);
+  await world.continueWith(promoted, kept);
+  t.like((await readDeployment(promoted)).hold, { by: "restore guard" });
+  await world.register(accountId, 1000);
+  await world.send();
+  await resumeUsage(world.deps(), { by: "maria", wasNothingLost: false, isDryRun: false });
+  await createRepairs(world, random, (command) => command()).finish();
 
-  const correct = ["usage", "correct", "--restored-at", restoredAt, "--include-lost-refunds"];
-  const proposed = await impact(promoted, ...correct, "--dry-run");
-  t.regex(proposed.stderr, /[1-9]\d* corrections? proposed/u);
-  const corrected = await impact(promoted, ...correct, "--reason", "failover");
-  t.is(corrected.exitCode, 0, corrected.stderr);
-  // Clients repeat everything under the old keys; what was not lost is replayed.
-  for (const { key, count } of requests) {
-    await register(promoted, count, key);
-  }
-  pass(5);
-  while ((await drain(promoted)).kind === "more") {
-    pass(1);
-  }
-
-  const recorded = await promoted.db.any(sql.type(
-    z.strictObject({ minute: z.bigint(), units: z.bigint() }),
-  )`
-    SELECT
-      (floor(extract(epoch FROM created_at))::bigint - ${NOON}::bigint) / 60 AS minute,
-      sum(count - refunded_count)::bigint AS units
-    FROM registration
-    GROUP BY 1
-    HAVING sum(count - refunded_count) <> 0
-    ORDER BY 1
-  `);
-  t.deepEqual(
-    scene.billedByMinute(),
-    Object.fromEntries(recorded.map(({ minute, units }) => [Number(minute), Number(units)])),
-  );
-  pass(LAG_SECONDS);
-  const compared = await impact(promoted, "usage", "reconcile", "--json");
-  t.deepEqual(
-    reconciled.parse(readJson(compared)).streams.map(({ drift }) => drift),
-    [0],
-  );
-  t.deepEqual(control.problems(), []);
+  t.deepEqual(await world.compareWithTruth(), {});
+  t.deepEqual(await world.compareWithStripe(), {});
+  t.deepEqual(world.control.problems(), []);
 });

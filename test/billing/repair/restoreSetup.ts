@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import type { DrainResult } from "../drainUsage.ts";
 import { drainUsage } from "../drainUsage.ts";
@@ -15,29 +14,7 @@ import { copyDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 
 /** When the double's clock stands at first. */
-export const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
-
-/** Runs work once, between the first sums that the processor returns and their result. */
-export const whileReadingSums = (billing: Billing, work: () => Promise<void>): Billing => {
-  let working: Promise<void> | null = null;
-  return {
-    ...billing,
-    findProcessor: (name, mode) => {
-      const processor = billing.findProcessor(name, mode);
-      return (
-        processor && {
-          ...processor,
-          sumUsage: async (...args) => {
-            const sum = await processor.sumUsage(...args);
-            working ??= work();
-            await working;
-            return sum;
-          },
-        }
-      );
-    },
-  };
-};
+const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
 /** A deployment that is billed through the double. Its database can be copied, which is a restore. */
 export const setUpRestore = async (

@@ -15,9 +15,9 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 
-/** A row of `usage list`. Usage that is in no meter event is `unsealed`. */
+/** A row of `usage list`. Usage that is in no meter event has no item. */
 export const listedEvent = z.looseObject({
-  meter_event_id: z.int().nullable(),
+  item: z.string().nullable(),
   state: z.string(),
   quantity: z.int(),
 });
@@ -90,7 +90,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
       return z
         .array(listedEvent)
         .parse(readJson(run))
-        .map(({ meter_event_id: eventId }) => String(eventId));
+        .map(({ item }) => String(item));
     },
     billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
   };

@@ -1,26 +1,20 @@
 import type { ExecutionContext } from "ava";
-import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
-import {
-  findUnfinishedMeterEvent,
-  findMeterEvent,
-} from "../../../modules/billing/meterEvents.sql.ts";
+import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import {
   beginAttempts,
   recordDelays,
-  renewLease,
   settleAttempts,
 } from "../../../modules/billing/sending/attempts.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
+import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { sendMeterEvent } from "../drainUsage.ts";
-import { waiveUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { eventually } from "../../support/programs.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import { until } from "../stripe/stripeSetup.ts";
@@ -29,23 +23,6 @@ const test = testWithDatabase();
 
 /** Longer than Stripe's sums may lag. */
 const LAG_SECONDS = 16 * 60;
-
-test("usage is billed once if the worker is killed after recording the attempt and before sending", async (t) => {
-  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
-    await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const event = await seal();
-  const now = deps.clock.now();
-  await beginAttempts(deps.db, [event?.id ?? 0n], { now, until: new Date(now.getTime() + 25_000) });
-
-  t.like(await drainOnce(), { kind: "delayed", cause: "leased" });
-  t.is(sends(), 0);
-  await drain();
-
-  t.is(sends(), 1);
-  t.deepEqual(billed(), await recorded());
-});
 
 test("a lease from before the clock was set back by an hour delays nothing", async (t) => {
   const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
@@ -66,35 +43,8 @@ test("a lease from before the clock was set back by an hour delays nothing", asy
   t.deepEqual(billed(), await recorded());
 });
 
-test("usage is billed once if the worker is killed after sending and before recording the outcome", async (t) => {
-  const { register, pass, deps, stream, seal, drain, billed, recorded, sends, customerId } =
-    await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const event = await seal();
-  const now = deps.clock.now();
-  await beginAttempts(deps.db, [event?.id ?? 0n], { now, until: new Date(now.getTime() + 25_000) });
-  await deps.billing.findProcessor("stripe", "live")?.send(
-    {
-      identifier: event?.identifier ?? "",
-      customer: { accountId: stream.accountId, customerId },
-      kind: "tree",
-      quantity: 4,
-      second: event?.second ?? 0,
-      keyGeneration: 0,
-    },
-    new AbortController().signal,
-  );
-
-  await drain();
-
-  t.is(sends(), 2);
-  t.deepEqual(billed(), await recorded());
-});
-
 test("an attempt can no longer change its event once another attempt has begun", async (t) => {
-  const { register, pass, deps, stream, seal, drain, billed, recorded, events } =
-    await setUpBilling(t);
+  const { register, pass, deps, seal, drain, billed, recorded, events } = await setUpBilling(t);
   const { db, clock } = deps;
   await register(4);
   pass(5);
@@ -118,35 +68,34 @@ test("an attempt can no longer change its event once another attempt has begun",
       reason: "late",
       outcomeUnknown: false,
       newKey: true,
-      inDoubtSince: null,
+      askingSince: null,
       retryAt: clock.now(),
     },
   ]);
-  t.false(await renewLease(db, late, clock.now()));
   await settleAttempts(db, [
     {
       ...late,
-      state: "rejected",
+      state: "failed",
+      failure: "refused",
+      isLate: false,
       reason: "late",
-      acceptedQuantity: null,
       settledAt: clock.now(),
     },
   ]);
 
-  t.like(await findUnfinishedMeterEvent(db, stream), {
-    state: "sending",
+  t.like(await findMeterEvent(db, id), {
+    state: "pending",
     attempts: 2,
     leasedUntil: latest.leasedUntil,
     keyGeneration: 0,
     lastError: null,
   });
-  t.true(await renewLease(db, latest, clock.now()));
   await drain();
   t.deepEqual(await events(), [{ state: "delivered", quantity: 4 }]);
   t.deepEqual(billed(), await recorded());
 });
 
-test("an attempt does not send if another one began during its check", async (t) => {
+test("a process that asks about an event records nothing if another one has answered meanwhile", async (t) => {
   const { register, pass, drainOnce, drain, double, sends, billed, recorded } =
     await setUpBilling(t);
   const { control } = double;
@@ -155,17 +104,19 @@ test("an attempt does not send if another one began during its check", async (t)
   control.addFault({ kind: "drop", times: 2 });
   await drainOnce();
   pass(21 * 3600);
+  t.like(await drainOnce(), { kind: "delayed", cause: "asking" });
+  pass(LAG_SECONDS);
   const path = `/v1/billing/meters/${control.meterIds().tree}/event_summaries`;
   control.addFault({ kind: "hold", method: "GET", path });
   const late = drainOnce();
   await until(() => control.held() === 1);
   pass(16);
-  t.like(await drainOnce(), { kind: "delayed", cause: "retry" });
+  await drain();
   const before = sends();
 
   control.release();
 
-  t.like(await late, { kind: "delayed", cause: "leased" });
+  t.like(await late, { kind: "delayed", cause: "early" });
   t.is(sends(), before);
   await drain();
   t.deepEqual(billed(), await recorded());
@@ -237,54 +188,45 @@ const failedIds = ({ deps, stream }: BillingSetup) => listFailedMeterEventIds(de
 const sumOf = (quantities: Readonly<Record<number, number>>): number =>
   Object.values(quantities).reduce((sum, quantity) => sum + quantity, 0);
 
+const statesOf = async ({ events }: BillingSetup): Promise<readonly string[]> =>
+  (await events()).map(({ state }) => state);
+
 test("nothing is concluded from the processor's sums while another event of the minute is being sent", async (t) => {
   const setup = await setUpBilling(t);
-  const { events, drain, pass, retryFailed, billed, recorded } = setup;
+  const { deps, drain, pass, retryFailed, billed, recorded } = setup;
   await registerTwo(setup, [lost, refused, lostButAccepted]);
-  t.deepEqual(
-    (await events()).map(({ state }) => state),
-    ["blocked", "sending"],
-  );
-
-  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /is being sent/u });
-  await drain();
+  t.deepEqual(await statesOf(setup), ["refused", "pending"]);
+  const [failed = 0n] = await failedIds(setup);
   pass(LAG_SECONDS);
-  t.deepEqual(await retryFailed(), ["waiting"]);
+  t.deepEqual(await retryFailed(), ["ask"]);
+
+  t.like(await sendMeterEvent(deps, failed, new AbortController().signal), {
+    kind: "delayed",
+    cause: "early",
+    reason: "another event of that minute is being sent",
+  });
   await drain();
 
+  t.deepEqual(await statesOf(setup), ["delivered", "delivered"]);
   t.deepEqual(billed(), await recorded());
 });
 
-test("of two failed events of one minute that are retried concurrently, only one is retried", async (t) => {
+test("failed events of one minute that are retried at the same time are decided together", async (t) => {
   const setup = await setUpBilling(t);
-  const { deps, double, events, drain, pass, billed, recorded } = setup;
+  const { deps, drain, pass, billed, recorded, sends } = setup;
   await registerTwo(setup, [lostButAccepted, refused, lost, refused]);
   await drain();
-  t.deepEqual(
-    (await events()).map(({ state }) => state),
-    ["blocked", "blocked"],
-  );
+  t.deepEqual(await statesOf(setup), ["refused", "refused"]);
+  const before = sends();
   pass(LAG_SECONDS);
-  double.control.addFault({
-    kind: "hold",
-    method: "GET",
-    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
-    times: 2,
-  });
 
-  const retrying = (await failedIds(setup)).map((id) => retryUsage(deps, id));
-  await eventually(() => double.control.held() === 2);
-  double.control.release();
-  const results = await Promise.allSettled(retrying);
-
-  t.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
-  const rejected = results.find((result) => result.status === "rejected");
-  t.regex(String(rejected?.reason), /changed in the meantime/u);
-  pass(LAG_SECONDS);
-  t.deepEqual(await setup.retryFailed(), ["waiting"]);
+  await Promise.all((await failedIds(setup)).map((id) => retryUsage(deps, id)));
   await drain();
+
   // Stripe's sums are per minute, so it stays unknown which of the two it had.
+  t.deepEqual(await statesOf(setup), ["delivered", "delivered"]);
   t.is(sumOf(billed()), sumOf(await recorded()));
+  t.is(sends(), before + 1);
 });
 
 test("an event whose attempt may be in progress cannot be retried", async (t) => {
@@ -295,95 +237,91 @@ test("an event whose attempt may be in progress cannot be retried", async (t) =>
   const now = deps.clock.now();
   await beginAttempts(deps.db, [id], { now, until: new Date(now.getTime() + 15_000) });
 
-  await t.throwsAsync(retryUsage(deps, id, { assumed: "absent", customerId: null }), {
+  await t.throwsAsync(retryUsage(deps, id, { answer: { kind: "absent" } }), {
     instanceOf: DomainError,
-    message: /is sending: there is nothing to retry/u,
+    message: /is pending: there is nothing to retry/u,
   });
 });
 
-test("a rejected event cannot be assumed to be delivered", async (t) => {
+test("an operator cannot answer that a refused event is delivered", async (t) => {
   const { register, drain, double, events, retryAs, billed, recorded } = await setUpBilling(t);
   double.control.addFault(refused);
   await register(4);
   await drain();
 
-  await t.throwsAsync(retryAs("delivered"), {
+  await t.throwsAsync(retryAs({ kind: "delivered", customerId: null }), {
     instanceOf: DomainError,
-    message: / is rejected: the processor does not have it/u,
+    message: / was refused: the processor does not have it/u,
   });
-  t.deepEqual(await events(), [{ state: "rejected", quantity: 4 }]);
-  t.deepEqual(await retryAs("absent"), ["waiting"]);
+  t.deepEqual(await events(), [{ state: "refused", quantity: 4 }]);
+  t.deepEqual(await retryAs({ kind: "absent" }), ["send"]);
   await drain();
   t.deepEqual(billed(), await recorded());
 });
 
-test("neither waived usage nor its refunds are sent, and they are no drift", async (t) => {
+test("neither usage that is never billed nor its refunds are sent, and they are no difference", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, register, refund, drain, double, events, billed, pass } = setup;
   double.control.addFault(refused);
   const id = await register(9);
+  await refund(id, 1);
+  await drain();
+  await refund(id, 2);
   await drain();
   const [failed = 0n] = await failedIds(setup);
+  const close = () =>
+    closeUsage(
+      deps,
+      { eventIds: [failed], differenceIds: [] },
+      { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
+    );
+  t.deepEqual(await statesOf(setup), ["refused", "waits_for_usage"]);
 
-  await waiveUsage(deps, failed, "invoiced by hand");
+  await close();
   await refund(id, 4);
   await drain();
 
   t.deepEqual(await events(), [
-    { state: "waived", quantity: 9 },
-    { state: "held", quantity: -4 },
+    { state: "closed", quantity: 8 },
+    { state: "closed", quantity: -2 },
+    { state: "closed", quantity: -4 },
   ]);
   t.deepEqual(billed(), {});
   t.is(await checkRefund(deps, id), "settled");
-  t.regex(
-    (await findMeterEvent(deps.db, failed))?.lastError ?? "",
-    /^waived: invoiced by hand; before: No such customer: 'cus_gone'/u,
-  );
+  t.is((await findMeterEvent(deps.db, failed))?.lastError, "never billed: a test");
   pass(LAG_SECONDS);
-  const report = await reconcileUsage(
-    deps,
-    { accountId: setup.stream.accountId },
-    new AbortController().signal,
-  );
-  t.deepEqual(report.streams, []);
-  await t.throwsAsync(waiveUsage(deps, failed, "again"), {
-    message: /is waived/u,
-  });
-});
-
-test("usage that was waived by mistake is billed after a retry, minus its refunds", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, register, refund, drain, double, billed, recorded } = setup;
-  double.control.addFault(refused);
-  const id = await register(9);
-  await drain();
-  const [failed = 0n] = await failedIds(setup);
-  await waiveUsage(deps, failed, "by mistake");
-  await refund(id, 4);
-  await drain();
-
-  t.is(await retryUsage(deps, failed), "waiting");
-  await drain();
-
-  t.deepEqual(billed(), await recorded());
-});
-
-test("a customer for which nothing was accepted is not compared", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, register, drain, double, pass, retryFailed } = setup;
-  double.control.addFault(refused);
-  await register(4);
-  await drain();
-  const { customerId } = double.control.addSubscriber({});
-  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: customerId });
-  t.deepEqual(await retryFailed(), ["waiting"]);
-  await drain();
-  pass(LAG_SECONDS);
-
-  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
-
+  const streams = await reconcileUsage(deps, setup.stream, new AbortController().signal);
   t.deepEqual(
-    streams.map((report) => [report.customerId, report.drift]),
-    [[customerId, 0]],
+    streams.flatMap(({ differences }) => differences),
+    [],
   );
+  await close();
+  await t.throwsAsync(retryUsage(deps, failed), { message: /is closed: there is nothing/u });
+});
+
+test("at most one event of a stream is being sent", async (t) => {
+  const { register, pass, deps, stream, drain, billed, recorded, double } = await setUpBilling(t);
+  const { db, clock } = deps;
+  double.control.addFault({ ...refused, times: 2 });
+  await register(1);
+  pass(10);
+  await register(2);
+  await drain();
+  const ids = await listFailedMeterEventIds(db, stream);
+  for (const id of ids) {
+    t.is((await retryUsage(deps, id)).retry, "send");
+  }
+  const begin = (each: readonly bigint[]) => {
+    const now = clock.now();
+    return beginAttempts(db, each, { now, until: new Date(now.getTime() + 15_000) });
+  };
+
+  const both = await Promise.allSettled(ids.map((id) => begin([id])));
+  const begun = both.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+  t.is(begun.length, 1);
+  t.deepEqual(await begin(ids.filter((id) => id !== begun[0]?.id)), []);
+
+  await drain();
+  t.deepEqual(billed(), await recorded());
+  t.is(double.control.overlaps(), 0);
 });

@@ -12,7 +12,6 @@ import type {
   AttemptOutcome,
   Delay,
   NextStep,
-  SendingEvent,
   Settlement,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 
@@ -30,8 +29,8 @@ type Case = {
   /** How long ago the event was first attempted. */
   readonly attemptedMs?: number | null;
   readonly attempts?: number;
-  readonly outcomeUnknown?: boolean;
-  readonly inDoubt?: boolean;
+  readonly mayBeDelivered?: boolean;
+  readonly isAsked?: boolean;
   readonly processor?: "stripe" | "ledger";
   readonly outcome?: AttemptOutcome | null;
 };
@@ -40,20 +39,20 @@ const decide = ({
   ageMs,
   attemptedMs = null,
   attempts = 1,
-  outcomeUnknown = false,
-  inDoubt = false,
+  mayBeDelivered = false,
+  isAsked = false,
   processor = "stripe",
   outcome = null,
 }: Case): NextStep => {
   const nowMs = SECOND * 1000 + ageMs;
   const firstAttemptAt = attemptedMs === null ? null : new Date(nowMs - attemptedMs);
-  const inDoubtSince = inDoubt ? new Date(nowMs) : null;
+  const askingSince = isAsked ? new Date(nowMs) : null;
   const event = {
     second: SECOND,
     attempts,
     firstAttemptAt,
-    outcomeUnknown,
-    inDoubtSince,
+    mayBeDelivered,
+    askingSince,
     processor,
   };
   return decideNextStep(event, outcome, new Date(nowMs));
@@ -67,7 +66,7 @@ const decides = test.macro({
 });
 
 const SEND: NextStep = { kind: "send" };
-const CHECK: NextStep = { kind: "check" };
+const ASK: NextStep = { kind: "ask" };
 const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Delay => ({
   kind: "delayed",
   afterMs: 1000,
@@ -75,17 +74,29 @@ const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Dela
   newKey: false,
   ...fields,
 });
-const settled = (
-  state: Settlement["state"],
-  reason: string | null = null,
-  acceptedQuantity: number | null = null,
-): Settlement => ({ kind: "settled", state, reason, acceptedQuantity, isLate: false });
-const EXPIRE = settled("expired", "older than the processor accepts");
+const DELIVERED: Settlement = {
+  kind: "settled",
+  state: "delivered",
+  failure: null,
+  reason: null,
+  isLate: false,
+};
+const failed = (failure: Settlement["failure"], reason: string): Settlement => ({
+  ...DELIVERED,
+  state: "failed",
+  failure,
+  reason,
+});
+const TOO_OLD = failed("too_old", "older than the processor accepts");
 const WAIT = delayed({
   cause: "early",
   reason: "ahead of the processor's clock",
   afterMs: MINUTE_MS,
 });
+/** The sums decide from then on. */
+const asking = (reason: string): Delay =>
+  delayed({ cause: "asking", reason, outcomeUnknown: true });
+const LOST = asking("the outcome of an attempt was never known");
 
 test("an event of this second is sent", decides, { ageMs: 0 }, SEND);
 test(
@@ -94,7 +105,7 @@ test(
   { ageMs: OLDEST_MS },
   SEND,
 );
-test("an event a millisecond older is expired", decides, { ageMs: OLDEST_MS + 1 }, EXPIRE);
+test("an event a millisecond older fails", decides, { ageMs: OLDEST_MS + 1 }, TOO_OLD);
 test(
   "an event of any age is sent to the ledger",
   decides,
@@ -104,7 +115,7 @@ test(
 test("an event as far ahead as Stripe accepts is sent", decides, { ageMs: -FURTHEST_MS }, SEND);
 test("an event a millisecond further ahead waits", decides, { ageMs: -FURTHEST_MS - 1 }, WAIT);
 
-const unknown = { outcomeUnknown: true } as const;
+const unknown = { mayBeDelivered: true } as const;
 
 test(
   "an event with an unknown outcome is sent again while its identifier is trusted",
@@ -113,10 +124,10 @@ test(
   SEND,
 );
 test(
-  "an event with an unknown outcome is checked a millisecond later",
+  "an event with an unknown outcome is asked about a millisecond later",
   decides,
   { ...unknown, ageMs: 2 * DAY_MS, attemptedMs: TRUSTED_MS + 1 },
-  CHECK,
+  LOST,
 );
 test(
   "an event with an unknown outcome that was just attempted is sent again at the greatest age that Stripe accepts",
@@ -125,10 +136,10 @@ test(
   SEND,
 );
 test(
-  "an event with an unknown outcome that is too old to send is checked, however recent the attempt",
+  "an event with an unknown outcome that is too old to send is asked about, however recent the attempt",
   decides,
   { ...unknown, ageMs: OLDEST_MS + 1, attemptedMs: 0 },
-  CHECK,
+  LOST,
 );
 test(
   "an event with an unknown outcome and no recorded attempt is sent again",
@@ -137,10 +148,10 @@ test(
   SEND,
 );
 test(
-  "an event with an unknown outcome and no recorded attempt is checked once it is too old",
+  "an event with an unknown outcome and no recorded attempt is asked about once it is too old",
   decides,
   { ...unknown, ageMs: OLDEST_MS + 1 },
-  CHECK,
+  LOST,
 );
 test(
   "an event with an unknown outcome waits while it is too far ahead",
@@ -149,10 +160,10 @@ test(
   WAIT,
 );
 test(
-  "an event with an unknown outcome whose identifier is no longer trusted is checked although it is too far ahead",
+  "an event with an unknown outcome whose identifier is no longer trusted is asked about although it is too far ahead",
   decides,
   { ...unknown, ageMs: -FURTHEST_MS - 1, attemptedMs: TRUSTED_MS + 1 },
-  CHECK,
+  LOST,
 );
 test(
   "an event with a known outcome is sent again, however long ago the attempt was",
@@ -161,58 +172,21 @@ test(
   SEND,
 );
 test(
-  "an event with a known outcome is expired once it is too old",
+  "an event with a known outcome fails once it is too old",
   decides,
   { ageMs: OLDEST_MS + 1, attemptedMs: 30 * DAY_MS },
-  EXPIRE,
+  TOO_OLD,
 );
 
-const ABSENT = { kind: "absent" } as const;
-const checked = { ...unknown, outcome: ABSENT, attemptedMs: TRUSTED_MS + 1 } as const;
-
-test("an event that a check found absent is sent", decides, { ...checked, ageMs: DAY_MS }, SEND);
-test(
-  "an event that a check found absent is expired if it is too old",
-  decides,
-  { ...checked, ageMs: OLDEST_MS + 1 },
-  EXPIRE,
-);
-test(
-  "an event that a check found absent waits while it is too far ahead",
-  decides,
-  { ...checked, ageMs: -FURTHEST_MS - 1 },
-  WAIT,
-);
-
-const inDoubt = { inDoubt: true, outcomeUnknown: true, attemptedMs: 0 } as const;
-
-test("an event in doubt is checked, whatever its age", (t) => {
+test("an event that is asked about is never sent before, whatever its age", (t) => {
   for (const ageMs of [-FURTHEST_MS - 1, 0, OLDEST_MS + 1]) {
-    t.deepEqual(decide({ ...inDoubt, ageMs }), CHECK);
+    t.deepEqual(decide({ ...unknown, isAsked: true, attemptedMs: 0, ageMs }), ASK);
   }
 });
-test(
-  "an event in doubt that is absent is superseded, because its identifier may have been used",
-  decides,
-  { ...inDoubt, ageMs: 0, outcome: ABSENT },
-  settled("superseded"),
-);
-test(
-  "an event in doubt that is absent is expired if it is too old",
-  decides,
-  { ...inDoubt, ageMs: OLDEST_MS + 1, outcome: ABSENT },
-  EXPIRE,
-);
-test(
-  "an event in doubt is delivered with the part that the processor has",
-  decides,
-  { ...inDoubt, ageMs: 0, outcome: { kind: "partial", acceptedQuantity: 4 } },
-  settled("delivered", "the processor has 4 of the units; the others are sealed anew", 4),
-);
 
 const reason = "the reason";
 
-/** The outcomes whose step does not depend on the event's age. */
+/** The outcomes, whose step does not depend on the event's age. */
 const AFTER_A_CALL: readonly {
   readonly title: string;
   readonly outcome: AttemptOutcome;
@@ -223,39 +197,19 @@ const AFTER_A_CALL: readonly {
   {
     title: "an accepted event is delivered",
     outcome: { kind: "delivered" },
-    expected: settled("delivered"),
+    expected: DELIVERED,
   },
   {
     title:
-      "a duplicate is delivered if an earlier attempt may have been accepted, or else in doubt",
-    outcome: { kind: "duplicate", reason: "the reason" },
-    expected: delayed({
-      cause: "in_doubt",
-      reason: "the reason",
-      afterMs: 1000,
-      outcomeUnknown: true,
-    }),
-    expectedIfUnknown: settled("delivered"),
+      "a duplicate is delivered if an earlier attempt may have been accepted, or else asked about",
+    outcome: { kind: "duplicate", reason },
+    expected: asking(reason),
+    expectedIfUnknown: DELIVERED,
   },
   {
-    title: "an identifier that was used for other values puts the event in doubt",
-    outcome: { kind: "conflict", reason: "the reason" },
-    expected: delayed({
-      cause: "in_doubt",
-      reason: "the reason",
-      afterMs: 1000,
-      outcomeUnknown: true,
-    }),
-  },
-  {
-    title: "a part of an event that could still be accepted puts the event in doubt",
-    outcome: { kind: "partial", acceptedQuantity: 4 },
-    expected: delayed({
-      cause: "in_doubt",
-      reason: "the processor has 4 of the units",
-      afterMs: 1000,
-      outcomeUnknown: true,
-    }),
+    title: "an event whose identifier was used for other values is asked about",
+    outcome: { kind: "conflict", reason },
+    expected: asking(reason),
   },
   {
     title: "an event that was not accepted is sent again later",
@@ -273,6 +227,11 @@ const AFTER_A_CALL: readonly {
     expected: delayed({ cause: "retry", reason, outcomeUnknown: true, newKey: true }),
   },
   {
+    title: "too many calls delay an event like any failure that accepted nothing",
+    outcome: { kind: "rate_limited", reason },
+    expected: delayed({ cause: "rate_limited", reason }),
+  },
+  {
     title: "a wrong configuration delays the event by five minutes",
     outcome: { kind: "misconfigured", reason },
     expected: delayed({ cause: "misconfigured", reason, afterMs: 5 * MINUTE_MS }),
@@ -283,20 +242,9 @@ const AFTER_A_CALL: readonly {
     expected: delayed({ cause: "misconfigured", reason, afterMs: 5 * MINUTE_MS, newKey: true }),
   },
   {
-    title: "a check that is too early delays the event for as long as the check says",
-    outcome: { kind: "early", reason, afterMs: 1234 },
-    expected: delayed({ cause: "early", reason, afterMs: 1234 }),
-  },
-  {
-    title: "a refused event is rejected, or blocked if an earlier attempt may have been accepted",
+    title: "a refused event fails",
     outcome: { kind: "rejected", reason },
-    expected: settled("rejected", reason),
-    expectedIfUnknown: settled("blocked", reason),
-  },
-  {
-    title: "an event is blocked if a check is unclear",
-    outcome: { kind: "unclear", reason },
-    expected: settled("blocked", reason),
+    expected: failed("refused", reason),
   },
 ];
 
@@ -306,7 +254,7 @@ for (const { title, outcome, expected, expectedIfUnknown = expected } of AFTER_A
       for (const attemptedMs of [null, 0, TRUSTED_MS + 1]) {
         t.deepEqual(decide({ ageMs, attemptedMs, outcome }), expected);
         t.deepEqual(
-          decide({ ageMs, attemptedMs, outcome, outcomeUnknown: true }),
+          decide({ ageMs, attemptedMs, outcome, mayBeDelivered: true }),
           expectedIfUnknown,
         );
       }
@@ -328,46 +276,53 @@ test("the delay of a retry doubles with the event's own attempts, up to a minute
 });
 
 test("jitter shortens the delay of a retry by up to a half, and no other delay", (t) => {
-  const retry = delayed({ cause: "retry", reason, afterMs: 4000 });
-
-  t.is(withJitter(retry, 0).afterMs, 4000);
-  t.is(withJitter(retry, 0.5).afterMs, 3000);
-  t.is(withJitter(retry, 0.999_999).afterMs, 2001);
+  for (const cause of ["retry", "rate_limited"] as const) {
+    const retry = delayed({ cause, reason, afterMs: 4000 });
+    t.deepEqual(
+      [0, 0.5, 0.999_999].map((random) => withJitter(retry, random).afterMs),
+      [4000, 3000, 2001],
+    );
+  }
   t.deepEqual(withJitter(LEASED, 0.5), LEASED);
 });
 
-test("without its processor an event is rejected, or blocked if an attempt may have been accepted", (t) => {
-  const event: SendingEvent = {
-    processor: "stripe",
-    second: SECOND,
-    attempts: 1,
-    firstAttemptAt: null,
-    outcomeUnknown: false,
-    inDoubtSince: null,
-  };
-  const why = "the event was sealed for stripe, which is not configured";
+test("an event that is ahead waits for ten attempts, and is then sealed again later", (t) => {
+  const ageMs = -HOUR_MS;
+  t.deepEqual(decide({ ageMs, attempts: 10 }), WAIT);
+  t.deepEqual(decide({ ageMs, attempts: 11 }), { kind: "unseal" });
+  t.deepEqual(decide({ ageMs: -FURTHEST_MS, attempts: 11 }), SEND);
+});
 
-  t.deepEqual(withoutProcessor(event), settled("rejected", why));
-  t.deepEqual(withoutProcessor({ ...event, outcomeUnknown: true }), settled("blocked", why));
+test("an event that is ahead and may have been accepted waits while its identifier will be trusted in its second", (t) => {
+  const ahead = { ...unknown, attempts: 11, ageMs: -TRUSTED_MS };
+  const further = { ...ahead, ageMs: -TRUSTED_MS - 1 };
+  t.deepEqual(decide(ahead), WAIT);
+  t.deepEqual(decide({ ...further, attempts: 10 }), WAIT);
+  t.deepEqual(decide(further), asking("ahead of the processor's clock"));
+});
+
+test("without its processor an event fails", (t) => {
+  t.deepEqual(
+    withoutProcessor({ processor: "stripe" }),
+    failed("refused", "the event was sealed for stripe, which is not configured"),
+  );
 });
 
 test("an operator is needed for wrong configurations, failed events and late deliveries, and for nothing else", (t) => {
-  const configuration = delayed({ cause: "misconfigured", reason });
   const needed = [
-    configuration,
+    delayed({ cause: "misconfigured", reason }),
     STRIPE_MISSING,
-    settled("rejected"),
-    settled("expired"),
-    settled("blocked"),
-    asLate(settled("delivered")),
+    failed("refused", reason),
+    failed("too_old", reason),
+    failed("unclear", reason),
+    asLate(DELIVERED),
   ];
   const notNeeded = [
     delayed({ cause: "retry", reason }),
     delayed({ cause: "early", reason }),
+    asking(reason),
     LEASED,
-    settled("delivered"),
-    settled("superseded"),
-    settled("delivered", reason, 4),
+    DELIVERED,
   ];
 
   t.deepEqual(needed.filter(needsAttention), needed);

@@ -1,21 +1,18 @@
 import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { readCallRate } from "../../../modules/billing/sending/callRate.sql.ts";
-import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
+import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
 import { eventually } from "../../support/programs.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
-
-const EVER = { start: 0, end: 4_000_000_000 };
 
 const setCallRate = (db: DatabasePool, callsPerSecond: number) =>
   db.query(
@@ -89,7 +86,7 @@ const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
   const accountId = organizations[0]?.stream.accountId ?? "";
   const writer = createRegistrationWriter(deps);
   await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
-  return () => sumLedgerUsage(deps.db, { accountId, mode: "test", kind: "tree" }, EVER);
+  return () => sumLedgerUnits(deps.db, { accountId, mode: "test", kind: "tree" });
 };
 
 test.serial("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
@@ -161,27 +158,3 @@ test.serial("a shard reserves its calls among those of all workers", async (t) =
   t.true(performance.now() - startedAtMs >= 1000);
   t.is(organizations[0]?.billed(), 4);
 });
-
-test.serial(
-  "if Stripe rejects a call of a shard as too many, the calls of all workers become fewer",
-  async (t) => {
-    const { organizations, pass, deps, reportOnce, reportAll, double, results } = await setUpShards(
-      t,
-      1,
-    );
-    await setCallRate(deps.db, 500);
-    await deps.db.query(
-      sql.typeAlias("void")`UPDATE call_rate SET changed_at = now() - interval '1 hour'`,
-    );
-    double.control.addFault({ kind: "rate_limit" });
-    await organizations[0]?.register(4);
-    pass(5);
-
-    await reportOnce();
-
-    t.like(results[0]?.result, { kind: "delayed", cause: "rate_limited" });
-    t.is((await readCallRate(deps.db)).callsPerSecond, 700);
-    await reportAll();
-    t.is(organizations[0]?.billed(), 4);
-  },
-);

@@ -1,6 +1,5 @@
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { sumLedgerUsage } from "../../../modules/billing/ledgerUsage.sql.ts";
 import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -19,7 +18,7 @@ test("usage that is refunded before it is sent is never sent", async (t) => {
   await drain();
 
   t.is(sends(), 0);
-  t.deepEqual(await events(), [{ state: "void", quantity: 0 }]);
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 0 }]);
   t.deepEqual(billed(), {});
   t.is(await checkRefund(deps, id), "settled");
 });
@@ -84,29 +83,29 @@ test.serial(
       deps,
       stream,
       customerId,
+      ledgerUnits,
       sends,
       pass,
     } = await setUpBilling(t);
     const { db } = deps;
     await forgetProcessor();
-    const span = { start: 0, end: Number.MAX_SAFE_INTEGER };
     await updateAccount(db, stream.accountId, { stripeCustomerId: null });
     const id = await register(8);
     pass(5);
     await drainWithoutKey();
-    t.is(await sumLedgerUsage(db, stream, span), 8);
+    t.is(await ledgerUnits(), 8);
     await updateAccount(db, stream.accountId, { stripeCustomerId: customerId });
 
     await refund(id, 5);
     await drain();
-    t.is(await sumLedgerUsage(db, stream, span), 3);
+    t.is(await ledgerUnits(), 3);
 
     // A worker without Stripe's key does not delay it.
     await refund(id, 1);
     await register(9);
     pass(5);
     t.like(await drainWithoutKey(), { kind: "delayed", cause: "misconfigured" });
-    t.is(await sumLedgerUsage(db, stream, span), 2);
+    t.is(await ledgerUnits(), 2);
     t.is(sends(), 0);
   },
 );
@@ -176,70 +175,124 @@ const leaveUnknown = async ({ register, pass, double, drainOnce }: BillingSetup)
   }
 };
 
-test("the refund of usage that Stripe refused is held, and both are sent on a retry", async (t) => {
+test("the refund of usage that Stripe refused waits for it, and both are sent on a retry", async (t) => {
   const { register, refund, drain, double, events, billed, recorded, deps, retryFailed, pass } =
     await setUpBilling(t);
   double.control.addFault(REFUSAL);
   const id = await register(9);
   const second = double.control.now();
   await drain();
-  t.deepEqual(await events(), [{ state: "rejected", quantity: 9 }]);
+  t.deepEqual(await events(), [{ state: "refused", quantity: 9 }]);
 
   await refund(id, 4);
   pass(60);
   await register(1);
   await drain();
   t.deepEqual(Object.values(billed()), [1]);
-  t.is(await checkRefund(deps, id), "settled");
+  t.deepEqual((await events())[1], { state: "waits_for_usage", quantity: -4 });
+  t.is(await checkRefund(deps, id), "failed");
 
-  t.deepEqual(await retryFailed(), ["waiting"]);
+  t.deepEqual(await retryFailed(), ["send"]);
   await drain();
 
   t.is(billed()[second], 5);
   t.deepEqual(billed(), await recorded());
   t.deepEqual(
     (await events()).map(({ state }) => state),
-    ["superseded", "superseded", "delivered", "delivered"],
+    ["delivered", "delivered", "delivered"],
   );
+  t.is(await checkRefund(deps, id), "settled");
 });
 
-test("a rejection after an unknown outcome blocks the event until a check shows that it was delivered", async (t) => {
-  const setup = await setUpBilling(t);
-  const { drain, events, billed, recorded, retryFailed } = setup;
-  await leaveUnknown(setup);
-  t.deepEqual(await events(), [{ state: "blocked", quantity: 9 }]);
+test("a refund follows its failed usage to the customer that has it in the end", async (t) => {
+  const { register, refund, drain, double, billed, recorded, deps, ...setup } =
+    await setUpBilling(t);
+  const { stream, retryFailed, events } = setup;
+  double.control.addFault(REFUSAL);
+  const id = await register(9);
+  await drain();
+  await refund(id, 4);
+  await drain();
+  const { customerId } = double.control.addSubscriber({});
+  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: customerId });
 
-  t.deepEqual(await retryFailed(), ["delivered"]);
+  t.deepEqual(await retryFailed(), ["send"]);
   await drain();
 
+  t.deepEqual(billed(), {});
+  t.deepEqual(
+    Object.fromEntries(
+      double.control.usage({ customerId }).map(({ second, value }) => [second, value]),
+    ),
+    await recorded(),
+  );
+  t.deepEqual(await events(), [
+    { state: "delivered", quantity: 9 },
+    { state: "delivered", quantity: -4 },
+  ]);
+});
+
+test("usage that was refused after an unknown outcome fails until a retry shows that it was delivered", async (t) => {
+  const setup = await setUpBilling(t);
+  const { drain, events, billed, recorded, retryFailed, sends } = setup;
+  await leaveUnknown(setup);
+  t.deepEqual(await events(), [{ state: "refused", quantity: 9 }]);
+  const before = sends();
+
+  t.deepEqual(await retryFailed(), ["ask"]);
+  await drain();
+
+  t.is(sends(), before);
   t.deepEqual(billed(), await recorded());
 });
 
-test("a blocked event is not retried while Stripe's sums may lag", async (t) => {
+test("a failed event is not decided while Stripe's sums may lag", async (t) => {
   const setup = await setUpBilling(t, { summaryDelaySeconds: 120 });
-  const { drain, pass, billed, recorded, retryFailed } = setup;
+  const { drain, drainOnce, pass, events, billed, recorded, retryFailed } = setup;
   await leaveUnknown(setup);
+  t.deepEqual(await retryFailed(), ["ask"]);
 
-  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /lag for another 15/u });
+  const result = await drainOnce();
+  t.like(result, { kind: "delayed", cause: "early" });
+  t.regex(result.kind === "delayed" ? result.reason : "", /lag for another 15/u);
+  t.deepEqual(await events(), [{ state: "pending", quantity: 9 }]);
   pass(16 * 60);
-  t.deepEqual(await retryFailed(), ["delivered"]);
   await drain();
 
   t.deepEqual(billed(), await recorded());
 });
 
-test("a blocked event whose minute does not add up needs an assumption by an operator", async (t) => {
+test("an operator answers for an event that is unclear", async (t) => {
   const setup = await setUpBilling(t);
-  const { drain, double, reportElsewhere, retryFailed, retryAs, billed, pass } = setup;
+  const { drain, double, deps, events, retryFailed, retryAs, billed, sends } = setup;
   const second = double.control.now();
   await leaveUnknown(setup);
-  await reportElsewhere(-100, second);
+  const { customerId } = double.control.addSubscriber({});
+  await updateAccount(deps.db, setup.stream.accountId, { stripeCustomerId: customerId });
+  double.control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer" } },
+    times: 2,
+  });
+  t.deepEqual(await retryFailed(), ["ask"]);
+  await drain();
+  t.deepEqual(await events(), [{ state: "unclear", quantity: 9 }]);
+  const before = sends();
 
-  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /may lag/u });
-  pass(15 * 60);
-  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /-91 units/u });
-  t.deepEqual(await retryAs("delivered"), ["delivered"]);
+  await t.throwsAsync(retryAs({ kind: "delivered", customerId: null }), {
+    instanceOf: DomainError,
+    message: /name the customer that has it/u,
+  });
+  await t.throwsAsync(retryAs({ kind: "delivered", customerId: "cus_other" }), {
+    message: /cannot be at cus_other/u,
+  });
+  t.deepEqual(await retryAs({ kind: "delivered", customerId: setup.customerId }), ["record"]);
   await drain();
 
-  t.deepEqual(billed(), { [second]: -91 });
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 9 }]);
+  t.deepEqual(billed(), { [second]: 9 });
+  t.is(sends(), before);
 });

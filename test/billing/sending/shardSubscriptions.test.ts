@@ -35,6 +35,8 @@ test.serial(
     }
     pass(5);
     await reportOnce();
+    // Stripe invoices the usage of a subscription that has ended, so it is refunded before.
+    await refundable[0]?.();
     for (const { subscriptionId } of canceled) {
       double.control.changeSubscription({ subscriptionId, status: "canceled" });
     }
@@ -48,7 +50,6 @@ test.serial(
     );
 
     await Promise.all(organizations.map(({ register }) => register(2)));
-    await refundable[0]?.();
     pass(5);
     const before = sends();
     await reportOnce();

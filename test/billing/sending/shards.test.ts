@@ -7,7 +7,8 @@ import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { holdUsage, releaseUsage } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage } from "../../../modules/billing/holdUsage.ts";
+import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
 import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import { createAttemptRecords } from "../../../modules/billing/sending/createAttemptRecords.ts";
 import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
@@ -295,7 +296,7 @@ test.serial(
 );
 
 test.serial(
-  "nothing is sealed or sent while usage is held, and all of it after the release",
+  "nothing is sealed or sent while usage is held, and all of it afterwards",
   async (t) => {
     const setup = await setUpShards(t, 3);
     const { organizations, deps, pass, reportOnce, sends } = setup;
@@ -308,12 +309,12 @@ test.serial(
     t.is(sends(), 0);
     t.is(
       await db.oneFirst(
-        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state IN ('sealed', 'sending')`,
+        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state = 'pending'`,
       ),
       0,
     );
 
-    await releaseUsage({ db, clock, actor }, "ada");
+    await resumeUsage({ db, clock, actor }, { by: "ada", wasNothingLost: false, isDryRun: false });
     await reportOnce();
     t.deepEqual(
       organizations.map(({ billed }) => billed()),
@@ -340,7 +341,7 @@ test.serial(
     );
     t.like(
       results.find(({ key }) => key === ownerKey(gone.stream)),
-      { result: { kind: "settled", state: "rejected" } },
+      { result: { kind: "settled", state: "failed", failure: "refused" } },
     );
     t.deepEqual(await listWaitingStreams(deps.db), []);
   },

@@ -38,21 +38,23 @@ const recordRefunded = (
     `);
   });
 
-/** Makes the units of the seconds usage that was rejected, so that their refunds are held. */
-const rejectUnits = (owner: DatabasePool, { accountId }: Owner): Promise<unknown> =>
+/** Makes the units of the seconds usage that Stripe has refused, so that their refunds wait for it. */
+const refuseUnits = (owner: DatabasePool, { accountId }: Owner): Promise<unknown> =>
   owner.query(sql.typeAlias("void")`
-    WITH rejected AS (
+    WITH refused AS (
       INSERT INTO meter_event
-        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-      SELECT account_id, mode, kind, second, 1, quantity, id, 'stripe', 'rejected', now(), now()
+        (
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, state, failure, sealed_at, settled_at
+        )
+      SELECT account_id, mode, kind, second, 1, quantity, id, 'stripe', 'failed', 'refused', now(), now()
       FROM usage_fact
       WHERE account_id = ${accountId} AND refund_id IS NULL
       RETURNING id, identifier
     )
     UPDATE usage_fact
-    SET meter_event_id = rejected.id
-    FROM rejected
-    WHERE usage_fact.id::text = rejected.identifier
+    SET meter_event_id = refused.id
+    FROM refused
+    WHERE usage_fact.id::text = refused.identifier
   `);
 
 /** Returns the database, and how many statements its transactions have run. */
@@ -96,7 +98,7 @@ test.serial(
     ];
     // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    await rejectUnits(filler, sealed);
+    await refuseUnits(filler, sealed);
     const { db, count } = countStatements(single);
     const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
     let calls = 0;
@@ -131,28 +133,28 @@ test.serial(
     t.true(mostStatements < 30, `${mostStatements} statements`);
     t.true(calls > 1);
     t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
-    const voided = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
-      SELECT count(*)::integer AS count FROM meter_event WHERE state = 'void'
+    const unsent = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
+      SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
     `);
-    t.is(voided, 4501);
+    t.is(unsent, 4501);
   },
 );
 
 test.serial(
-  "a stream with thousands of seconds to void or hold is continued after others, and each is billed once",
+  "a stream with thousands of seconds that are not sent is continued after others, and each is billed once",
   async (t) => {
     const setup = await setUpShards(t, 3);
     const { organizations, deps, pass, sender, sends } = setup;
     const { owner } = t.context;
-    const [refunded, rejected, normal] = organizations;
-    if (!refunded || !rejected || !normal) {
+    const [refunded, refused, normal] = organizations;
+    if (!refunded || !refused || !normal) {
       throw new Error("There are fewer organizations.");
     }
     const from = Math.floor(deps.clock.now().getTime() / 1000) - 2500;
     await recordRefunded(owner, refunded.stream, { from, count: 2000 });
-    await recordRefunded(owner, rejected.stream, { from, count: 2000 });
-    await rejectUnits(owner, rejected.stream);
-    await Promise.all([refunded.register(2), rejected.register(3), normal.register(4)]);
+    await recordRefunded(owner, refused.stream, { from, count: 2000 });
+    await refuseUnits(owner, refused.stream);
+    await Promise.all([refunded.register(2), refused.register(3), normal.register(4)]);
     pass(5);
     const own = sender(shardOf(normal.stream.accountId));
     await own.scan();

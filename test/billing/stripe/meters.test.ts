@@ -177,7 +177,7 @@ test("no error contains a part of a rejected key", async (t) => {
   for (const call of [
     () => processor.prepare(),
     () => processor.findCurrentPeriod(customer, "tree", never),
-    () => processor.sumUsage(customer, "tree", { start: 0, end: 60 }, never),
+    () => processor.sumUsage(customer.customerId, "tree", { start: 0, end: 60 }, never),
     () => stripe.customers.create({}),
   ]) {
     const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });

@@ -16,14 +16,14 @@ test("an event is sent with its customer, value, identifier and second", async (
   t.deepEqual(Object.fromEntries(new URLSearchParams(call?.form)), {
     event_name: "impact_plastic_bottle_rescued",
     identifier: negative.identifier,
-    "payload[stripe_customer_id]": String(customer.customerId),
+    "payload[stripe_customer_id]": customer.customerId,
     "payload[value]": "-12",
     timestamp: String(negative.second),
   });
   t.is(call?.idempotencyKey, negative.identifier);
   t.deepEqual(double.control.usage({}), [
     {
-      customer: String(customer.customerId),
+      customer: customer.customerId,
       meter: "impact_plastic_bottle_rescued",
       second: negative.second,
       value: -12,

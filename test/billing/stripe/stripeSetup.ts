@@ -28,7 +28,7 @@ export const until = async (holds: () => boolean): Promise<void> => {
 export type StripeSetup = {
   readonly double: StripeDouble;
   readonly processor: BillingProcessor;
-  readonly customer: BillingCustomer & Subscriber;
+  readonly customer: BillingCustomer & Subscriber & { readonly customerId: string };
   /** Returns a valid event of this customer with a new identifier. */
   readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
   /** Returns the billed units of this customer, over all meters and seconds. */

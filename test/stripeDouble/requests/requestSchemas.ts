@@ -6,7 +6,7 @@ type Schema = { [key: string]: unknown };
 const CLOSED: Record<string, readonly string[]> = {
   formula: ["count", "last", "sum"],
   type: ["by_id"],
-  status: ["active", "inactive"],
+  behavior: ["keep_as_draft", "mark_uncollectible", "void"],
   value_grouping_window: ["day", "hour"],
   event_time_window: ["day", "hour"],
   usage_type: ["licensed", "metered"],
@@ -18,6 +18,23 @@ const CLOSED: Record<string, readonly string[]> = {
     "error_if_incomplete",
     "pending_if_incomplete",
   ],
+};
+/** The statuses that each list can be filtered by. */
+const STATUSES: Record<string, readonly string[]> = {
+  meterList: ["active", "inactive"],
+  subscriptionList: [
+    "active",
+    "all",
+    "canceled",
+    "ended",
+    "incomplete",
+    "incomplete_expired",
+    "past_due",
+    "paused",
+    "trialing",
+    "unpaid",
+  ],
+  invoiceList: ["draft", "open", "paid", "uncollectible", "void"],
 };
 const LIMITS: Record<string, Schema> = {
   event_name: { maxLength: 100 },
@@ -71,5 +88,22 @@ export const deriveRequestSchemas = (): unknown => {
   if (!isSchema(all) || !isSchema(all["properties"])) {
     throw new Error("requestTypes.ts has no schemas.");
   }
-  return tighten({ properties: all["properties"] })["properties"];
+  const schemas = tighten({ properties: all["properties"] })["properties"];
+  if (!isSchema(schemas)) {
+    throw new Error("requestTypes.ts has no schemas.");
+  }
+  return Object.fromEntries(
+    Object.entries(schemas).map(([name, schema]) => {
+      const statuses = STATUSES[name];
+      return statuses && isSchema(schema) && isSchema(schema["properties"])
+        ? [
+            name,
+            {
+              ...schema,
+              properties: { ...schema["properties"], status: { type: "string", enum: statuses } },
+            },
+          ]
+        : [name, schema];
+    }),
+  );
 };

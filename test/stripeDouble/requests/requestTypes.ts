@@ -20,12 +20,39 @@ export type RequestTypes = {
   > & { product_data?: Pick<Stripe.PriceCreateParams.ProductData, "name"> };
   subscriptionCreate: Pick<
     Stripe.SubscriptionCreateParams,
-    "customer" | "billing_cycle_anchor" | "proration_behavior" | "payment_behavior" | "metadata"
+    | "customer"
+    | "billing_cycle_anchor"
+    | "proration_behavior"
+    | "payment_behavior"
+    | "metadata"
+    | "trial_end"
+    | "trial_period_days"
   > & { items: Array<Pick<Item, "price" | "quantity" | "metadata">> };
   subscriptionUpdate: Pick<
     Stripe.SubscriptionUpdateParams,
-    "proration_behavior" | "payment_behavior" | "metadata"
+    | "proration_behavior"
+    | "payment_behavior"
+    | "metadata"
+    | "pause_collection"
+    | "trial_end"
+    | "cancel_at_period_end"
   > & { items?: Array<Pick<Item, "id" | "price" | "quantity" | "metadata">> };
+  subscriptionList: Pick<
+    Stripe.SubscriptionListParams,
+    "customer" | "status" | "limit" | "starting_after" | "ending_before"
+  >;
+  subscriptionCancel: Pick<Stripe.SubscriptionCancelParams, "invoice_now" | "prorate">;
+  invoiceList: Pick<
+    Stripe.InvoiceListParams,
+    | "customer"
+    | "subscription"
+    | "status"
+    | "created"
+    | "limit"
+    | "starting_after"
+    | "ending_before"
+  >;
+  invoiceListLines: Omit<Stripe.InvoiceListLineItemsParams, "expand">;
   subscriptionItemCreate: Pick<
     Stripe.SubscriptionItemCreateParams,
     "subscription" | "price" | "quantity" | "metadata" | "proration_behavior" | "payment_behavior"
@@ -34,6 +61,7 @@ export type RequestTypes = {
     Stripe.SubscriptionItemUpdateParams,
     "quantity" | "metadata" | "proration_behavior" | "payment_behavior"
   >;
+  subscriptionItemDelete: Pick<Stripe.SubscriptionItemDeleteParams, "proration_behavior">;
   subscriptionItemList: Pick<
     Stripe.SubscriptionItemListParams,
     "subscription" | "limit" | "starting_after" | "ending_before"

@@ -1,7 +1,7 @@
 import type { State, StoredItem, StoredSubscription } from "./state.ts";
 
 /** Half-open, in unix seconds. */
-type Span = { readonly start: number; readonly end: number };
+export type Span = { readonly start: number; readonly end: number };
 
 const DAYS: Record<string, number> = { day: 1, week: 7 };
 const MONTHS: Record<string, number> = { month: 1, year: 12 };
@@ -26,71 +26,40 @@ const boundary = (anchor: number, { price }: StoredItem, index: number): number 
   return date.getTime() / 1000;
 };
 
-/** Returns the item's period that contains the second. As at Stripe, the first period starts when the item was added. */
+/**
+ * Returns the item's period that contains the second. As at Stripe, the first period starts when the item was added, and
+ * a trial is one period.
+ */
 export const periodAt = (
-  { anchor }: StoredSubscription,
+  { terms }: StoredSubscription,
   item: StoredItem,
   second: number,
-): Span => {
+): Span & { readonly isTrial: boolean } => {
+  const at = Math.max(
+    0,
+    terms.findLastIndex(({ start }) => start <= second),
+  );
+  const term = terms[at];
+  if (!term) {
+    throw new Error("A subscription without terms has no periods.");
+  }
+  const next = terms[at + 1]?.start ?? Number.POSITIVE_INFINITY;
+  if (term.isTrial) {
+    return { start: Math.max(term.start, item.created), end: next, isTrial: true };
+  }
   let index = 0;
-  while (boundary(anchor, item, index) > second) {
+  while (boundary(term.anchor, item, index) > second) {
     index -= 1;
   }
-  while (boundary(anchor, item, index + 1) <= second) {
+  while (boundary(term.anchor, item, index + 1) <= second) {
     index += 1;
   }
   return {
-    start: Math.max(boundary(anchor, item, index), item.created),
-    end: boundary(anchor, item, index + 1),
+    start: Math.max(boundary(term.anchor, item, index), item.created, term.start),
+    end: Math.min(boundary(term.anchor, item, index + 1), next),
+    isTrial: false,
   };
 };
 
-export type InvoiceLine = {
-  readonly item: string;
-  readonly price: string;
-  readonly meter: string;
-  readonly start: number;
-  readonly end: number;
-  /** Billed units: never below 0, and fixed once `finalized`. */
-  readonly quantity: number;
-  readonly finalized: boolean;
-};
-
-/** Returns the metered lines of the subscription's invoices so far: the usage of each period that arrived within its grace period. */
-export const invoiceLines = (state: State, subscription: StoredSubscription): InvoiceLine[] => {
-  const now = state.clock.now();
-  const lines: InvoiceLine[] = [];
-  for (const item of state.items.values()) {
-    const { meter } = item.price.recurring;
-    if (item.subscriptionId !== subscription.id || meter === null) {
-      continue;
-    }
-    let period = periodAt(subscription, item, item.created);
-    while (period.end <= now) {
-      const { start, end } = period;
-      const finalizedAt = end + state.settings.gracePeriodSeconds;
-      const used = state.events
-        .filter(
-          (event) =>
-            event.meterId === meter &&
-            event.customerId === subscription.customerId &&
-            event.rejectedWith === null &&
-            event.second >= start &&
-            event.second < end &&
-            event.receivedAt <= finalizedAt,
-        )
-        .reduce((sum, { value }) => sum + value, 0);
-      lines.push({
-        item: item.id,
-        price: item.price.id,
-        meter,
-        start,
-        end,
-        quantity: Math.max(0, used),
-        finalized: now >= finalizedAt,
-      });
-      period = periodAt(subscription, item, end);
-    }
-  }
-  return lines;
-};
+export const itemsOf = ({ items }: State, subscriptionId: string): StoredItem[] =>
+  [...items.values()].filter((item) => item.subscriptionId === subscriptionId);

@@ -49,10 +49,9 @@ export type Price = Pick<
   | "lookup_key"
   | "metadata"
   | "nickname"
-  | "product"
   | "type"
   | "unit_amount"
-> & { readonly recurring: Stripe.Price.Recurring };
+> & { readonly product: string; readonly recurring: Stripe.Price.Recurring };
 export type StoredItem = {
   readonly id: string;
   readonly subscriptionId: string;
@@ -61,15 +60,59 @@ export type StoredItem = {
   quantity: number | null;
   metadata: Stripe.Metadata;
 };
+/** From `start` on, every period of every item ends a whole number of intervals after the anchor, or with the trial. */
+type Term = { readonly start: number; readonly anchor: number; readonly isTrial: boolean };
+
 export type StoredSubscription = {
   readonly id: string;
   readonly customerId: string;
   readonly created: number;
-  /** Every period of every item ends a whole number of intervals after this unix second. */
-  readonly anchor: number;
+  terms: Term[];
   status: Stripe.Subscription.Status;
+  trialStart: number | null;
+  trialEnd: number | null;
+  pause: {
+    readonly behavior: "keep_as_draft" | "mark_uncollectible" | "void";
+    readonly resumesAt: number | null;
+  } | null;
+  cancelAtPeriodEnd: boolean;
+  /** When its end was decided. */
   canceledAt: number | null;
+  endedAt: number | null;
+  /** The id of its schedule, and what the schedule still changes. */
+  scheduleId: string | null;
+  readonly phases: { readonly at: number; readonly apply: () => void }[];
+  /** Everything that was due until this second has been done. */
+  settledUntil: number;
+  drafts: StoredInvoice[];
   metadata: Stripe.Metadata;
+};
+
+export type StoredLine = {
+  readonly id: string;
+  readonly itemId: string;
+  readonly price: Price;
+  readonly start: number;
+  readonly end: number;
+  /** Null while the invoice takes usage. */
+  fixedQuantity: number | null;
+};
+
+export type StoredInvoice = {
+  readonly id: string;
+  readonly customerId: string;
+  readonly subscriptionId: string;
+  readonly created: number;
+  readonly reason: "subscription_create" | "subscription_cycle" | "subscription_update";
+  readonly takesUsageUntil: number;
+  autoAdvance: boolean;
+  status: "draft" | "open" | "paid" | "void" | "uncollectible";
+  number: string | null;
+  finalizedAt: number | null;
+  paidAt: number | null;
+  voidedAt: number | null;
+  uncollectibleAt: number | null;
+  readonly lines: readonly StoredLine[];
 };
 
 export type Settings = {
@@ -97,6 +140,8 @@ export type State = {
   readonly prices: Map<string, Price>;
   readonly subscriptions: Map<string, StoredSubscription>;
   readonly items: Map<string, StoredItem>;
+  readonly invoices: Map<string, StoredInvoice>;
+  finalizedInvoices: number;
   readonly thinEvents: Map<string, ThinEvent>;
 };
 
@@ -119,6 +164,8 @@ export const createState = (clock: Clock, settings: Settings): State => {
     prices: new Map(),
     subscriptions: new Map(),
     items: new Map(),
+    invoices: new Map(),
+    finalizedInvoices: 0,
     thinEvents: new Map(),
   };
 };

@@ -1,9 +1,12 @@
 import type { Stripe } from "stripe";
-import { periodAt } from "./itemPeriods.ts";
+import { storedMetadata } from "./catalogue.ts";
+import { createInvoice } from "./invoices.ts";
+import { itemsOf, periodAt } from "./itemPeriods.ts";
+import { cancelNow, changeTrial, parsePause, removePrices, settle } from "./lifecycle.ts";
 import { pageOf } from "./pages.ts";
 import { ErrorResponse, invalid, missing } from "../errorResponse.ts";
 import type { RequestTypes } from "../requests/requestTypes.ts";
-import type { Customer, Price, State, StoredItem, StoredSubscription } from "./state.ts";
+import type { Price, State, StoredItem, StoredSubscription } from "./state.ts";
 
 type ItemRequest = NonNullable<RequestTypes["subscriptionUpdate"]["items"]>[number];
 type PresentedItem = Pick<
@@ -19,86 +22,12 @@ type PresentedItem = Pick<
 
 const MAX_ITEMS = 20;
 
-/** Merges metadata into what is stored; an empty value removes its key. */
-const storedMetadata = (
-  metadata: Stripe.Emptyable<Stripe.MetadataParam> | undefined,
-  before: Stripe.Metadata = {},
-): Stripe.Metadata =>
-  metadata === "" || metadata === null
-    ? {}
-    : Object.fromEntries(
-        Object.entries({ ...before, ...metadata })
-          .filter(([, value]) => value !== "" && value !== null)
-          .map(([key, value]) => [key, String(value)]),
-      );
-
-export const createCustomer = (
-  { customers, nextId, clock }: State,
-  request: RequestTypes["customerCreate"],
-  id = nextId("cus"),
-): Customer => {
-  const customer: Customer = {
-    id,
-    object: "customer",
-    created: clock.now(),
-    livemode: false,
-    name: request.name ?? null,
-    email: request.email ?? null,
-    metadata: storedMetadata(request.metadata),
-  };
-  customers.set(id, customer);
-  return customer;
-};
-
-export const createPrice = (
-  { prices, meters, nextId, clock }: State,
-  request: RequestTypes["priceCreate"],
-): Price => {
-  const { recurring } = request;
-  if (!recurring) {
-    throw invalid("The double supports recurring prices only.", "parameter_missing", "recurring");
-  }
-  const { usage_type: usageType = "licensed", meter = null } = recurring;
-  if (usageType === "metered" && meter === null) {
-    throw invalid("A metered price must have a meter.", undefined, "recurring[meter]");
-  }
-  if (usageType !== "metered" && meter !== null) {
-    throw invalid("Only a metered price can have a meter.", undefined, "recurring[meter]");
-  }
-  if (meter !== null && !meters.has(meter)) {
-    throw missing("meter", meter, 400);
-  }
-  const price: Price = {
-    id: nextId("price"),
-    object: "price",
-    active: true,
-    created: clock.now(),
-    currency: request.currency,
-    livemode: false,
-    lookup_key: request.lookup_key ?? null,
-    metadata: storedMetadata(request.metadata),
-    nickname: request.nickname ?? null,
-    product: nextId("prod"),
-    type: "recurring",
-    unit_amount: request.unit_amount ?? null,
-    recurring: {
-      interval: recurring.interval,
-      interval_count: recurring.interval_count ?? 1,
-      meter,
-      trial_period_days: null,
-      usage_type: usageType,
-    },
-  };
-  prices.set(price.id, price);
-  return price;
-};
-
 const presentItem = (
   { clock }: State,
   subscription: StoredSubscription,
   item: StoredItem,
 ): PresentedItem => {
-  const { start, end } = periodAt(subscription, item, subscription.canceledAt ?? clock.now());
+  const { start, end } = periodAt(subscription, item, subscription.endedAt ?? clock.now());
   return {
     id: item.id,
     object: "subscription_item",
@@ -112,26 +41,28 @@ const presentItem = (
   };
 };
 
-const itemsOf = ({ items }: State, subscriptionId: string): StoredItem[] =>
-  [...items.values()].filter((item) => item.subscriptionId === subscriptionId);
-
-export const presentSubscription = (state: State, subscription: StoredSubscription): object => ({
+export const presentSubscription = (state: State, subscription: StoredSubscription) => ({
   id: subscription.id,
   object: "subscription",
   created: subscription.created,
   start_date: subscription.created,
-  billing_cycle_anchor: subscription.anchor,
+  billing_cycle_anchor: subscription.terms.at(-1)?.anchor,
   billing_cycle_anchor_config: null,
   billing_mode: { type: "flexible" },
-  cancel_at_period_end: false,
+  cancel_at_period_end: subscription.cancelAtPeriodEnd,
   canceled_at: subscription.canceledAt,
-  ended_at: subscription.canceledAt,
+  ended_at: subscription.endedAt,
   customer: subscription.customerId,
   livemode: false,
   metadata: subscription.metadata,
   status: subscription.status,
-  trial_start: null,
-  trial_end: null,
+  pause_collection: subscription.pause && {
+    behavior: subscription.pause.behavior,
+    resumes_at: subscription.pause.resumesAt,
+  },
+  schedule: subscription.scheduleId,
+  trial_start: subscription.trialStart,
+  trial_end: subscription.trialEnd,
   // A subscription contains only its first ten items.
   items: pageOf(
     `/v1/subscription_items?subscription=${subscription.id}`,
@@ -140,16 +71,44 @@ export const presentSubscription = (state: State, subscription: StoredSubscripti
   ),
 });
 
+/** Returns a subscription, brought up to now. */
 export const getSubscription = (
-  { subscriptions }: State,
+  state: State,
   id: string,
   status: 400 | 404 = 404,
 ): StoredSubscription => {
-  const subscription = subscriptions.get(id);
+  const subscription = state.subscriptions.get(id);
   if (!subscription) {
     throw missing("subscription", id, status);
   }
+  settle(state, subscription);
   return subscription;
+};
+
+/** Lists subscriptions, newest first. As at Stripe, canceled ones only if their status, or `all`, is asked for. */
+export const listSubscriptions = (
+  state: State,
+  request: RequestTypes["subscriptionList"],
+): object => {
+  const { customer, status } = request;
+  if (customer !== undefined && !state.customers.has(customer)) {
+    throw missing("customer", customer, 400);
+  }
+  const found = [...state.subscriptions.keys()]
+    .toReversed()
+    .map((id) => getSubscription(state, id))
+    .filter(
+      (subscription) =>
+        (customer ?? subscription.customerId) === subscription.customerId &&
+        (status === "all" ||
+          (status === undefined
+            ? subscription.status !== "canceled"
+            : status === "ended"
+              ? ["canceled", "incomplete_expired"].includes(subscription.status)
+              : subscription.status === status)),
+    )
+    .map((subscription) => presentSubscription(state, subscription));
+  return pageOf("/v1/subscriptions", found, request);
 };
 
 /** Returns a subscription for a change; as at Stripe, a canceled one is not found. */
@@ -245,6 +204,10 @@ export const createSubscription = (
   id = state.nextId("sub"),
 ): StoredSubscription => {
   const { customer, items, billing_cycle_anchor: anchor } = request;
+  const trialEnd =
+    request.trial_period_days === undefined
+      ? (request.trial_end ?? null)
+      : state.clock.now() + request.trial_period_days * 86_400;
   const now = state.clock.now();
   if (customer === undefined) {
     throw invalid("Missing required param: customer.", "parameter_missing", "customer");
@@ -259,15 +222,31 @@ export const createSubscription = (
     id,
     customerId: customer,
     created: now,
-    anchor: anchor ?? now,
+    terms:
+      trialEnd === null || trialEnd === "now"
+        ? [{ start: now, anchor: anchor ?? now, isTrial: false }]
+        : [],
     status: "active",
+    trialStart: null,
+    trialEnd: null,
+    pause: null,
+    cancelAtPeriodEnd: false,
     canceledAt: null,
+    endedAt: null,
+    scheduleId: null,
+    phases: [],
+    settledUntil: now,
+    drafts: [],
     metadata: storedMetadata(request.metadata),
   };
   const addItems = planItems(state, subscription, items);
   assertPayable(state, customer, request.payment_behavior);
+  if (trialEnd !== null) {
+    changeTrial(state, subscription, trialEnd);
+  }
   state.subscriptions.set(id, subscription);
   addItems();
+  createInvoice(state, subscription, now, { reason: "subscription_create" });
   return subscription;
 };
 
@@ -278,19 +257,45 @@ export const updateSubscription = (
 ): StoredSubscription => {
   const subscription = getChangeable(state, id, 404);
   const changeItems = planItems(state, subscription, request.items ?? []);
+  const { pause_collection: pause, trial_end: trialEnd } = request;
+  const parsedPause = pause === undefined ? subscription.pause : parsePause(state, pause);
   if (request.items) {
     assertPayable(state, subscription.customerId, request.payment_behavior);
+  }
+  if (trialEnd !== undefined) {
+    changeTrial(state, subscription, trialEnd);
+  }
+  subscription.pause = parsedPause;
+  if (request.cancel_at_period_end !== undefined) {
+    subscription.cancelAtPeriodEnd = request.cancel_at_period_end;
+    subscription.canceledAt = request.cancel_at_period_end ? state.clock.now() : null;
   }
   subscription.metadata = storedMetadata(request.metadata, subscription.metadata);
   changeItems();
   return subscription;
 };
 
-export const cancelSubscription = (state: State, id: string): StoredSubscription => {
+export const cancelSubscription = (
+  state: State,
+  id: string,
+  { invoice_now: invoiceNow = false }: RequestTypes["subscriptionCancel"],
+): StoredSubscription => {
   const subscription = getChangeable(state, id, 404);
-  subscription.status = "canceled";
-  subscription.canceledAt = state.clock.now();
+  cancelNow(state, subscription, { invoiceNow });
   return subscription;
+};
+
+export const deleteSubscriptionItem = (
+  state: State,
+  id: string,
+): { readonly id: string; readonly object: "subscription_item"; readonly deleted: true } => {
+  const { price, subscriptionId } = getItem(state, id);
+  const subscription = getChangeable(state, subscriptionId, 404);
+  if (itemsOf(state, subscriptionId).length === 1) {
+    throw invalid("A subscription must have at least one active item.");
+  }
+  removePrices(state, subscription, [price.id], { invoiceNow: true });
+  return { id, object: "subscription_item", deleted: true };
 };
 
 export const createSubscriptionItem = (

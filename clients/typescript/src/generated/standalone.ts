@@ -1276,6 +1276,11 @@ export interface components {
              * @example 2025-06-01T12:00:00.000Z
              */
             readonly created_at: string;
+            /**
+             * @description The number of Stripe's finalized invoice that has the usage. Null until invoices are compared, each night.
+             * @example A1B2C3D4-0001
+             */
+            readonly invoice_number: string | null;
             /** @enum {string} */
             readonly kind: "tree" | "bottle";
             /** @description The billing period of the registration; its end is exclusive. Null if it is not billed, or while the period is not known. */
@@ -1288,10 +1293,15 @@ export interface components {
             /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
             readonly registration_id: string;
             /**
-             * @description `pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. `waived`: the operator decided not to bill it. `not_billed`: imported from a system that billed it.
+             * @description `pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. `closed`: the operator decided not to bill it, or bills it by a document. `not_billed`: imported from a system that billed it.
              * @enum {string}
              */
-            readonly state: "pending" | "reported" | "corrected" | "failed" | "waived" | "not_billed";
+            readonly state: "pending" | "reported" | "corrected" | "failed" | "closed" | "not_billed";
+            /**
+             * @description Why no invoice has the usage that the payment processor has, such as `trial`: usage in a trial is free. Null if an invoice has it, or may still have it.
+             * @enum {string|null}
+             */
+            readonly uninvoiced_reason: "trial" | "paused_void" | "paused_mark_uncollectible" | "paused_keep_as_draft" | "draft" | "voided" | "late" | "no_invoice" | "ended" | "after_end" | "before_subscription" | "no_subscription" | "unpriced" | null;
         };
         readonly UsageFailedData: {
             /** Format: int64 */
@@ -2208,7 +2218,7 @@ export interface operations {
                 /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description Only usage in this state. */
-                readonly state?: "pending" | "reported" | "corrected" | "failed" | "waived" | "not_billed";
+                readonly state?: "pending" | "reported" | "corrected" | "failed" | "closed" | "not_billed";
             };
             readonly header?: never;
             readonly path?: never;

@@ -1,0 +1,290 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import { z } from "zod";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
+import type { Period } from "../../modules/billing/billingCycle.rules.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import {
+  listFailedMeterEventIds,
+  listMeterEvents,
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
+import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
+import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { openBillingChange, operatorName, operatorOption } from "../operator.ts";
+import type { ReasonedOptions } from "../operator.ts";
+import { printJson, printRows } from "../output/print.ts";
+import { periodOption, spanOf } from "../timeRange.ts";
+import { findUsageName, USAGE_NAME } from "../usageNames.ts";
+
+type Deps = BillingContext & OperatorContext;
+
+type CloseOptions = ReasonedOptions & {
+  readonly invoiceItem?: string;
+  readonly creditNote?: string;
+  readonly neverBill?: true;
+  readonly units?: number;
+  readonly period?: Period;
+  readonly meter?: Kind;
+  readonly dryRun?: true;
+};
+
+/** Returns the document that an operator names; null: the usage is never billed. Commander accepts only one of the options. */
+const readDocument = ({
+  invoiceItem,
+  creditNote,
+  neverBill,
+}: CloseOptions): BillingDocument | null => {
+  if (invoiceItem !== undefined) {
+    return { kind: "invoice_item", reference: invoiceItem };
+  }
+  if (creditNote !== undefined) {
+    return { kind: "credit_note", reference: creditNote };
+  }
+  if (neverBill) {
+    return null;
+  }
+  throw new CommandError(
+    EXIT.usage,
+    "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
+  );
+};
+
+/** The most events that one document bills: those of a day without Stripe, a second each. */
+const MAXIMUM_EVENTS = 100_000;
+
+/** Lists the failed and late events of an organization, and the unclear ones, about which Stripe has to be asked first. */
+const listClosable = async (
+  { db }: Deps,
+  accountId: string,
+  { period, meter }: CloseOptions,
+): Promise<{ readonly ids: readonly bigint[]; readonly unclear: readonly bigint[] }> => {
+  const selected = { accountId, span: spanOf(period), limit: MAXIMUM_EVENTS };
+  const events = [
+    ...(await listMeterEvents(db, { ...selected, state: "failed" })),
+    ...(await listMeterEvents(db, { ...selected, state: "late" })),
+  ].filter(({ kind }) => meter === undefined || kind === meter);
+  const isUnclear = ({ failure }: (typeof events)[number]): boolean => failure === "unclear";
+  return {
+    ids: events.filter((event) => !isUnclear(event)).map(({ id }) => id),
+    unclear: events.filter(isUnclear).map(({ id }) => id),
+  };
+};
+
+type Selection = {
+  readonly eventIds: readonly bigint[];
+  readonly differenceIds: readonly bigint[];
+  readonly stripeEventIds: readonly string[];
+};
+
+const selectClosable = async (
+  { io }: CliContext,
+  deps: Deps,
+  names: readonly string[],
+  options: CloseOptions,
+): Promise<Selection> => {
+  const eventIds = new Set<bigint>();
+  const differenceIds = new Set<bigint>();
+  const stripeEventIds = new Set<string>();
+  for (const text of names) {
+    const name = await findUsageName(deps.db, text);
+    if (name.kind === "item") {
+      (name.item.letter === "E" ? eventIds : differenceIds).add(name.item.id);
+    } else if (name.kind === "stripe_event") {
+      stripeEventIds.add(name.id);
+    } else if (name.kind === "organization") {
+      const { ids, unclear } = await listClosable(deps, name.account.id, options);
+      for (const id of ids) {
+        eventIds.add(id);
+      }
+      if (unclear.length > 0) {
+        say(io, `Left out, because Stripe may have it: ${namedEvents(unclear)}. Retry it first.`);
+      }
+    } else {
+      for (const registrationId of name.ids) {
+        for (const id of await listFailedMeterEventIds(deps.db, { registrationId })) {
+          eventIds.add(id);
+        }
+      }
+    }
+  }
+  return {
+    eventIds: [...eventIds],
+    differenceIds: [...differenceIds],
+    stripeEventIds: [...stripeEventIds],
+  };
+};
+
+/** @throws CommandError if a document would bill two meters, which have different prices, or two organizations */
+const requireOneLine = ({ events, differences }: ClosedUsage): void => {
+  const items = [...events, ...differences];
+  if (new Set(items.map(({ kind }) => kind)).size > 1) {
+    throw new CommandError(
+      EXIT.failed,
+      "The usage is of two meters, which have prices of their own: close that of each, with --meter.",
+    );
+  }
+  if (new Set(items.map(({ accountId }) => accountId)).size > 1) {
+    throw new CommandError(EXIT.failed, "A document is of one customer: close the usage of each.");
+  }
+};
+
+const presentClosed = ({ events, differences }: ClosedUsage) => [
+  ...events.map(({ id, kind, second, quantity, state, customerId }) => ({
+    item: `E${id}`,
+    state,
+    meter: kind,
+    at: timeOf(second),
+    customer: customerId,
+    units: quantity,
+  })),
+  ...differences.map(({ id, kind, second, units, customerId }) => ({
+    item: `D${id}`,
+    state: "difference",
+    meter: kind,
+    at: timeOf(second),
+    customer: customerId,
+    units: -units,
+  })),
+];
+
+const describeClosed = (
+  units: number,
+  document: BillingDocument | null,
+  isDryRun: boolean,
+): string => {
+  const sum = counted(Math.abs(units), "unit");
+  const what =
+    document === null
+      ? `${sum} never billed`
+      : units < 0
+        ? `${sum} returned by ${document.reference}`
+        : `${sum} billed by ${document.reference}`;
+  return isDryRun ? `This would be closed: ${what}. Nothing was changed.` : `Closed: ${what}.`;
+};
+
+/** Checks everything before anything is closed. */
+const closeItems = async (
+  deps: Deps,
+  { eventIds, differenceIds }: Selection,
+  document: BillingDocument | null,
+  { reason, as, units, dryRun }: CloseOptions,
+): Promise<ClosedUsage> => {
+  const options = {
+    document,
+    reason,
+    by: operatorName(as),
+    expectedUnits: units ?? null,
+    isDryRun: true,
+  };
+  const preview = await closeUsage(deps, { eventIds, differenceIds }, options);
+  if (document !== null) {
+    requireOneLine(preview);
+  }
+  return dryRun
+    ? preview
+    : closeUsage(deps, { eventIds, differenceIds }, { ...options, isDryRun: false });
+};
+
+const close = async (
+  context: CliContext,
+  names: readonly string[],
+  options: CloseOptions,
+): Promise<void> => {
+  const { io } = context;
+  const document = readDocument(options);
+  const deps = await openBillingChange(context, options);
+  const selection = await selectClosable(context, deps, names, options);
+  if (selection.stripeEventIds.length > 0 && document !== null) {
+    throw new CommandError(EXIT.usage, "A Stripe event is closed with --never-bill.");
+  }
+  if (Object.values(selection).every(({ length }) => length === 0)) {
+    throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
+  }
+  const isDryRun = options.dryRun === true;
+  const closed = await closeItems(deps, selection, document, options);
+  for (const id of isDryRun ? [] : selection.stripeEventIds) {
+    await resolveProcessorEvent(deps, id, "discard");
+  }
+  const items = presentClosed(closed);
+  if (options.json) {
+    printJson(io, {
+      dry_run: isDryRun,
+      document: document?.kind ?? null,
+      document_reference: document?.reference ?? null,
+      units: closed.units,
+      items,
+      stripe_events: selection.stripeEventIds,
+    });
+    return;
+  }
+  if (items.length > 0) {
+    printRows(io, items, {
+      item: ({ item }) => item,
+      state: ({ state }) => state,
+      meter: ({ meter }) => meter,
+      at: ({ at }) => at,
+      customer: ({ customer }) => customer,
+      units: ({ units }) => units,
+    });
+    say(io, describeClosed(closed.units, document, isDryRun));
+  }
+  for (const id of selection.stripeEventIds) {
+    say(io, `${isDryRun ? "This would be closed" : "Closed"}: Stripe event ${id}.`);
+  }
+};
+
+const CLOSE_HELP = `
+One document closes all failed and late usage of an organization, with its refunds; --period
+limits it. The sum is shown, and checked against --units and the kind of the document: an
+invoice item bills, a credit note returns. What is closed is never sent. A difference that is
+closed is accepted. --never-bill is for usage that nobody pays for, for late usage that is
+on an invoice after all, and for Stripe events that mean nothing here.`;
+
+/** The id of a document at Stripe. */
+const parseDocument = trimmed(200);
+
+const parseUnits = parserOf(
+  z
+    .string()
+    .regex(/^-?\d{1,16}$/u)
+    .transform(Number)
+    .pipe(z.int()),
+  "a whole number, with a minus sign for what is returned",
+);
+
+export const addCloseCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("close")
+    .description("Close usage that a document bills or returns, or that is never billed")
+    .argument("<names...>", `${USAGE_NAME}; evt_…, a Stripe event`, collect(parseSearchText))
+    .addOption(
+      new Option("--invoice-item <id>", "invoice item that bills the usage")
+        .argParser(parseDocument)
+        .conflicts(["creditNote", "neverBill"]),
+    )
+    .addOption(
+      new Option("--credit-note <id>", "credit note that returns the units")
+        .argParser(parseDocument)
+        .conflicts("neverBill"),
+    )
+    .option("--never-bill", "nothing bills it")
+    .requiredOption("--reason <text>", "reason, recorded with the usage", parseReason)
+    .option("--units <n>", "units of the document; refused if they add up to others", parseUnits)
+    .addOption(periodOption())
+    .addOption(new Option("--meter <meter>", "only usage of this meter").choices(KINDS))
+    .addOption(operatorOption())
+    .option("--dry-run", "show what would be closed")
+    .addHelpText("after", CLOSE_HELP)
+    .action((names: readonly string[], options: CloseOptions) => close(context, names, options));
+};

@@ -1,0 +1,285 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { Account } from "../../modules/accounts/accounts.sql.ts";
+import type { Period } from "../../modules/billing/billingCycle.rules.ts";
+import { listSealingsOfSecond } from "../../modules/billing/meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
+import { getMeterEvent } from "../../modules/billing/reconciliation/getMeterEvent.ts";
+import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import type { Retry } from "../../modules/billing/reconciliation/retryUsage.rules.ts";
+import { sendDifference } from "../../modules/billing/reconciliation/sendDifference.ts";
+import { getDifference } from "../../modules/billing/reconciliation/getDifference.ts";
+import { readStatement } from "../../modules/billing/readStatement.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { listUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
+import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { recordOwnerOption } from "../accountOptions.ts";
+import type { RecordOwnerOptions } from "../accountOptions.ts";
+import { parseSearchText } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { openBillingChange } from "../operator.ts";
+import { printJson, printRecord, printText } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import {
+  documentOption,
+  presentAttention,
+  presentMeterEvent,
+  printAttention,
+  printEvent,
+  printPlan,
+} from "../output/printUsage.ts";
+import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
+import { findUsageName, USAGE_NAME } from "../usageNames.ts";
+import { explainRegistration } from "./usageOfRegistration.ts";
+import { presentKind, printComparisons, printTotals } from "./statement.ts";
+
+type ExplainOptions = RecordOwnerOptions &
+  JsonOption & { readonly period: Period | typeof CURRENT };
+
+/** As long as comparing with Stripe may take. */
+const TIMEOUT_MS = 10 * 60 * 1000;
+
+const explainOrganization = async (
+  context: CliContext,
+  account: Account,
+  { period, json }: ExplainOptions,
+): Promise<void> => {
+  const { io } = context;
+  const deps = await openBillingChange(context, {});
+  const { statements } = await readStatement(
+    deps,
+    { accountId: account.id, mode: "live" },
+    period === CURRENT ? null : period,
+    AbortSignal.timeout(TIMEOUT_MS),
+  );
+  const attention = await listUsageAttention(deps.db, account.id);
+  if (json) {
+    printJson(io, {
+      account_id: account.id,
+      account_name: account.name,
+      customer_id: account.stripeCustomerId,
+      meters: statements.map(presentKind),
+      attention: attention.map(presentAttention),
+    });
+    return;
+  }
+  printRecord(io, {
+    organization: `${account.name} (${account.id})`,
+    "Stripe customer": account.stripeCustomerId,
+    "Stripe subscription": account.stripeSubscriptionId,
+  });
+  io.stdout.write("\n");
+  printTotals(io, statements);
+  for (const statement of statements) {
+    printComparisons(io, statement);
+  }
+  io.stdout.write("\n");
+  if (attention.length === 0) {
+    printText(io, "Nothing is open: whatever is pending is sent by the workers.");
+  }
+  printAttention(io, attention);
+};
+
+const RETRIES: Readonly<Record<Retry, readonly string[]>> = {
+  send: [
+    "Remove the cause.",
+    "Send it again under a new identifier: impact usage retry EVENT",
+    "If it can never be sent, bill it by hand: impact usage close EVENT DOCUMENT --reason TEXT",
+  ],
+  ask: [
+    "Have Stripe asked whether it has it; what it lacks is sent: impact usage retry EVENT",
+    "If it stays unclear, look at Stripe, and answer: impact usage retry EVENT --delivered, or --absent",
+  ],
+  record: [],
+};
+
+/** Returns what settles a failed event: a retry, or what it says instead. */
+const planFailed = async (
+  context: CliContext,
+  { id, quantity }: ListedMeterEvent,
+): Promise<readonly string[]> => {
+  try {
+    const deps = await openBillingChange(context, {});
+    const { retry } = await retryUsage(deps, id, { isDryRun: true });
+    return RETRIES[retry].map((step) =>
+      step.replace("EVENT", `E${id}`).replace("DOCUMENT", documentOption(quantity)),
+    );
+  } catch (error) {
+    if (!(error instanceof DomainError)) {
+      throw error;
+    }
+    return [`A retry is refused: ${error.message}.`];
+  }
+};
+
+const planEvent = (
+  context: CliContext,
+  event: ListedMeterEvent,
+): Promise<readonly string[]> | readonly string[] => {
+  const { id, state, quantity, isLate, documentReference, askingSince, attempts } = event;
+  if (state === "failed") {
+    return planFailed(context, event);
+  }
+  if (state === "pending") {
+    return [
+      askingSince !== null
+        ? "Nothing to do: Stripe is asked whether it has it, when its sums can no longer lag."
+        : attempts > 0
+          ? "Nothing to do: the workers try again."
+          : "Nothing to do: the workers send it.",
+    ];
+  }
+  return isLate && documentReference === null
+    ? [
+        "Look whether an invoice at Stripe contains it.",
+        `If none does, bill it by hand: impact usage close E${id} ${documentOption(quantity)} --reason TEXT`,
+        `If one does: impact usage close E${id} --never-bill --reason "on invoice in_…"`,
+      ]
+    : ["Nothing to do."];
+};
+
+/** More registrations of a second are found with `impact find`. */
+const REGISTRATIONS_SHOWN = 20;
+
+const explainEvent = async (
+  context: CliContext,
+  id: bigint,
+  { json }: ExplainOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const db = await connections.database();
+  const { second, ...stream } = await getMeterEvent(db, id);
+  const sealings = await listSealingsOfSecond(db, stream, second);
+  const event = sealings.find((each) => each.id === id);
+  if (!event) {
+    throw new TypeError(`Meter event ${id} is not among those of its second.`);
+  }
+  const registrations = await listRegistrationsOfMeterEvent(db, id, {
+    text: "",
+    accountId: null,
+    limit: REGISTRATIONS_SHOWN,
+  });
+  const plan = await planEvent(context, event);
+  if (json) {
+    printJson(io, {
+      ...presentMeterEvent(event),
+      registrations: registrations.map(shownIdOf),
+      plan,
+    });
+    return;
+  }
+  printEvent(io, event);
+  if (registrations.length > 0) {
+    printText(io, `registrations  ${registrations.map(shownIdOf).join(" ")}`);
+  }
+  printPlan(io, plan);
+};
+
+/** Returns what settles an open difference. Stripe is read, because the difference may be gone. */
+const planDifference = async (
+  context: CliContext,
+  { id, units }: { readonly id: bigint; readonly units: number },
+): Promise<readonly string[]> => {
+  const close = `impact usage close D${id} ${documentOption(-units)} --reason TEXT`;
+  try {
+    const deps = await openBillingChange(context, {});
+    await sendDifference(deps, id, { reason: "", by: "", isDryRun: true });
+    const sent = counted(Math.abs(units), "unit");
+    return [
+      `${units > 0 ? `Take ${sent} back at Stripe` : `Send ${sent} to Stripe`}: impact usage retry D${id}`,
+      `Or, if a document corrects it: ${close}`,
+      `Or, if it is right as it is: impact usage close D${id} --never-bill --reason TEXT`,
+    ];
+  } catch (error) {
+    if (!(error instanceof DomainError)) {
+      throw error;
+    }
+    return [`A retry is refused: ${error.message}.`, `To accept it: ${close}, or --never-bill`];
+  }
+};
+
+const explainDifference = async (
+  context: CliContext,
+  id: bigint,
+  { json }: ExplainOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const difference = await getDifference(await connections.database(), id);
+  const plan =
+    difference.state === "open" ? await planDifference(context, difference) : ["Nothing to do."];
+  const fields = {
+    difference: `D${id}`,
+    organization: difference.accountName,
+    state: difference.state,
+    meter: difference.kind,
+    minute: timeOf(difference.minute),
+    customer: difference.customerId,
+    units: difference.units,
+    found: difference.foundAt,
+    reason: difference.reason,
+    closed: difference.closedAt,
+    "closed by": difference.closedBy,
+    document: difference.documentReference,
+  };
+  if (json) {
+    printJson(io, { ...fields, plan });
+    return;
+  }
+  printRecord(io, fields);
+  printText(
+    io,
+    `Stripe has ${counted(Math.abs(difference.units), "unit")} ${difference.units > 0 ? "more" : "less"} of this minute than was delivered, and no event explains that.`,
+  );
+  printPlan(io, plan);
+};
+
+const explain = async (
+  context: CliContext,
+  text: string,
+  options: ExplainOptions,
+): Promise<void> => {
+  const db = await context.connections.database();
+  const name = await findUsageName(db, text, options.org ?? null);
+  switch (name.kind) {
+    case "organization":
+      return explainOrganization(context, name.account, options);
+    case "item":
+      return name.item.letter === "E"
+        ? explainEvent(context, name.item.id, options)
+        : explainDifference(context, name.item.id, options);
+    case "stripe_event":
+      throw new CommandError(
+        EXIT.usage,
+        "Stripe events that could not be processed are listed by impact usage.",
+      );
+    case "registrations":
+      for (const [index, id] of name.ids.entries()) {
+        context.io.stdout.write(index === 0 ? "" : "\n");
+        await explainRegistration(context, id, options);
+      }
+  }
+};
+
+const EXPLAIN_HELP = `
+For an organization: what was registered, refunded and reported, what Stripe has, and what
+is open, with the next commands. For an event, a difference, a registration or an order:
+what was sent, why it is in its state, and the plan in steps. Nothing is changed.`;
+
+export const addExplainCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("explain")
+    .description("Explain the usage of an organization, an item, a registration or an order")
+    .argument("<name>", USAGE_NAME, parseSearchText)
+    .addOption(
+      new Option("--period <period>", "YYYY-MM, FROM/TO or current (the billing cycle)")
+        .argParser(parsePeriodOrCurrent)
+        .default(CURRENT),
+    )
+    .addOption(recordOwnerOption())
+    .addHelpText("after", EXPLAIN_HELP)
+    .action((text: string, options: ExplainOptions) => explain(context, text, options));
+};

@@ -1,0 +1,239 @@
+import type { Command } from "commander";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
+import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import {
+  recordReconciliationFailure,
+  runReconciliation,
+} from "../../modules/billing/reconciliation/runReconciliation.ts";
+import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
+import type { Span } from "../../modules/billing/usage.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
+import { organizationOption, readAccountFilter } from "../accountOptions.ts";
+import { openBilling } from "../context.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printRows } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { sinceOption, untilOption } from "../timeRange.ts";
+import type { TimeRange } from "../timeRange.ts";
+import { nameOf } from "../usageNames.ts";
+import { compareWithInvoices, presentInvoiced, printInvoiceProblems } from "./invoiceReport.ts";
+import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+
+type ReconcileOptions = TimeRange & JsonOption & { readonly org?: string };
+
+/** As long as a nightly run may take. */
+const TIMEOUT_MS = 6 * HOUR_MS;
+
+const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
+
+const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
+  const usual = defaultSpan(now);
+  const end = until === undefined ? usual.end : minuteStartOf(until);
+  const start = since === undefined ? end - (usual.end - usual.start) : minuteStartOf(since);
+  if (start >= end) {
+    throw new CommandError(
+      EXIT.usage,
+      `--since must be before --until; got ${formatTime(timeOf(start))} and ${formatTime(timeOf(end))}.`,
+    );
+  }
+  return { start, end };
+};
+
+/** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
+const runOnce = async (
+  context: CliContext,
+  { accountId, span }: { readonly accountId: string | null; readonly span: Span | null },
+) => {
+  const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
+  const id = crypto.randomUUID();
+  try {
+    const polled = { id, isFinal: true, accountId, span };
+    return await runReconciliation(deps, polled, AbortSignal.timeout(TIMEOUT_MS));
+  } catch (error) {
+    if (accountId === null && span === null) {
+      await recordReconciliationFailure(deps, { id, error: describeError(error) });
+    }
+    throw error;
+  }
+};
+
+/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
+export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
+  problems.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed;
+
+/** Why a minute that differs is no difference. */
+const noteOf = ({ mayLag, askedIds }: StreamReport["differences"][number]): string | null =>
+  mayLag
+    ? "may lag"
+    : askedIds.length > 0
+      ? `may be ${askedIds.map((id) => `E${id}`).join(" ")}`
+      : null;
+
+/** JSON has the minutes of every stream. */
+const SHOWN_MINUTES = 20;
+
+const MAXIMUM_DIFFERENCES = 1000;
+
+/** Returns the minutes that differ, with the differences that were stored for them. */
+const listMinutes = (streams: readonly StreamReport[], open: readonly UsageDifference[]) =>
+  streams.flatMap((stream) =>
+    stream.differences.map((difference) => {
+      const minute = minuteOf(difference.second).start;
+      const stored = open.find(
+        (each) =>
+          each.customerId === stream.customerId &&
+          each.kind === stream.kind &&
+          each.minute === minute,
+      );
+      return {
+        item: stored ? nameOf({ letter: "D", id: stored.id }) : null,
+        account_name: stream.accountName,
+        meter: stream.kind,
+        customer_id: stream.customerId,
+        minute: timeOf(minute),
+        delivered: difference.ours,
+        at_stripe: difference.theirs,
+        note: noteOf(difference),
+      };
+    }),
+  );
+
+const printComparison = (
+  io: Io,
+  streams: readonly StreamReport[],
+  minutes: ReturnType<typeof listMinutes>,
+): void => {
+  printRows(io, streams, {
+    organization: (stream) => stream.accountName,
+    meter: (stream) => stream.kind,
+    customer: (stream) => stream.customerId,
+    delivered: (stream) => stream.delivered,
+    "at Stripe": (stream) => stream.processorQuantity ?? "?",
+  });
+  if (minutes.length > 0) {
+    io.stdout.write("\n");
+    printRows(io, minutes.slice(0, SHOWN_MINUTES), {
+      item: ({ item }) => item,
+      organization: ({ account_name: name }) => name,
+      meter: ({ meter }) => meter,
+      minute: ({ minute }) => minute,
+      delivered: ({ delivered }) => delivered,
+      "at Stripe": ({ at_stripe: theirs }) => theirs,
+      note: ({ note }) => note,
+    });
+  }
+  const hidden = minutes.length - SHOWN_MINUTES;
+  if (hidden > 0) {
+    say(
+      io,
+      `${counted(hidden, "more minute differs", "more minutes differ")}. To see all of them, use --json.`,
+    );
+  }
+};
+
+/** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */
+const sayCompared = (
+  io: Io,
+  streams: readonly StreamReport[],
+  { start, end }: Span,
+  separatedAt: Date | null,
+): void => {
+  for (const { accountName, kind, customerId, error } of streams) {
+    if (error !== null) {
+      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+    }
+  }
+  say(io, `Compared from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}.`);
+  if (separatedAt !== null && separatedAt > timeOf(start)) {
+    say(
+      io,
+      `Usage was compared only after ${formatTime(separatedAt)}: earlier usage was sent by the deployment from which this one was separated.`,
+    );
+  }
+};
+
+const reconcile = async (context: CliContext, options: ReconcileOptions): Promise<void> => {
+  const { io, clock, connections } = context;
+  if (options.until !== undefined) {
+    // A span that does not depend on the time is checked before the database is needed.
+    chooseSpan(clock.now(), options);
+  }
+  const db = await connections.database();
+  const span = chooseSpan(await readDatabaseTime(db, clock), options);
+  const accountId = await readAccountFilter(db, options.org);
+  const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
+  const { streams, drifting } = await runOnce(context, {
+    accountId,
+    span: isPartial ? span : null,
+  });
+  const { problems: uninvoiced, failure } = await compareWithInvoices(context, accountId);
+  const minutes = listMinutes(
+    streams,
+    await listOpenDifferences(db, { accountId: null, span, limit: MAXIMUM_DIFFERENCES }),
+  );
+  if (options.json) {
+    printJson(io, {
+      from: timeOf(span.start),
+      to: timeOf(span.end),
+      streams: streams.map((stream) => ({
+        account_ids: stream.accountIds,
+        account_name: stream.accountName,
+        meter: stream.kind,
+        customer_id: stream.customerId,
+        delivered: stream.delivered,
+        at_stripe: stream.processorQuantity,
+        error: stream.error,
+      })),
+      minutes,
+      invoice_problems: uninvoiced.map(presentInvoiced),
+    });
+  } else {
+    printComparison(io, streams, minutes);
+    printInvoiceProblems(io, uninvoiced);
+  }
+  const { separatedAt } = await readDeployment(db);
+  sayCompared(io, drifting, span, separatedAt);
+  if (drifting.length > 0) {
+    const differing = drifting.filter(({ error }) => error === null).length;
+    throw new CommandError(
+      exitCodeOfProblems(drifting),
+      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
+    );
+  }
+  if (failure !== null) {
+    throw failure;
+  }
+  const { length: spans } = needingAttention(uninvoiced);
+  if (spans > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${counted(spans, "span")} of usage ${spans === 1 ? "is" : "are"} not invoiced exactly once.`,
+    );
+  }
+};
+
+const RECONCILE_HELP = `
+Compares what was delivered with Stripe's own sums, for each customer and meter, and stores
+what no event explains as differences (D17). Then it compares the finalized invoices with
+what was delivered. It changes nothing at Stripe. A worker does the
+same every night. Minutes marked "may lag" or "may be E5" are no differences yet.`;
+
+export const addReconcileCommand = (parent: Command, context: CliContext): void => {
+  parent
+    .command("reconcile")
+    .description("Compare Stripe's usage, and its invoices, with what was delivered")
+    .addOption(organizationOption())
+    .addOption(sinceOption("first minute (default: 35 days before the end)"))
+    .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
+    .addHelpText("after", RECONCILE_HELP)
+    .action((options: ReconcileOptions) => reconcile(context, options));
+};

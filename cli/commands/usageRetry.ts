@@ -1,0 +1,295 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import { findHold } from "../../modules/billing/deployment.rules.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import {
+  listFailedMeterEventIds,
+  listMeterEventIdsOfEndedPeriods,
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
+import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
+import { retryItems, retryOpenUsage } from "../../modules/billing/reconciliation/retryOpenUsage.ts";
+import type {
+  RetriedItem,
+  UsageItem,
+} from "../../modules/billing/reconciliation/retryOpenUsage.ts";
+import type {
+  OperatorAnswer,
+  Retry,
+} from "../../modules/billing/reconciliation/retryUsage.rules.ts";
+import { collect, parseSearchText, parseStripeCustomer } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { openBillingChange, operatorName, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson, printRows } from "../output/print.ts";
+import { sayHold } from "../output/printUsage.ts";
+import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
+import type { UsageName } from "../usageNames.ts";
+
+type Deps = BillingContext & OperatorContext;
+
+/** What a command has done, or would do, with one item. */
+type Result = {
+  readonly item: string;
+  readonly units: number | null;
+  readonly result: string;
+  /** Why it could not be done; null otherwise. */
+  readonly reason: string | null;
+  readonly exitCode: number;
+};
+
+const done = (item: string, units: number | null, result: string): Result => ({
+  item,
+  units,
+  result,
+  reason: null,
+  exitCode: EXIT.ok,
+});
+
+const refusalOf = (item: string, error: unknown): Result => ({
+  item,
+  units: null,
+  result: "refused",
+  reason: describeError(error),
+  exitCode: exitCodeOf(error),
+});
+
+const printResults = (
+  { io }: CliContext,
+  results: readonly Result[],
+  { json, dryRun }: { readonly json?: true; readonly dryRun?: true },
+): void => {
+  if (json) {
+    printJson(io, {
+      dry_run: dryRun === true,
+      items: results.map(({ item, units, result, reason }) => ({ item, units, result, reason })),
+    });
+  } else if (results.length > 0) {
+    printRows(io, results, {
+      item: ({ item }) => item,
+      units: ({ units }) => units,
+      result: ({ result }) => result,
+      reason: ({ reason }) => reason,
+    });
+  }
+};
+
+/** @throws CommandError if something was refused; "not found" only if nothing was found */
+const requireSuccess = (results: readonly Result[], verb: string): void => {
+  const refused = results.filter(({ exitCode }) => exitCode !== EXIT.ok);
+  if (refused.length > 0) {
+    throw new CommandError(
+      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      `${refused.length} of ${results.length} could not be ${verb}.`,
+    );
+  }
+};
+
+/** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
+const warnOfEndedPeriods = async (
+  { io, clock }: CliContext,
+  { db }: Deps,
+  ids: readonly bigint[],
+): Promise<void> => {
+  const ended = await listMeterEventIdsOfEndedPeriods(db, ids, { now: clock.now(), graceMs: 0 });
+  if (ended.length > 0) {
+    say(
+      io,
+      `The billing period of ${namedEvents(ended)} has ended: that usage may be on no invoice. See impact usage.`,
+    );
+  }
+};
+
+type RetryOptions = ChangeOptions & {
+  readonly all?: true;
+  readonly delivered?: true;
+  readonly absent?: true;
+  readonly customer?: string;
+  readonly dryRun?: true;
+};
+
+const answerOf = ({ delivered, absent, customer }: RetryOptions): OperatorAnswer | null =>
+  delivered
+    ? { kind: "delivered", customerId: customer ?? null }
+    : absent
+      ? { kind: "absent" }
+      : null;
+
+const EVENT_NAME = /^[Ee]\d+$/u;
+
+const requireOneSelection = (names: readonly string[], options: RetryOptions): void => {
+  const { all, customer, delivered } = options;
+  if (names.length > 0 === (all === true)) {
+    throw new CommandError(EXIT.usage, "Name what to retry, or pass --all.");
+  }
+  if (
+    answerOf(options) !== null &&
+    !(all !== true && names.every((name) => EVENT_NAME.test(name)))
+  ) {
+    throw new CommandError(
+      EXIT.usage,
+      "--delivered and --absent need the events whose outcome you have checked, such as E5.",
+    );
+  }
+  if (customer !== undefined && delivered !== true) {
+    throw new CommandError(EXIT.usage, "--customer requires --delivered.");
+  }
+};
+
+const RETRIES: Readonly<Record<Retry, string>> = {
+  send: "sent again",
+  ask: "Stripe is asked first",
+  record: "recorded as delivered",
+};
+
+const resultOf = (retried: RetriedItem): Result =>
+  "refusal" in retried
+    ? refusalOf(nameOf(retried), retried.refusal)
+    : done(nameOf(retried), retried.units, RETRIES[retried.retry]);
+
+const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Promise<Result> => {
+  try {
+    const changed = isDryRun || (await resolveProcessorEvent(deps, id, "retry"));
+    return done(id, null, changed ? "processed again" : "being processed already");
+  } catch (error) {
+    return refusalOf(id, error);
+  }
+};
+
+/** The most Stripe events that one command retries. */
+const STRIPE_EVENTS = 1000;
+
+/** What the retry of one name yields: results, and the ids of the meter events among them. */
+type Retried = { readonly results: readonly Result[]; readonly eventIds: readonly bigint[] };
+
+const collectItems = async (items: AsyncGenerator<RetriedItem>): Promise<Retried> => {
+  const results: Result[] = [];
+  const eventIds: bigint[] = [];
+  for await (const retried of items) {
+    results.push(resultOf(retried));
+    if (retried.letter === "E" && !("refusal" in retried)) {
+      eventIds.push(retried.id);
+    }
+  }
+  return { results, eventIds };
+};
+
+const eventItems = (ids: readonly bigint[]): readonly UsageItem[] =>
+  ids.map((id) => ({ letter: "E", id }));
+
+const retryNamed = async (
+  deps: Deps,
+  name: UsageName,
+  options: Parameters<typeof retryItems>[2],
+): Promise<Retried> => {
+  switch (name.kind) {
+    case "item":
+      return collectItems(retryItems(deps, [name.item], options));
+    case "organization":
+      return collectItems(retryOpenUsage(deps, name.account.id, options));
+    case "stripe_event":
+      return { results: [await retryStripeEvent(deps, name.id, options.isDryRun)], eventIds: [] };
+    case "registrations": {
+      const ids = new Set<bigint>();
+      for (const registrationId of name.ids) {
+        for (const id of await listFailedMeterEventIds(deps.db, { registrationId })) {
+          ids.add(id);
+        }
+      }
+      return ids.size === 0
+        ? { results: [done(name.ids[0], null, "none of its usage has failed")], eventIds: [] }
+        : collectItems(retryItems(deps, eventItems([...ids]), options));
+    }
+  }
+};
+
+const retryAll = async (
+  deps: Deps,
+  options: Parameters<typeof retryItems>[2],
+): Promise<Retried> => {
+  const { results, eventIds } = await collectItems(retryOpenUsage(deps, null, options));
+  const stripeEvents: Result[] = [];
+  for (const { id } of await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS)) {
+    stripeEvents.push(await retryStripeEvent(deps, id, options.isDryRun));
+  }
+  return { results: [...results, ...stripeEvents], eventIds };
+};
+
+const retry = async (
+  context: CliContext,
+  names: readonly string[],
+  options: RetryOptions,
+): Promise<void> => {
+  requireOneSelection(names, options);
+  const { io } = context;
+  const deps = await openBillingChange(context, options);
+  const given = {
+    reason: options.reason ?? "sent by impact usage retry",
+    by: operatorName(options.as),
+    answer: answerOf(options),
+    isDryRun: options.dryRun === true,
+  };
+  const found: UsageName[] = [];
+  for (const name of names) {
+    found.push(await findUsageName(deps.db, name));
+  }
+  const parts: Retried[] = [];
+  if (options.all) {
+    parts.push(await retryAll(deps, given));
+  }
+  for (const name of found) {
+    parts.push(await retryNamed(deps, name, given));
+  }
+  const results = parts.flatMap((part) => part.results);
+  printResults(context, results, options);
+  if (results.length === 0) {
+    say(io, "Nothing has failed; there is nothing to retry.");
+  }
+  await warnOfEndedPeriods(
+    context,
+    deps,
+    parts.flatMap(({ eventIds }) => eventIds),
+  );
+  if (given.isDryRun) {
+    say(io, "Nothing was changed.");
+  } else if (results.length > 0) {
+    sayHold(io, findHold(await readDeployment(deps.db)));
+  }
+  requireSuccess(results, "retried");
+};
+
+const RETRY_HELP = `
+Settles what needs no decision. Refused usage is sent again under a new identifier. About
+usage that Stripe may have, Stripe is asked first: a worker compares the sums of its minute,
+at once or when they can no longer lag, and sends what is missing. The units of a difference
+are sent or taken back. An organization's name retries all of its open usage. Repeating the
+command is safe.
+--delivered and --absent answer for Stripe after you have looked there: a wrong "absent"
+bills the usage twice, a wrong "delivered" never bills it.`;
+
+export const addRetryCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("retry")
+      .description("Retry failed usage, differences and failed Stripe events")
+      .argument("[names...]", `${USAGE_NAME}; evt_…, a Stripe event`, collect(parseSearchText))
+      .option("--all", "everything that is open")
+      .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
+      .option("--absent", "Stripe does not have the events")
+      .option(
+        "--customer <id>",
+        "Stripe customer that has the usage, with --delivered",
+        parseStripeCustomer,
+      )
+      .option("--dry-run", "show what would be done"),
+  )
+    .addHelpText("after", RETRY_HELP)
+    .action((names: readonly string[] | undefined, options: RetryOptions) =>
+      retry(context, names ?? [], options),
+    );
+};

@@ -1,0 +1,327 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { findAccount } from "../../accounts/accounts.sql.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import type { BillingContext } from "../context.ts";
+import { currentTarget, requireStripe } from "../createBilling.ts";
+import { readDeployment } from "../deployment.sql.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../meterEventReports.sql.ts";
+import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
+import {
+  findMeterEvent,
+  findRefundedUsage,
+  letWait,
+  lockMeterEvents,
+  recordFailure,
+  recordFoundDelivery,
+  releaseRefunds,
+  sendAgain,
+} from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { UsageUnreadableError } from "../processor.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
+import type { SendResult } from "../sending/decideNextStep.rules.ts";
+import { lockMinutes, lockStreams } from "../streams.sql.ts";
+import { minuteOf } from "../usage.rules.ts";
+import type { Span } from "../usage.rules.ts";
+import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
+import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
+import {
+  listAccountsWithCustomers,
+  listEventsOfSpan,
+  listPossibleCustomers,
+} from "./minutes.sql.ts";
+import type { CustomerStream } from "./minutes.sql.ts";
+import { insertClosedDifference, insertDifferenceFacts } from "./usageDifferences.sql.ts";
+
+/** A customer that may have usage of a minute, and the accounts whose usage that is. */
+type Place = { readonly stream: CustomerStream; readonly accountIds: ReadonlySet<string> };
+
+/** Our side of a minute: at the customer that is asked first, and at others that may have usage of its accounts instead. */
+type OwnMinute = {
+  readonly places: readonly [Place, ...Place[]];
+  /** The events of the minute at each of the places. */
+  readonly events: readonly (readonly StoredMeterEvent[])[];
+};
+
+const readOwnMinute = async (
+  db: CommonQueryMethods,
+  stream: CustomerStream,
+  minute: Span,
+): Promise<OwnMinute> => {
+  const own = await listEventsOfSpan(db, stream, minute);
+  const accountIds = new Set(own.filter(isAskedAbout).map(({ accountId }) => accountId));
+  const possible = await listPossibleCustomers(db, [...accountIds]);
+  const others = Map.groupBy(
+    possible.filter(({ customerId }) => customerId !== stream.customerId),
+    ({ customerId }) => customerId,
+  );
+  const places: [Place, ...Place[]] = [{ stream, accountIds }];
+  const events = [own];
+  for (const [customerId, accounts] of others) {
+    const other = { ...stream, customerId };
+    places.push({
+      stream: other,
+      accountIds: new Set(accounts.map(({ accountId }) => accountId)),
+    });
+    events.push(await listEventsOfSpan(db, other, minute));
+  }
+  return { places, events };
+};
+
+/** Reads the processor's sum of the minute for one customer. Without a customer, nothing was ever sent. */
+const readTheirs = async (
+  { billing }: BillingContext,
+  { kind, customerId }: CustomerStream,
+  minute: Span,
+  signal: AbortSignal,
+): Promise<CustomerMinute["theirs"]> => {
+  if (customerId === null) {
+    return 0;
+  }
+  try {
+    return await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
+  } catch (error) {
+    if (error instanceof UsageUnreadableError) {
+      return { unreadable: error.message };
+    }
+    throw error;
+  }
+};
+
+/** Locks what sends usage of the minute, in the order of all transactions: streams, then minutes. */
+export const lockMinute = async (
+  transaction: DatabaseTransactionConnection,
+  places: readonly Place[],
+  minute: Span,
+): Promise<void> => {
+  const [first] = places;
+  if (!first) {
+    return;
+  }
+  const customerIds = places.flatMap(({ stream: { customerId } }) =>
+    customerId === null ? [] : [customerId],
+  );
+  const accountIds = new Set([
+    ...places.flatMap((place) => [...place.accountIds]),
+    ...(await listAccountsWithCustomers(transaction, customerIds)),
+  ]);
+  const { kind } = first.stream;
+  await lockStreams(
+    transaction,
+    [...accountIds].map((accountId) => ({ accountId, mode: "live", kind })),
+  );
+  await lockMinutes(
+    transaction,
+    places.map(({ stream: { customerId, accountId } }) =>
+      [kind, customerId ?? accountId, minute.start].join("/"),
+    ),
+  );
+};
+
+/** Who decides about a part of an event. */
+const BY_SERVICE = "service";
+
+/** Records the part of an event that the processor lacks as a difference, which is sent. */
+const sendRest = async (
+  transaction: DatabaseTransactionConnection,
+  { id, accountId, kind, customerId, second, quantity }: StoredMeterEvent,
+  units: number,
+  now: Date,
+): Promise<void> => {
+  if (customerId === null) {
+    throw new TypeError(`A part of meter event ${id} was found without a customer.`);
+  }
+  const rest = { accountId, kind, customerId, second, units: units - quantity };
+  const difference = await insertClosedDifference(transaction, rest, {
+    isSent: true,
+    reason: `the processor has ${counted(units, "unit")} of E${id}`,
+    by: BY_SERVICE,
+    document: null,
+    now,
+  });
+  await insertDifferenceFacts(transaction, difference, rest, { isSent: true, now });
+};
+
+/** Sends usage that the processor does not have to where the account is billed now, and a refund to where its usage is. */
+const sendAbsent = async (
+  { billing }: BillingContext,
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  now: Date,
+): Promise<void> => {
+  const { id, accountId, mode, quantity } = event;
+  const usage = quantity < 0 ? await findRefundedUsage(transaction, id) : null;
+  if (usage?.state === "pending" || usage?.state === "failed") {
+    await letWait(transaction, id, { waitsFor: usage.id, mayBeDelivered: false });
+    return;
+  }
+  const account = await findAccount(transaction, accountId);
+  const target =
+    usage ??
+    (quantity < 0 ? event : currentTarget(billing, account?.stripeCustomerId ?? null, mode));
+  if (isTooOldToSend({ ...event, processor: target.processor }, now)) {
+    const failure = {
+      id,
+      failure: "too_old",
+      mayBeDelivered: false,
+      reason: TOO_OLD,
+      now,
+    } as const;
+    await recordFailure(transaction, failure);
+    return;
+  }
+  await sendAgain(transaction, id, target);
+};
+
+/**
+ * Records what was found out about an event. Must run under the locks of its stream and minute.
+ * @param deliveredBy the latest time at which it can have been delivered
+ */
+export const applyAnswer = async (
+  context: BillingContext,
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  answer: Answer,
+  { deliveredBy, now }: { readonly deliveredBy: Date; readonly now: Date },
+): Promise<void> => {
+  const { id } = event;
+  switch (answer.kind) {
+    case "delivered":
+    case "partial": {
+      const customerId = answer.kind === "delivered" ? answer.customerId : event.customerId;
+      const account = await findAccount(transaction, event.accountId);
+      // Nothing is known of the periods of an earlier customer.
+      const ended =
+        account?.stripeCustomerId === customerId
+          ? await listMeterEventIdsOfEndedPeriods(transaction, [id], {
+              now: deliveredBy,
+              graceMs: DEFAULT_GRACE_MS,
+            })
+          : [];
+      const note = "the processor's sums show it";
+      await recordFoundDelivery(transaction, {
+        id,
+        customerId,
+        isLate: ended.length > 0,
+        note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
+        now,
+      });
+      await recordUsageEvent(transaction, event, "delivered", now);
+      await releaseRefunds(transaction, [id]);
+      if (answer.kind === "partial") {
+        await sendRest(transaction, event, answer.units, now);
+      }
+      break;
+    }
+    case "absent":
+      await sendAbsent(context, transaction, event, now);
+      break;
+    case "unclear":
+      await recordFailure(transaction, {
+        id,
+        failure: "unclear",
+        mayBeDelivered: true,
+        reason: answer.reason,
+        now,
+      });
+      await recordUsageEvent(transaction, event, "failed", now);
+      break;
+  }
+};
+
+/**
+ * A failed event is decided only if the sums show all of it: an operator decides when the rest is sent. A refund that waits for
+ * its usage is known not to have been sent then.
+ */
+const concernsFailed = ({ failure }: StoredMeterEvent, answer: Answer): boolean =>
+  failure === null ||
+  answer.kind === "delivered" ||
+  (failure === "waits_for_usage" && answer.kind === "absent");
+
+const keyOf = (events: OwnMinute["events"]): string =>
+  JSON.stringify(
+    events.map((each) =>
+      each.map(({ id, state, attempts, quantity, generation }) =>
+        [id, state, attempts, quantity, generation].map(String),
+      ),
+    ),
+  );
+
+const CHANGED: Obstacle = { reason: "usage of that minute has changed meanwhile", afterMs: 1000 };
+
+/**
+ * Asks the processor which events of a customer's minute it has, and records the answers: about all events that it may have,
+ * because they depend on each other.
+ * @returns why the sums prove nothing yet; null if the answers are recorded
+ * @throws ProcessorUnavailableError if Stripe is not configured or does not answer
+ */
+const askAboutMinute = async (
+  context: BillingContext,
+  stream: CustomerStream,
+  minute: Span,
+  signal: AbortSignal,
+): Promise<Obstacle | null> => {
+  const { db, clock, billing } = context;
+  const { places, events } = await readOwnMinute(db, stream, minute);
+  const { usageLagMs } = requireStripe(billing);
+  const obstacle = findObstacle(events.flat(), usageLagMs, await readDatabaseTime(db, clock));
+  if (obstacle !== null) {
+    return obstacle;
+  }
+  const minutes = await Promise.all(
+    places.map(async (place, index) => ({
+      customerId: place.stream.customerId,
+      accountIds: place.accountIds,
+      events: events[index] ?? [],
+      theirs: await readTheirs(context, place.stream, minute, signal),
+    })),
+  );
+  const [own, ...others] = minutes;
+  if (!own) {
+    return null;
+  }
+  const answers = decideMinute(own, others);
+  return db.transaction(async (transaction) => {
+    await lockMinute(transaction, places, minute);
+    const now = await readDatabaseTime(transaction, clock);
+    const locked = await lockMeterEvents(transaction, [...answers.keys()]);
+    // Another process may have answered, or usage of the minute may have been sent or closed.
+    const current = await readOwnMinute(transaction, stream, minute);
+    if (keyOf(current.events) !== keyOf(events) || current.places.length !== places.length) {
+      return CHANGED;
+    }
+    const { doubtedUntil } = await readDeployment(transaction);
+    for (const event of locked.toSorted((a, b) => b.quantity - a.quantity)) {
+      const answer = answers.get(event.id);
+      if (answer && concernsFailed(event, answer)) {
+        const deliveredBy = event.firstAttemptAt === null ? (doubtedUntil ?? now) : now;
+        await applyAnswer(context, transaction, event, answer, { deliveredBy, now });
+      }
+    }
+    return null;
+  });
+};
+
+/** Asks about an event that is pending, together with the others of its minute. Its outcome is recorded then. */
+export const askAboutEvent = async (
+  context: BillingContext,
+  event: StoredMeterEvent,
+  signal: AbortSignal,
+): Promise<SendResult> => {
+  const obstacle = await askAboutMinute(context, event, minuteOf(event.second), signal);
+  if (obstacle !== null) {
+    return early(obstacle.reason, obstacle.afterMs);
+  }
+  const current = await findMeterEvent(context.db, event.id);
+  return current?.state === "delivered" || current?.state === "failed"
+    ? {
+        kind: "settled",
+        state: current.state,
+        failure: current.failure === "waits_for_usage" ? null : current.failure,
+        reason: current.lastError,
+        isLate: current.isLate,
+      }
+    : early("the processor does not have it; it is sent again", 0);
+};

@@ -1,0 +1,185 @@
+import { counted } from "../../../runtime/counted.rules.ts";
+import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+
+/*
+ * The processor reports sums of whole minutes. From the sum of a minute follows which of the events that it may have it has.
+ * Whatever is concluded of a single event, the sum is right afterwards: what counts as delivered equals what the processor
+ * has, and the rest is sent.
+ */
+
+/** An event of a minute, as far as decisions depend on it. */
+export type MinuteEvent = {
+  readonly id: bigint;
+  readonly accountId: string;
+  readonly customerId: string | null;
+  readonly second: number;
+  readonly quantity: number;
+  readonly state: MeterEventState;
+  readonly failure: Failure | null;
+  readonly mayBeDelivered: boolean;
+  readonly firstAttemptAt: Date | null;
+  readonly askingSince: Date | null;
+  readonly settledAt: Date | null;
+};
+
+/** Returns whether the processor's sums decide about an event. */
+export const isAskedAbout = ({ state, askingSince, mayBeDelivered }: MinuteEvent): boolean =>
+  state === "pending" ? askingSince !== null : state === "failed" && mayBeDelivered;
+
+const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
+  state === "pending" && firstAttemptAt !== null && askingSince === null;
+
+/** Why a minute's sum proves nothing yet, and when to ask again. */
+export type Obstacle = { readonly reason: string; readonly afterMs: number };
+
+const ASK_AGAIN_MS = 15_000;
+
+/**
+ * Returns why the processor's sum of a minute proves nothing yet, or null. While an event is being sent, the sum may or may not
+ * have it. Later the sum lags.
+ * @param events all events of the minute at the customers that are asked
+ */
+export const findObstacle = (
+  events: readonly MinuteEvent[],
+  usageLagMs: number,
+  now: Date,
+): Obstacle | null => {
+  if (events.some(isBeingSent)) {
+    return { reason: "another event of that minute is being sent", afterMs: ASK_AGAIN_MS };
+  }
+  const lastSentMs = Math.max(
+    ...events
+      .filter((event) => event.state === "delivered" || isAskedAbout(event))
+      .map(({ askingSince, settledAt }) => (askingSince ?? settledAt)?.getTime() ?? 0),
+  );
+  const lagMs = lastSentMs + usageLagMs - now.getTime();
+  return lagMs > 0
+    ? {
+        reason: `the processor's sums may lag for another ${counted(Math.ceil(lagMs / 60_000), "minute")}`,
+        afterMs: lagMs,
+      }
+    : null;
+};
+
+/** What the sums show of an event. `partial`: the processor has only `units` of it. */
+export type Answer =
+  | { readonly kind: "delivered"; readonly customerId: string | null }
+  | { readonly kind: "partial"; readonly units: number }
+  | { readonly kind: "absent" }
+  | { readonly kind: "unclear"; readonly reason: string };
+
+/** A customer's events of a minute, and the processor's units in it, or why it does not report them. */
+export type CustomerMinute = {
+  readonly customerId: string | null;
+  readonly events: readonly MinuteEvent[];
+  readonly theirs: number | { readonly unreadable: string };
+};
+
+/** Usage before refunds, and the first events first. */
+const inOrder = (a: MinuteEvent, b: MinuteEvent): number =>
+  Math.sign(b.quantity) - Math.sign(a.quantity) || Number(a.id - b.id);
+
+/** Returns the part of a quantity that units can be: those of the same sign, up to the quantity. */
+const shareOf = (quantity: number, units: number): number =>
+  Math.sign(quantity) === Math.sign(units)
+    ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(units))
+    : 0;
+
+export const sumDelivered = (events: readonly MinuteEvent[]): number =>
+  events.reduce((sum, { state, quantity }) => (state === "delivered" ? sum + quantity : sum), 0);
+
+/** The units that no delivered event explains, allotted to a customer's events that are asked about. */
+type Allotment = { readonly shares: ReadonlyMap<bigint, number>; readonly rest: number };
+
+const allot = ({ events }: CustomerMinute, theirs: number): Allotment => {
+  let rest = theirs - sumDelivered(events);
+  const shares = new Map<bigint, number>();
+  for (const { id, quantity } of events.filter(isAskedAbout).toSorted(inOrder)) {
+    const share = shareOf(quantity, rest);
+    shares.set(id, share);
+    rest -= share;
+  }
+  return { shares, rest };
+};
+
+const atCustomer = (customerId: string | null): string =>
+  customerId === null ? "" : ` at ${customerId}`;
+
+/**
+ * Decides about an event from its own customer's share and what other customers have that no event of theirs explains. Only
+ * usage can be at another customer: a refund goes to the customer of its usage.
+ */
+const answerOf = (
+  { quantity, customerId }: MinuteEvent,
+  share: number,
+  others: readonly { readonly customerId: string | null; readonly rest: number }[],
+): Answer => {
+  if (share === quantity) {
+    return { kind: "delivered", customerId };
+  }
+  const possible = others.filter(({ rest }) => quantity > 0 && rest > 0);
+  const [only, ...more] = possible;
+  if (only === undefined) {
+    return share === 0 ? { kind: "absent" } : { kind: "partial", units: share };
+  }
+  if (share === 0 && more.length === 0 && only.rest >= quantity) {
+    return { kind: "delivered", customerId: only.customerId };
+  }
+  const places = [
+    ...(share === 0 ? [] : [`${counted(share, "unit")}${atCustomer(customerId)}`]),
+    ...possible.map((other) => `${counted(other.rest, "unit")}${atCustomer(other.customerId)}`),
+  ];
+  return {
+    kind: "unclear",
+    reason: `no other usage explains ${places.join(" and ")}, and this event has ${quantity}`,
+  };
+};
+
+/**
+ * Decides which of a customer's events in a minute the processor has.
+ * @param own the customer that is asked first
+ * @param others the customers that may have usage of its accounts instead, and the accounts
+ */
+export const decideMinute = (
+  own: CustomerMinute,
+  others: readonly (CustomerMinute & { readonly accountIds: ReadonlySet<string> })[],
+): ReadonlyMap<bigint, Answer> => {
+  const asked = own.events.filter(isAskedAbout).toSorted(inOrder);
+  const allotment = typeof own.theirs === "number" ? allot(own, own.theirs) : null;
+  const rests = new Map(
+    others.map((other) => [
+      other.customerId,
+      typeof other.theirs === "number" ? allot(other, other.theirs).rest : 0,
+    ]),
+  );
+  return new Map(
+    asked.map((event): [bigint, Answer] => {
+      const possible = others.filter(({ accountIds }) => accountIds.has(event.accountId));
+      const unreadable = [
+        // A customer that the processor has refused is often one that it does not know any more.
+        ...(event.failure === "refused" ? [] : [own.theirs]),
+        ...(event.quantity > 0 ? possible.map(({ theirs }) => theirs) : []),
+      ].find((theirs) => typeof theirs !== "number");
+      const share = allotment?.shares.get(event.id) ?? 0;
+      if (unreadable !== undefined && share !== event.quantity) {
+        return [
+          event.id,
+          {
+            kind: "unclear",
+            reason: `the processor does not report its usage: ${unreadable.unreadable}`,
+          },
+        ];
+      }
+      const answer = answerOf(
+        event,
+        share,
+        possible.map(({ customerId }) => ({ customerId, rest: rests.get(customerId) ?? 0 })),
+      );
+      if (answer.kind === "delivered" && answer.customerId !== event.customerId) {
+        const rest = rests.get(answer.customerId) ?? 0;
+        rests.set(answer.customerId, rest - event.quantity);
+      }
+      return [event.id, answer];
+    }),
+  );
+};

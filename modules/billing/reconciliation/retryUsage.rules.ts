@@ -1,0 +1,91 @@
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
+import type { MeterEventState, Failure } from "../meterEvents.rules.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
+
+/** What an operator has found out about an event that is unclear. */
+export type OperatorAnswer =
+  | { readonly kind: "delivered"; readonly customerId: string | null }
+  | { readonly kind: "absent" };
+
+type FailedEvent = {
+  readonly id: bigint;
+  readonly state: MeterEventState;
+  readonly failure: Failure | null;
+  readonly mayBeDelivered: boolean;
+};
+
+/** The event of the usage that a refund takes back. */
+type Usage = {
+  readonly id: bigint;
+  readonly state: MeterEventState;
+  readonly documentReference: string | null;
+};
+
+/** What a retry does: it sends the event, asks the processor first, or records that the processor has it. */
+export type Retry = "send" | "ask" | "record";
+
+/**
+ * Decides what retrying an event does.
+ * @param usage of the refund that the event is; null if it does not wait for any
+ * @throws DomainError request_invalid if a retry cannot settle the event, with what can
+ */
+export const decideRetry = (
+  { id, state, failure, mayBeDelivered }: FailedEvent,
+  usage: Usage | null,
+  answer: OperatorAnswer | null,
+): Retry => {
+  const name = namedEvents([id]);
+  if (state !== "failed") {
+    throw invalidRequest(`${name} is ${state}: there is nothing to retry`);
+  }
+  if (usage !== null) {
+    throw invalidRequest(
+      usage.documentReference === null
+        ? `${name} is a refund that waits for its usage ${namedEvents([usage.id])}: retry or close that`
+        : `${name} is a refund of usage that ${usage.documentReference} bills: issue a credit note, and close it with that`,
+    );
+  }
+  if (answer?.kind === "delivered") {
+    if (!mayBeDelivered) {
+      throw invalidRequest(`${name} was refused: the processor does not have it`);
+    }
+    return "record";
+  }
+  if (mayBeDelivered && answer === null) {
+    return "ask";
+  }
+  if (failure === "too_old") {
+    throw invalidRequest(
+      `${name} is older than the processor accepts: close it with an invoice item or a credit note`,
+    );
+  }
+  return "send";
+};
+
+/**
+ * Returns the customer that has an event according to an operator.
+ * @param possible the customers that may have it; null stands for an event without a customer
+ * @throws DomainError request_invalid if several may have it and none is named, or the named one cannot have it
+ */
+export const requireCustomer = (
+  id: bigint,
+  possible: ReadonlySet<string>,
+  named: string | null,
+): string => {
+  const places = [...possible].join(" or ");
+  const [first] = possible;
+  if (first === undefined) {
+    throw invalidRequest(
+      `the organization of ${namedEvents([id])} has no Stripe customer; set the one that has the usage with \`impact org update\``,
+    );
+  }
+  if (named === null && possible.size > 1) {
+    throw invalidRequest(
+      `${namedEvents([id])} may be at ${places}; name the customer that has it with \`--customer\``,
+    );
+  }
+  if (named !== null && !possible.has(named)) {
+    throw invalidRequest(`${namedEvents([id])} cannot be at ${named}, only at ${places}`);
+  }
+  return named ?? first;
+};

@@ -1,0 +1,154 @@
+import type { Stripe } from "stripe";
+import { KINDS } from "../../records/owner.rules.ts";
+import type { Kind } from "../../records/owner.rules.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
+import type { BilledSubscription, InvoiceLine } from "../invoices/invoices.rules.ts";
+import { isMissing, itemsOfMeter, listItems, periodOfMeter } from "./subscriptions.ts";
+import type { ReadSubscription } from "./subscriptions.ts";
+
+type MeterIds = Readonly<Record<Kind, string>>;
+
+/** Returns when the current period of a meter began. Of prices with different periods, the first may have the usage. */
+const findOpenSince = (read: ReadSubscription, meterId: string): number | null => {
+  const period = periodOfMeter(read, meterId);
+  if (period !== null) {
+    return secondOf(period.start);
+  }
+  const starts = itemsOfMeter(read, meterId).map(({ current_period_start: start }) => start);
+  return starts.length === 0 || read.subscription.ended_at !== null ? null : Math.min(...starts);
+};
+
+const presentSubscription = (read: ReadSubscription, meterIds: MeterIds): BilledSubscription => {
+  const { subscription, items } = read;
+  const { ended_at: endedAt, trial_start: trialStart, trial_end: trialEnd } = subscription;
+  return {
+    id: subscription.id,
+    kinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
+    startedAt: subscription.start_date,
+    endedAt,
+    endedEarly: items.some(
+      ({ current_period_start: start, current_period_end: end }) =>
+        endedAt !== null && start < endedAt && endedAt < end,
+    ),
+    trial: trialStart === null || trialEnd === null ? null : { start: trialStart, end: trialEnd },
+    pausedBy: subscription.pause_collection?.behavior ?? null,
+    openSince: {
+      tree: findOpenSince(read, meterIds.tree),
+      bottle: findOpenSince(read, meterIds.bottle),
+    },
+  };
+};
+
+const listSubscriptions = async (
+  stripe: Stripe,
+  customerId: string,
+): Promise<readonly ReadSubscription[]> => {
+  const subscriptions = await stripe.subscriptions
+    .list({ customer: customerId, status: "all", limit: 100 })
+    .autoPagingToArray({ limit: 10_000 });
+  const read: ReadSubscription[] = [];
+  for (const subscription of subscriptions) {
+    const { data, has_more: hasMore } = subscription.items;
+    read.push({ subscription, items: hasMore ? await listItems(stripe, subscription.id) : data });
+  }
+  return read;
+};
+
+const listLines = async (
+  stripe: Stripe,
+  { id, lines }: Stripe.Invoice,
+): Promise<readonly Stripe.InvoiceLineItem[]> =>
+  lines.has_more
+    ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
+    : lines.data;
+
+const idOf = (object: string | { readonly id: string }): string =>
+  typeof object === "string" ? object : object.id;
+
+/**
+ * Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines of their own, which are
+ * added up.
+ * @param meterOf the meters of the prices that are known
+ */
+const readLines = async (
+  stripe: Stripe,
+  invoice: Stripe.Invoice,
+  meterIds: MeterIds,
+  meterOf: Map<string, string | null>,
+): Promise<readonly InvoiceLine[]> => {
+  const { finalized_at: finalizedAt, ...abandoned } = invoice.status_transitions;
+  const subscription = invoice.parent?.subscription_details?.subscription;
+  const found = new Map<string, InvoiceLine>();
+  for (const line of await listLines(stripe, invoice)) {
+    const price = line.pricing?.price_details?.price;
+    // The first invoice of a subscription has a line of 0 units for the period that it begins.
+    if (!subscription || price === undefined || line.period.end > invoice.created + 60) {
+      continue;
+    }
+    const priceId = idOf(price);
+    if (!meterOf.has(priceId)) {
+      meterOf.set(priceId, (await stripe.prices.retrieve(priceId)).recurring?.meter ?? null);
+    }
+    const kind = KINDS.find((each) => meterIds[each] === meterOf.get(priceId));
+    if (kind === undefined) {
+      continue;
+    }
+    const { start, end } = line.period;
+    const key = `${priceId} ${start} ${end}`;
+    found.set(key, {
+      start,
+      end,
+      kind,
+      subscriptionId: idOf(subscription),
+      invoiceId: invoice.id,
+      number: invoice.number,
+      status: invoice.status ?? "draft",
+      createdAt: invoice.created,
+      autoAdvance: invoice.auto_advance ?? true,
+      finalizedAt,
+      abandonedAt: abandoned.voided_at ?? abandoned.marked_uncollectible_at,
+      quantity: (found.get(key)?.quantity ?? 0) + (line.quantity ?? 0),
+    });
+  }
+  return [...found.values()];
+};
+
+/**
+ * Reads all subscriptions of a customer, and the metered lines of its invoices since a second. A customer that Stripe does
+ * not know has neither.
+ */
+export const readInvoices = async (
+  stripe: Stripe,
+  meterIds: MeterIds,
+  customerId: string,
+  since: number,
+): Promise<{
+  readonly subscriptions: readonly BilledSubscription[];
+  readonly lines: readonly InvoiceLine[];
+}> => {
+  try {
+    const read = await listSubscriptions(stripe, customerId);
+    const meterOf = new Map(
+      read.flatMap(({ items }) =>
+        items.map(({ price }) => [price.id, price.recurring?.meter ?? null] as const),
+      ),
+    );
+    const lines: InvoiceLine[] = [];
+    for await (const invoice of stripe.invoices.list({
+      customer: customerId,
+      created: { gte: since },
+      limit: 100,
+    })) {
+      lines.push(...(await readLines(stripe, invoice, meterIds, meterOf)));
+    }
+    return {
+      subscriptions: read.map((each) => presentSubscription(each, meterIds)),
+      lines: lines.toSorted((a, b) => a.start - b.start),
+    };
+  } catch (error) {
+    if (isMissing(error)) {
+      return { subscriptions: [], lines: [] };
+    }
+    throw error;
+  }
+};

@@ -1,0 +1,187 @@
+import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
+import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import { retryOpenUsage } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { sendDifference } from "../../../modules/billing/reconciliation/sendDifference.ts";
+import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { Random } from "../../support/random.ts";
+import type { World } from "./world.ts";
+
+const BY = { reason: "test", by: "maria", isDryRun: false };
+
+/** Rounds after which an operator answers for the processor, closes what is left, and gives up. */
+const ANSWERED_ROUNDS = 6;
+const CLOSED_ROUNDS = 12;
+const MAXIMUM_ROUNDS = 40;
+
+/** What an operator does. Each returns whether it was possible. */
+export const createRepairs = (
+  world: World,
+  random: Random,
+  asOperator: <Result>(work: () => Promise<Result>) => Promise<Result>,
+) => {
+  const { attempt, bill, describe, listEvents, passLag, send } = world;
+
+  const pickFreeCustomer = async (): Promise<string> => {
+    const taken = await Promise.all(world.accountIds.map(world.customerOf));
+    return random.pick(world.customerIds.filter((id) => !taken.includes(id)));
+  };
+
+  const retryEvent = (event: StoredMeterEvent): Promise<boolean> =>
+    attempt(`retry ${describe(event)}`, () => asOperator(() => retryUsage(world.deps(), event.id)));
+
+  const retrySome = async (): Promise<boolean> => {
+    const events = await listEvents(["failed"]);
+    return events.length > 0 && retryEvent(random.pick(events));
+  };
+
+  const describeDifference = ({ id, units, kind, customerId }: UsageDifference): string =>
+    `D${id} (${units} ${kind} at ${world.labelOf(customerId)})`;
+
+  const retryAll = async (): Promise<boolean> => {
+    const retried: string[] = [];
+    await asOperator(async () => {
+      for await (const item of retryOpenUsage(world.deps(), null, BY)) {
+        const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
+        retried.push(`${item.letter}${item.id}${refused}`);
+      }
+    });
+    world.write(`retry all: ${retried.join(", ")}`);
+    return retried.length > 0;
+  };
+
+  /** Closes usage with one document for all of it, or because it is never billed. */
+  const close = (
+    events: readonly StoredMeterEvent[],
+    differences: readonly UsageDifference[],
+    isDocumented: boolean,
+  ): Promise<boolean> => {
+    const names = [...events.map(describe), ...differences.map(describeDifference)];
+    const units =
+      events.reduce((sum, { quantity }) => sum + quantity, 0) -
+      differences.reduce((sum, each) => sum + each.units, 0);
+    return attempt(`close ${names.join(", ")}${isDocumented ? " by document" : ""}`, async () => {
+      const document = {
+        kind: documentFor(units),
+        reference: `document ${crypto.randomUUID()}`,
+      };
+      await asOperator(() =>
+        closeUsage(
+          world.deps(),
+          {
+            eventIds: events.map(({ id }) => id),
+            differenceIds: differences.map(({ id }) => id),
+          },
+          { ...BY, document: isDocumented ? document : null, expectedUnits: units },
+        ),
+      );
+      if (isDocumented) {
+        events.forEach(({ quantity, ...event }) => bill({ ...event, units: quantity }));
+      }
+      // Without a document, the customer gets the units back, or pays them, by hand.
+      differences.forEach((difference) => bill({ ...difference, units: -difference.units }));
+    });
+  };
+
+  const closeSome = async (): Promise<boolean> => {
+    const events = await listEvents(["failed"]);
+    return events.length > 0 && close([random.pick(events)], [], random.below(2) === 0);
+  };
+
+  const closeMany = async (): Promise<boolean> => {
+    const events = await listEvents(["failed"]);
+    const { db } = world.deps();
+    const open = await listOpenDifferences(db, { accountId: null, span: null, limit: 1000 });
+    const some = events.filter(() => random.below(3) > 0);
+    return some.length > 1 && close(some, open, random.below(2) === 0);
+  };
+
+  const reconcile = async (): Promise<readonly UsageDifference[]> => {
+    await passLag();
+    const deps = world.deps();
+    const { signal } = new AbortController();
+    const compared = { id: crypto.randomUUID(), isFinal: true, span: world.comparedSpan() };
+    await asOperator(() => runReconciliation(deps, compared, signal));
+    return listOpenDifferences(deps.db, { accountId: null, span: null, limit: 1000 });
+  };
+
+  const retryDifference = (difference: UsageDifference): Promise<boolean> =>
+    attempt(`retry ${describeDifference(difference)}`, () =>
+      asOperator(() => sendDifference(world.deps(), difference.id, BY)),
+    );
+
+  const acceptDifference = (difference: UsageDifference): Promise<boolean> =>
+    close([], [difference], false);
+
+  const decide = (difference: UsageDifference, accepts: boolean): Promise<boolean> =>
+    accepts ? acceptDifference(difference) : retryDifference(difference);
+
+  const decideSome = async (): Promise<boolean> => {
+    const differences = await reconcile();
+    return differences.length > 0 && decide(random.pick(differences), random.below(2) === 0);
+  };
+
+  /** An operator answers for what stays unclear, rightly or wrongly: the next comparison shows a wrong answer. */
+  const answer = (event: StoredMeterEvent): Promise<boolean> => {
+    const isDelivered = random.below(2) === 0;
+    return attempt(`retry ${describe(event)} --${isDelivered ? "delivered" : "absent"}`, () =>
+      retryUsage(world.deps(), event.id, {
+        answer: isDelivered
+          ? { kind: "delivered", customerId: event.customerId }
+          : { kind: "absent" },
+      }),
+    );
+  };
+
+  const settle = async (event: StoredMeterEvent, round: number): Promise<void> => {
+    if ((await world.customerOf(event.accountId)) === null) {
+      await world.setCustomer(event.accountId, await pickFreeCustomer());
+    }
+    if (round <= ANSWERED_ROUNDS && (await retryEvent(event))) {
+      return;
+    }
+    // A retry would ask again.
+    await (event.failure === "unclear" && round <= CLOSED_ROUNDS
+      ? answer(event)
+      : close([event], [], true));
+  };
+
+  return {
+    pickFreeCustomer,
+    retrySome,
+    retryAll,
+    closeSome,
+    closeMany,
+    decideSome,
+    /** Settles everything that is left, until nothing is. */
+    finish: async (): Promise<void> => {
+      for (let round = 0; ; round += 1) {
+        await passLag();
+        await send();
+        // It would ask about unclear usage again, for which an operator has to answer.
+        if (round <= ANSWERED_ROUNDS) {
+          await retryAll();
+        }
+        for (const event of await listEvents(["failed"])) {
+          await settle(event, round);
+        }
+        await send();
+        const differences = await reconcile();
+        for (const difference of differences) {
+          await decide(difference, random.below(4) === 0);
+        }
+        const open = await listEvents(["pending", "failed"]);
+        if (differences.length === 0 && open.length === 0 && !(await world.hasPending())) {
+          return;
+        }
+        if (round > MAXIMUM_ROUNDS) {
+          const left = [...open.map(describe), ...differences.map(describeDifference)];
+          throw new Error(`Still open: ${left.join(", ")}`);
+        }
+      }
+    },
+  };
+};

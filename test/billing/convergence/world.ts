@@ -1,0 +1,386 @@
+import { mock } from "node:test";
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { findAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { meterEventColumns, meterEventRow } from "../../../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
+import { defaultSpan } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
+import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
+import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
+import { METERS } from "../../../modules/billing/stripe/meters.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import { KINDS } from "../../../modules/records/owner.rules.ts";
+import type { Kind } from "../../../modules/records/owner.rules.ts";
+import { kindColumn } from "../../../modules/records/columns.sql.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
+import { safeInteger, sql } from "../../../db/sql.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { drainUsage } from "../drainUsage.ts";
+import type { SavedDatabase } from "./savedDatabase.ts";
+import { kindOfMeter, MINUTE, NOON, sumByMinute } from "./units.ts";
+import type { Units } from "./units.ts";
+
+export { MINUTE, NOON } from "./units.ts";
+
+/** Longer than Stripe's sums lag here. */
+export const LAG_SECONDS = 16 * MINUTE;
+
+const unitsRow = z.strictObject({ kind: kindColumn, second: safeInteger, units: safeInteger });
+const customerRow = z.strictObject({
+  customerId: z.string(),
+  kind: kindColumn,
+  units: z.bigint().transform(Number),
+});
+
+/** An account, and the customer that it has got. */
+export type CustomerChange = readonly [accountId: string, customerId: string | null];
+
+/** What has been registered, and what remains of it. */
+export type Registration = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly kind: Kind;
+  readonly second: number;
+  left: number;
+};
+
+export type WorldOptions = {
+  readonly customers?: number;
+  /** Accounts, of which each has another customer at first. */
+  readonly accounts?: number;
+  /** Whether the built-in ledger bills, and the accounts have no customers, until they move to Stripe. */
+  readonly startsOnLedger?: boolean;
+};
+
+/**
+ * A deployment with several organizations, whose customers at Stripe change and pass from one to another, and its own truth: what was
+ * registered and refunded, and what documents have billed or returned.
+ */
+export const createWorld = async (
+  t: ExecutionContext,
+  database: SavedDatabase,
+  { customers = 5, accounts = 3, startsOnLedger = false }: WorldOptions = {},
+) => {
+  let { db } = database;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  control.holdClock({ second: NOON });
+  control.changeSettings({ summaryDelaySeconds: 14 * MINUTE });
+  const stripe = { secretKey: double.secretKey, apiBase: double.url };
+  let skewSeconds = 0;
+  const clock = { now: () => new Date((control.now() + skewSeconds) * 1000) };
+  const createDeps = (withStripe: boolean) => ({
+    db,
+    clock,
+    billing: createBilling({ db, stripe: withStripe ? connectStripe(stripe) : null }),
+    actor: SERVICE,
+  });
+  let isOnLedger = startsOnLedger;
+  let deps = createDeps(!isOnLedger);
+  const subscribers = Array.from({ length: customers }, () => control.addSubscriber({}));
+  const customerIds = subscribers.map(({ customerId }) => customerId);
+  const accountIds: string[] = [];
+  const log: string[] = [];
+  /** What operators have set, in order. */
+  const customerChanges: CustomerChange[] = [];
+  let registrations: Registration[] = [];
+  /** What documents have billed; negative if they returned it. They outlive a restore. */
+  const documents: Units[] = [];
+  /** Late refusals that Stripe has not reported yet. */
+  let reports: { readonly identifier: string; readonly refusedAt: Date }[] = [];
+
+  const write = (line: string): void => {
+    log.push(`${control.now() - NOON}s: ${line}`);
+  };
+  const labelOf = (id: string | null): string =>
+    id === null ? "no customer" : `c${customerIds.indexOf(id)}`;
+  const accountLabelOf = (id: string): string => `a${accountIds.indexOf(id)}`;
+  const describe = (event: StoredMeterEvent): string =>
+    `E${event.id} (${event.failure ?? event.state} ${event.quantity} ${event.kind} at ${labelOf(event.customerId)}, second ${event.second - NOON})`;
+
+  /** Does what the service may refuse, and records what it did. */
+  const attempt = async (line: string, work: () => Promise<unknown>): Promise<boolean> => {
+    try {
+      await work();
+      write(line);
+      return true;
+    } catch (error) {
+      if (!(error instanceof DomainError)) {
+        throw error;
+      }
+      write(`${line}: refused: ${error.message}`);
+      return false;
+    }
+  };
+
+  const applyReports = async (): Promise<void> => {
+    for (const report of reports) {
+      const id = `evt_${crypto.randomUUID()}`;
+      const type = "v1.billing.meter.error_report_triggered";
+      const announced = { id, type, objectId: null, createdAt: report.refusedAt };
+      await insertProcessorEvent(db, announced, clock.now());
+      const samples = [{ identifier: report.identifier, message: "refused" }];
+      try {
+        await applyRejectionReport({ ...deps, observeRejection: () => undefined }, id, {
+          windowStart: report.refusedAt,
+          windowEnd: report.refusedAt,
+          rejections: [{ code: "archived_meter", errors: 1, samples }],
+        });
+      } catch {
+        // It is still being sent; the worker repeats the report.
+        continue;
+      }
+      reports = reports.filter((each) => each !== report);
+      write(`report of ${report.identifier}`);
+    }
+  };
+
+  const addAccount = async (customerId: string | null): Promise<string> => {
+    const { id } = await createTestOrganization(db, { clock, stripeCustomerId: customerId });
+    accountIds.push(id);
+    return id;
+  };
+
+  const pass = (seconds: number): void => control.advanceClock({ seconds });
+
+  const setCustomer = async (accountId: string, customerId: string | null): Promise<void> => {
+    await updateOrganization(deps, accountId, {
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: null,
+    });
+    customerChanges.push([accountId, customerId]);
+    write(`${accountLabelOf(accountId)} has ${labelOf(customerId)}`);
+  };
+
+  /** Sends what is ready through a process, as the senders of the shards do. */
+  const sendWith = async (sender: typeof deps): Promise<void> => {
+    const { signal } = new AbortController();
+    for (const { accountId, kind } of await listWaitingStreams(sender.db)) {
+      const stream = { accountId, mode: "live", kind } as const;
+      await drainUsage(sender, stream, { signal, onResult: () => undefined });
+    }
+  };
+
+  await deps.billing.prepare();
+  await guardUsage(deps);
+  for (let place = 0; place < accounts; place += 1) {
+    await addAccount(startsOnLedger ? null : (customerIds[place] ?? null));
+  }
+
+  return {
+    control,
+    double,
+    database,
+    customerIds,
+    subscriptionIds: subscribers.map(({ subscriptionId }) => subscriptionId),
+    customerChanges,
+    accountIds,
+    log,
+    write,
+    labelOf,
+    accountLabelOf,
+    describe,
+    attempt,
+    pass,
+    applyReports,
+    addAccount,
+    setCustomer,
+    deps: () => deps,
+    isOnLedger: () => isOnLedger,
+    /** Does something on a machine whose clock is ahead of the database's and Stripe's, or behind them. */
+    onClock: async <Result>(aheadSeconds: number, work: () => Promise<Result>): Promise<Result> => {
+      if (aheadSeconds === 0) {
+        return work();
+      }
+      mock.timers.enable({ apis: ["Date"], now: Date.now() + aheadSeconds * 1000 });
+      skewSeconds = aheadSeconds;
+      write(`the clock is ${aheadSeconds}s ahead`);
+      try {
+        return await work();
+      } finally {
+        skewSeconds = 0;
+        mock.timers.reset();
+      }
+    },
+    registrations: () => registrations,
+    report: (identifier: string) => {
+      reports.push({ identifier, refusedAt: clock.now() });
+    },
+    passLag: async () => {
+      await applyReports();
+      pass(LAG_SECONDS);
+    },
+    listEvents: (states: readonly MeterEventState[]): Promise<readonly StoredMeterEvent[]> =>
+      db.any(sql.type(meterEventRow)`
+        SELECT ${meterEventColumns}
+        FROM meter_event
+        WHERE state = ANY(${sql.array([...states], "text")})
+        ORDER BY id
+      `),
+    /** Everything since the start that the sums can show: days in which nothing has happened would cost the comparison most of its time. */
+    comparedSpan: () => ({ start: NOON, end: Math.max(NOON, defaultSpan(clock.now()).end) }),
+    hasPending: async (): Promise<boolean> => (await listWaitingStreams(db)).length > 0,
+    register: async (
+      accountId: string,
+      count: number,
+      { kind = "tree", second = control.now() }: { kind?: Kind; second?: number } = {},
+    ): Promise<Registration> => {
+      const writer = createRegistrationWriter({
+        ...deps,
+        clock: { now: () => new Date(second * 1000) },
+      });
+      const { registration } = await writer.register(registrationOf(accountId, { count, kind }));
+      const registered = { id: registration.id, accountId, kind, second, left: count };
+      registrations.push(registered);
+      write(`register ${count} ${kind} for ${accountLabelOf(accountId)} at ${second - NOON}s`);
+      return registered;
+    },
+    refund: async (registration: Registration, count: number): Promise<void> => {
+      const { id, accountId, kind, second } = registration;
+      await refundRegistration(
+        deps,
+        { accountId, mode: "live", kind },
+        { id, count, reason: null, idempotencyKey: null },
+      );
+      registration.left -= count;
+      write(`refund ${count} ${kind} for ${accountLabelOf(accountId)} of ${second - NOON}s`);
+    },
+    sendWith,
+    send: async (): Promise<void> => {
+      await sendWith(deps);
+      write("send");
+    },
+    /** Sends usage to Stripe as another program, or as a database that has used an identifier of ours. */
+    sendElsewhere: async (
+      { kind, second, units }: Units,
+      customerId: string,
+      identifier: string = crypto.randomUUID(),
+    ): Promise<boolean> => {
+      const response = await fetch(`${double.url}/v1/billing/meter_events`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${double.secretKey}` },
+        body: new URLSearchParams({
+          event_name: METERS[kind].eventName,
+          "payload[stripe_customer_id]": customerId,
+          "payload[value]": String(units),
+          timestamp: String(second),
+          identifier,
+        }),
+      });
+      await response.text();
+      write(`${units} ${kind} at ${labelOf(customerId)} as ${identifier}: ${response.status}`);
+      return response.ok;
+    },
+    bill: (units: Units): void => {
+      documents.push(units);
+    },
+    /** Makes Stripe the processor, and moves the usage of those organizations that have a customer. */
+    move: async (): Promise<void> => {
+      if (isOnLedger) {
+        isOnLedger = false;
+        deps = createDeps(true);
+      }
+      const { usage } = await moveToStripe(deps, { isDryRun: false, operator: "maria" });
+      await deps.billing.prepare();
+      write(`move ${usage.reduce((sum, { quantity }) => sum + quantity, 0)} to Stripe`);
+    },
+    /** Lets history go on for a while, and goes on with the database from before, as a restore does. */
+    restore: async (happen: () => Promise<void> = () => Promise.resolve()): Promise<void> => {
+      await applyReports();
+      const saved = await database.save();
+      const kept = registrations.map((registration) => ({ ...registration }));
+      const keptReports = [...reports];
+      customerChanges.length = 0;
+      const wasOnLedger = isOnLedger;
+      write("--- what follows is lost");
+      await happen();
+      await database.restore(saved, { onNewServer: true });
+      registrations = kept;
+      // Stripe repeats its webhooks for days.
+      reports = [...new Set([...keptReports, ...reports])];
+      isOnLedger = wasOnLedger;
+      deps = createDeps(!isOnLedger);
+      await guardUsage(deps);
+      write("--- restored");
+    },
+    /** Goes on with another database, such as a copy or a standby that was promoted, and with what had been registered in it. */
+    continueWith: async (
+      other: DatabasePool,
+      registered: readonly Registration[],
+    ): Promise<void> => {
+      db = other;
+      registrations = [...registered];
+      deps = createDeps(!isOnLedger);
+      await guardUsage(deps);
+    },
+    customerOf: async (accountId: string): Promise<string | null> =>
+      (await findAccount(db, accountId))?.stripeCustomerId ?? null,
+    /**
+     * Returns the minutes in which what Stripe, the ledger and documents have, and what is never billed, is not what was registered
+     * minus what was refunded.
+     */
+    compareWithTruth: async (): Promise<Record<string, { billed: number; recorded: number }>> => {
+      const own = await db.any(sql.type(unitsRow)`
+        SELECT kind, second, quantity AS units
+        FROM meter_event
+        WHERE (state = 'closed' AND document_reference IS NULL) OR (state = 'delivered' AND processor = 'ledger')
+      `);
+      const theirs = control
+        .usage({})
+        .map(({ meter, second, value }) => ({ kind: kindOfMeter(meter), second, units: value }));
+      const billed = sumByMinute([...documents, ...own, ...theirs]);
+      const recorded = sumByMinute(
+        registrations.map(({ kind, second, left }) => ({ kind, second, units: left })),
+      );
+      const differing = [...new Set([...billed.keys(), ...recorded.keys()])].filter(
+        (minute) => (billed.get(minute) ?? 0) !== (recorded.get(minute) ?? 0),
+      );
+      return Object.fromEntries(
+        differing.map((minute) => [
+          minute,
+          { billed: billed.get(minute) ?? 0, recorded: recorded.get(minute) ?? 0 },
+        ]),
+      );
+    },
+    /** Returns the customers whose sum at Stripe is not what counts as delivered. */
+    compareWithStripe: async (): Promise<Record<string, readonly [number, number]>> => {
+      const sums = await db.any(sql.type(customerRow)`
+        SELECT customer_id AS "customerId", kind, sum(quantity)::bigint AS units
+        FROM meter_event
+        WHERE state = 'delivered' AND customer_id IS NOT NULL
+        GROUP BY customer_id, kind
+      `);
+      const ours = new Map(
+        sums.map(({ customerId, kind, units }) => [`${customerId} ${kind}`, units]),
+      );
+      const differing: Record<string, readonly [number, number]> = {};
+      for (const customerId of customerIds) {
+        const usage = control.usage({ customerId });
+        for (const kind of KINDS) {
+          const theirs = usage
+            .filter(({ meter }) => kindOfMeter(meter) === kind)
+            .reduce((sum, { value }) => sum + value, 0);
+          const own = ours.get(`${customerId} ${kind}`) ?? 0;
+          if (own !== theirs) {
+            differing[`${labelOf(customerId)} ${kind}`] = [own, theirs];
+          }
+        }
+      }
+      return differing;
+    },
+  };
+};
+
+export type World = Awaited<ReturnType<typeof createWorld>>;

@@ -1,0 +1,329 @@
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import { z } from "zod";
+import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
+import { issueKey } from "../../../modules/accounts/issueKey.ts";
+import { listInvoicedUsage } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { setUpBilling } from "../billingSetup.ts";
+import { compare } from "./liveLife.ts";
+
+const test = testWithDatabase();
+
+const DAY = 86_400;
+const MONTH = 31 * DAY;
+const HOUR = 3600;
+
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const setup = await setUpBilling(t);
+  const { deps, double, stream, register, drain } = setup;
+  const { accountId } = stream;
+  const env = {
+    DATABASE_URL: t.context.databaseUrl,
+    TEMPORAL_ADDRESS,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  return {
+    ...setup,
+    accountId,
+    control: double.control,
+    /** Registers and delivers. */
+    deliver: async (count: number): Promise<string> => {
+      const id = await register(count);
+      await drain();
+      return id;
+    },
+    compare: () => compare(setup),
+    rows: () => listInvoicedUsage(deps.db, accountId),
+    /** The problems and their units, in the order of time. */
+    problems: async () => {
+      await compare(setup);
+      return (await listInvoicedUsage(deps.db, accountId)).map(({ problem, units }) => [
+        problem,
+        units,
+      ]);
+    },
+    refresh: () => refreshSubscription(deps, accountId, AbortSignal.timeout(60_000)),
+    impact: (...args: readonly string[]) => runImpact(args, { env, clock: deps.clock }),
+    startApi: async () => {
+      const api = await startStandaloneApi(t, {
+        ...deps,
+        authenticator: (key) =>
+          createAuthenticator({ db: deps.db, accountType: "organization" })(key),
+      });
+      const { key } = await issueKey(
+        { ...deps, actor: SERVICE },
+        { id: accountId, type: "organization" },
+        "live",
+      );
+      return {
+        plant: () => api.call("POST", "/plant/trees", { key, body: { count: 1 } }),
+        usageOf: async (id: string) => (await api.call("GET", `/usage/${id}`, { key })).body,
+      };
+    },
+  };
+};
+
+test("usage is invoiced once, and says so with the invoice's number", async (t) => {
+  const { deliver, pass, rows, compare: compareAll, impact, accountId, startApi } = await setUp(t);
+  const id = await deliver(5);
+  const { usageOf } = await startApi();
+  pass(MONTH);
+  await compareAll();
+  t.deepEqual(await rows(), []);
+  t.like(await usageOf(id), { state: "reported", invoice_number: null, uninvoiced_reason: null });
+
+  pass(2 * HOUR);
+  const reconciled = await impact("usage", "reconcile", "--org", accountId, "--json");
+  t.is(reconciled.exitCode, 0, reconciled.stderr);
+  t.like(readJson(reconciled), { invoice_problems: [] });
+  const [row] = await rows();
+  t.like(row, { quantity: 5, delivered: 5, problem: null, units: 0, accountIds: [accountId] });
+  t.regex(row?.invoiceNumber ?? "", /^DOUBLE-/u);
+  t.like(await usageOf(id), { invoice_number: row?.invoiceNumber, uninvoiced_reason: null });
+  const statement = await impact("statement", "--org", accountId, "--period", "2026-05");
+  t.is(statement.exitCode, 0, statement.stderr);
+  t.regex(statement.stderr, /tree: 5 invoiced in DOUBLE-\d+, from 2026-05-15/u);
+});
+
+test("periods that were equal are not read again, until late usage arrives", async (t) => {
+  const { deliver, drain, register, pass, problems, control, double } = await setUp(t);
+  const since = () =>
+    control
+      .calls()
+      .filter(({ path }) => path === "/v1/invoices")
+      .map(({ form }) => Number(new URLSearchParams(form).get("created[gte]")));
+  const start = control.now();
+  await deliver(5);
+  await register(2);
+  pass(MONTH + 2 * HOUR);
+  t.deepEqual(await problems(), [[null, 0]]);
+  pass(DAY);
+  const before = since().length;
+  t.deepEqual(await problems(), [[null, 0]]);
+  t.is(since().length, before, "nothing was used since");
+
+  await drain();
+  t.deepEqual(await problems(), [["late", 2]]);
+  t.true((since().at(-1) ?? 0) <= start + 10);
+  await deliver(3);
+  t.deepEqual(await problems(), [["late", 2]]);
+  pass(MONTH);
+  t.deepEqual(await problems(), [
+    ["late", 2],
+    [null, 0],
+  ]);
+  t.deepEqual(double.control.problems(), []);
+});
+
+test("a paused collection is named, and rejects registrations with the policy suspend", async (t) => {
+  const scene = await setUp(t);
+  const { deliver, pass, problems, control, subscriptionId, accountId, impact, deps } = scene;
+  const { plant, usageOf } = await scene.startApi();
+  const id = await deliver(5);
+  control.pauseCollection({ subscriptionId, behavior: "void" });
+  pass(1);
+  await scene.refresh();
+  t.regex((await impact("org", "list")).stdout, /has its collection paused \(void\)/u);
+  t.like(readJson(await impact("org", "show", accountId, "--json")), {
+    subscription: {
+      status: "active",
+      paused_by: "void",
+      problems: ["has its collection paused (void)"],
+    },
+  });
+  t.is((await plant()).status, 200);
+  await updateAccount(deps.db, accountId, { subscriptionPolicy: "suspend" });
+  const rejected = await plant();
+  t.is(rejected.status, 403);
+  t.regex(
+    JSON.stringify(rejected.body),
+    /collection of the organization's subscription is paused/u,
+  );
+
+  pass(MONTH);
+  await scene.drain();
+  t.deepEqual(await problems(), [["paused_void", 6]]);
+  t.like(await usageOf(id), { invoice_number: null, uninvoiced_reason: "paused_void" });
+  const reconciled = await impact("usage", "reconcile", "--org", accountId);
+  t.is(reconciled.exitCode, 1);
+  t.regex(reconciled.stderr, /6 trees on no invoice: the collection of sub_\w+ was paused/u);
+  const doctor = (await impact("doctor")).stdout;
+  t.regex(doctor, /invoices as last compared +wrong .*6 trees on no invoice/u);
+  t.regex((await impact("org", "list")).stdout, /6 trees on no invoice/u);
+  const statement = await impact("statement", "--org", accountId, "--period", "2026-05");
+  t.is(statement.exitCode, 1);
+  const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
+  t.regex(await metrics.read(), /impact_uninvoiced_units\{problem="paused_void"\} [6-9]/u);
+});
+
+test("a subscription that ended without an invoice is named, and so is usage after its end", async (t) => {
+  const { deliver, pass, problems, control, subscriptionId, impact, accountId } = await setUp(t);
+  await deliver(10);
+  pass(DAY);
+  control.cancel({ subscriptionId, when: "now_without_invoice" });
+  await deliver(5);
+
+  t.deepEqual(await problems(), [
+    ["ended", 10],
+    ["after_end", 5],
+  ]);
+  const { stderr } = await impact("usage", "reconcile", "--org", accountId);
+  t.regex(stderr, /10 trees on no invoice: sub_\w+ ended without an invoice/u);
+  t.regex(stderr, /5 trees on no invoice: sub_\w+ had ended/u);
+});
+
+test("a second subscription with a price on the meter is an error that names both", async (t) => {
+  const { deliver, pass, problems, control, customerId, subscriptionId, rows } = await setUp(t);
+  const second = control.addSubscriber({ customerId });
+  await deliver(4);
+  t.deepEqual(await problems(), [["twice", 4]]);
+  pass(MONTH + 2 * HOUR);
+  t.deepEqual(await problems(), [
+    [null, 0],
+    [null, 0],
+    ["twice", 4],
+  ]);
+  const twice = (await rows()).find(({ problem }) => problem === "twice");
+  const named = new Set([twice?.subscriptionId, twice?.otherSubscriptionId]);
+  t.true(named.has(subscriptionId) && named.has(second.subscriptionId));
+});
+
+test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {
+  const { deliver, pass, problems, control, subscriptionId, impact, accountId, startApi, refresh } =
+    await setUp(t);
+  control.changeTrial({ subscriptionId, trialEnd: control.now() + 10 * DAY });
+  pass(1);
+  await refresh();
+  const id = await deliver(7);
+  const { usageOf } = await startApi();
+  const free = { state: "reported", invoice_number: null, uninvoiced_reason: "trial" };
+  t.like(await usageOf(id), free);
+  const statement = () => impact("statement", "--org", accountId, "--period", "2026-05");
+  t.regex((await statement()).stderr, /usage in the trial from 2026-05-15 .* is free/u);
+
+  pass(11 * DAY);
+  t.deepEqual(await problems(), [["trial", 7]]);
+  t.like(await usageOf(id), free);
+  const { stderr, exitCode } = await statement();
+  t.is(exitCode, 0);
+  t.regex(stderr, /7 trees on no invoice: the trial of sub_\w+ charges nothing/u);
+});
+
+test("a draft, a missing invoice, a void one and another quantity are named", async (t) => {
+  const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  await deliver(3);
+  pass(MONTH + 2 * HOUR);
+  const { data } = await stripe.invoices.list({ customer: customerId, limit: 1 });
+  const [invoice] = data;
+  const line = invoice?.lines.data[0];
+  if (!invoice || !line) {
+    throw new Error("There is no invoice.");
+  }
+  /** Lets Stripe return other invoices at the next comparison. */
+  const answer = (invoices: readonly object[]): void =>
+    control.addFault({
+      kind: "respond",
+      method: "GET",
+      path: "/v1/invoices",
+      status: 200,
+      body: { object: "list", url: "/v1/invoices", has_more: false, data: invoices },
+    });
+  answer([]);
+  t.deepEqual(await problems(), [], "an invoice may come a day late");
+  pass(DAY);
+  answer([]);
+  t.deepEqual(await problems(), [["no_invoice", 3]]);
+  pass(4 * DAY);
+  answer([{ ...invoice, status: "draft", auto_advance: true, number: null }]);
+  t.deepEqual(await problems(), [["draft", 3]]);
+  answer([
+    {
+      ...invoice,
+      lines: {
+        ...invoice.lines,
+        data: [
+          { ...line, quantity: 1 },
+          { ...line, id: "il_2", quantity: 4 },
+        ],
+      },
+    },
+  ]);
+  t.deepEqual(await problems(), [["differs", -2]], "tiers are added up");
+  answer([
+    {
+      ...invoice,
+      status: "void",
+      status_transitions: {
+        ...invoice.status_transitions,
+        voided_at: (invoice.status_transitions.finalized_at ?? 0) + DAY,
+      },
+    },
+  ]);
+  t.deepEqual(await problems(), [["voided", 3]]);
+  t.deepEqual(await problems(), [[null, 0]]);
+  t.is(control.invoices({ subscriptionId }).length, 2);
+});
+
+test("all pages are read: subscriptions, invoices and their lines", async (t) => {
+  const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  for (let more = 0; more < 12; more += 1) {
+    const price = await stripe.prices.create({
+      currency: "usd",
+      unit_amount: 1,
+      product_data: { name: `Flat ${more}` },
+      recurring: { interval: "month" },
+    });
+    await stripe.subscriptionItems.create({ subscription: subscriptionId, price: price.id });
+  }
+  await deliver(1);
+  pass(MONTH + 2 * HOUR);
+  t.deepEqual(await problems(), [[null, 0]]);
+  const { data } = await stripe.invoices.list({ customer: customerId, limit: 1 });
+  t.true(data[0]?.lines.has_more);
+  const paths = control.calls().map(({ path }) => path);
+  t.true(paths.includes(`/v1/invoices/${data[0]?.id}/lines`));
+  t.deepEqual(double.control.problems(), []);
+});
+
+test("a customer that Stripe does not know, or without a subscription, has usage on no invoice", async (t) => {
+  const { deliver, pass, problems, control, customerId, subscriptionId } = await setUp(t);
+  control.cancel({ subscriptionId, when: "now_with_invoice" });
+  await deliver(2);
+  t.deepEqual(await problems(), [["after_end", 2]]);
+  control.deleteCustomer({ customerId });
+  pass(1);
+  t.deepEqual(await problems(), [["no_subscription", 2]]);
+});
+
+test("org show has the problems in JSON", async (t) => {
+  const {
+    deliver,
+    control,
+    subscriptionId,
+    impact,
+    accountId,
+    compare: compareAll,
+    refresh,
+  } = await setUp(t);
+  await deliver(2);
+  control.cancel({ subscriptionId, when: "now_without_invoice" });
+  await refresh();
+  await compareAll();
+  const shown = z
+    .looseObject({ subscription: z.looseObject({ problems: z.array(z.string()) }) })
+    .parse(readJson(await impact("org", "show", accountId, "--json")));
+  t.regex(shown.subscription.problems.join(), /is canceled,2 trees on no invoice: sub_\w+ ended/u);
+});

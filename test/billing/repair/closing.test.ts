@@ -1,0 +1,180 @@
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { listUsageAttention } from "../../../modules/billing/usageAttention.sql.ts";
+import { testRepairs } from "./testRepairs.ts";
+import type { Operator } from "./testRepairs.ts";
+
+const testRepair = testRepairs();
+
+const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
+const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
+
+/** Fails usage of 2, 3 and 4 units. */
+const failThree = async (operator: Operator) => [
+  await operator.fail(2),
+  await operator.fail(3),
+  await operator.fail(4),
+];
+
+testRepair(
+  "one document closes many events: its sum and its kind are checked, and it can be repeated",
+  async (t, operator) => {
+    const events = await failThree(operator);
+    const before = await operator.states();
+    await t.throwsAsync(operator.close(events, { document: CREDIT_NOTE }), {
+      message: /9 units to bill: name an invoice item/u,
+    });
+    await t.throwsAsync(operator.close(events, { document: INVOICE_ITEM, expectedUnits: 8 }), {
+      message: /these are 9 units, not 8/u,
+    });
+    t.is((await operator.close(events, { document: INVOICE_ITEM, isDryRun: true })).units, 9);
+    t.deepEqual(await operator.states(), before);
+
+    t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
+    t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
+    operator.billBy(events);
+    await t.throwsAsync(
+      operator.close(events.slice(1), { document: { ...INVOICE_ITEM, reference: "ii_2" } }),
+      {
+        message: /was closed with ii_1/u,
+      },
+    );
+    await t.throwsAsync(operator.close(events.slice(1)), { message: /was closed with ii_1/u });
+
+    t.like(await operator.find(events[0]?.id ?? 0n), {
+      state: "closed",
+      documentKind: "invoice_item",
+      documentReference: "ii_1",
+    });
+    await t.throwsAsync(operator.retry(events[0]?.id ?? 0n), {
+      message: /is closed: there is nothing to retry/u,
+    });
+    t.deepEqual(await operator.retryAll(), []);
+    await operator.send();
+    t.deepEqual(operator.billed(), {});
+  },
+);
+
+testRepair("a document that was recorded for a part is repeated for all", async (t, operator) => {
+  const events = await failThree(operator);
+  await operator.close(events.slice(0, 2), { document: INVOICE_ITEM });
+  t.is((await operator.close(events, { document: INVOICE_ITEM })).units, 9);
+  operator.billBy(events);
+  t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
+});
+
+testRepair("usage is never billed by decision, which can be repeated", async (t, operator) => {
+  const events = await failThree(operator);
+  await operator.close(events);
+  await operator.close(events);
+  t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
+  t.regex((await operator.find(events[0]?.id ?? 0n))?.lastError ?? "", /never billed: test/u);
+  const actions = await operator.deps().db.anyFirst(sql.type(z.object({ action: z.string() }))`
+    SELECT action FROM audit_entry WHERE action = 'usage.close'
+  `);
+  t.is(actions.length, 2);
+});
+
+testRepair("if one item cannot be closed, none is", async (t, operator) => {
+  await operator.sendNew(5);
+  const events = await failThree(operator);
+  const delivered = await operator.listEvents(["delivered"]);
+  await t.throwsAsync(operator.close([...events, ...delivered], { document: INVOICE_ITEM }), {
+    message: /is delivered: there is nothing to close/u,
+  });
+  t.deepEqual(await operator.states(), ["delivered", "refused", "refused", "refused"]);
+  await operator.close(events);
+});
+
+testRepair("a refund whose usage is open is closed only with it", async (t, operator) => {
+  const usage = await operator.fail(5);
+  await operator.refund(operator.registrations()[0] ?? t.fail(), 2);
+  await operator.send();
+  const [, refund] = await operator.listEvents(["failed"]);
+  const refunds = refund ? [refund] : [];
+  await t.throwsAsync(operator.close(refunds, { document: CREDIT_NOTE }), {
+    message: /waits for its usage E\d+: retry that, or close both/u,
+  });
+
+  t.is(
+    (await operator.close([usage, ...refunds], { document: INVOICE_ITEM, expectedUnits: 3 })).units,
+    3,
+  );
+  operator.billBy([usage, ...refunds]);
+});
+
+/** Delivers usage of a period that has ended. */
+const deliverLate = async (operator: Operator) => {
+  await operator.sendNew(4);
+  await operator.deps().db.query(sql.typeAlias("void")`UPDATE meter_event SET is_late = true`);
+  return operator.listEvents(["delivered"]);
+};
+
+testRepair(
+  "late usage that a document bills stays delivered and needs nobody",
+  async (t, operator) => {
+    const events = await deliverLate(operator);
+    t.deepEqual(
+      (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
+      ["late"],
+    );
+    t.deepEqual(await operator.retryAll(), []);
+
+    await operator.close(events, { document: INVOICE_ITEM });
+
+    t.deepEqual(await operator.states(), ["delivered"]);
+    t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+  },
+);
+
+testRepair("late usage that needs no document stays delivered", async (t, operator) => {
+  const events = await deliverLate(operator);
+  await operator.close(events);
+  t.deepEqual(await operator.states(), ["delivered"]);
+  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+});
+
+testRepair(
+  "late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards",
+  async (t, operator) => {
+    const events = await deliverLate(operator);
+    await operator.close(events, { document: INVOICE_ITEM });
+    operator.billBy(events);
+    await operator.refuse(events[0]?.identifier ?? "");
+
+    t.deepEqual(await operator.states(), ["closed"]);
+    await operator.settle();
+    t.deepEqual(operator.billed(), {});
+  },
+);
+
+testRepair("one credit note closes a difference and a refund together", async (t, operator) => {
+  const registration = await operator.sendNew(5);
+  await operator.sendElsewhere(
+    { kind: "tree", second: registration.second, units: 4 },
+    operator.customerIds[0] ?? "",
+  );
+  const differences = await operator.reconcile();
+  await operator.refund(registration, 2);
+  operator.control.addFault({
+    kind: "respond",
+    status: 400,
+    body: { error: { message: "refused" } },
+  });
+  await operator.send();
+  const refunds = await operator.listEvents(["failed"]);
+
+  await t.throwsAsync(operator.close(refunds, { differences, document: INVOICE_ITEM }), {
+    message: /6 units to return: name a credit note/u,
+  });
+  t.is(
+    (await operator.close(refunds, { differences, document: CREDIT_NOTE, expectedUnits: -6 }))
+      .units,
+    -6,
+  );
+  operator.billBy(refunds);
+  operator.offset(differences);
+
+  t.deepEqual(await operator.reconcile(), []);
+  t.is((await operator.close(refunds, { differences, document: CREDIT_NOTE })).units, -6);
+});

@@ -1,0 +1,214 @@
+import type { ExecutionContext } from "ava";
+import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
+import type {
+  ClosedItems,
+  ClosedUsage,
+} from "../../../modules/billing/reconciliation/closeUsage.ts";
+import { retryOpenUsage } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
+import type { RetriedItem } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { sendDifference } from "../../../modules/billing/reconciliation/sendDifference.ts";
+import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
+import type { ResumedUsage } from "../../../modules/billing/resumeUsage.ts";
+import type { Fault } from "../../stripeDouble/faults.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createSavedDatabase } from "../convergence/savedDatabase.ts";
+import type { Saved, SavedDatabase } from "../convergence/savedDatabase.ts";
+import { createWorld, LAG_SECONDS, NOON } from "../convergence/world.ts";
+import type { Registration, World, WorldOptions } from "../convergence/world.ts";
+
+export const REFUSED: Fault = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+};
+
+/** Stripe has forgotten the identifiers and keys of what it accepted before. */
+export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
+
+const BY = { reason: "test", by: "maria", isDryRun: false } as const;
+
+const items = (
+  events: readonly StoredMeterEvent[],
+  differences: readonly UsageDifference[] = [],
+): ClosedItems => ({
+  eventIds: events.map(({ id }) => id),
+  differenceIds: differences.map(({ id }) => id),
+});
+
+/** What an operator and a worker do in a world. */
+const createOperator = (world: World) => {
+  const send = async (): Promise<void> => {
+    world.pass(5);
+    await world.send();
+    // An event that Stripe is asked about ends the first round of its stream.
+    await world.send();
+  };
+  return {
+    ...world,
+    world,
+    send,
+    /** Registers usage and sends it. */
+    sendNew: async (count: number, place = 0): Promise<Registration> => {
+      const registration = await world.register(world.accountIds[place] ?? "", count);
+      await send();
+      return registration;
+    },
+    /** Registers usage that Stripe refuses, and returns its event. */
+    fail: async (
+      count: number,
+      { place = 0, faults = [REFUSED] }: { place?: number; faults?: readonly Fault[] } = {},
+    ): Promise<StoredMeterEvent> => {
+      await world.register(world.accountIds[place] ?? "", count);
+      faults.forEach(world.control.addFault);
+      await send();
+      const event = (await world.listEvents(["failed"])).at(-1);
+      if (!event) {
+        throw new Error("No usage has failed.");
+      }
+      return event;
+    },
+    /** Registers usage of which it is unknown whether Stripe has it, because an attempt got no response and the next one was refused. */
+    failUnknown: async (count: number, isApplied: boolean): Promise<StoredMeterEvent> => {
+      await world.register(world.accountIds[0] ?? "", count);
+      world.control.addFault({ kind: "drop", applied: isApplied });
+      world.control.addFault(REFUSED);
+      await send();
+      await send();
+      const event = (await world.listEvents(["failed"])).at(-1);
+      if (!event) {
+        throw new Error("No usage has failed.");
+      }
+      return event;
+    },
+    find: async (id: bigint): Promise<StoredMeterEvent | undefined> =>
+      (await world.listEvents(["pending", "delivered", "failed", "closed"])).find(
+        (event) => event.id === id,
+      ),
+    states: async (): Promise<readonly string[]> =>
+      (await world.listEvents(["pending", "delivered", "failed", "closed"])).map(
+        ({ state, failure }) => failure ?? state,
+      ),
+    retry: (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
+      retryUsage(world.deps(), id, { answer, isDryRun }),
+    retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
+      const retried: RetriedItem[] = [];
+      for await (const item of retryOpenUsage(world.deps(), null, { ...BY, isDryRun })) {
+        retried.push(item);
+      }
+      return retried;
+    },
+    /** Closes items, and counts what a document has billed or returned. */
+    close: async (
+      events: readonly StoredMeterEvent[],
+      {
+        differences = [],
+        document = null,
+        expectedUnits = null,
+        isDryRun = false,
+      }: {
+        differences?: readonly UsageDifference[];
+        document?: BillingDocument | null;
+        expectedUnits?: number | null;
+        isDryRun?: boolean;
+      } = {},
+    ): Promise<ClosedUsage> => {
+      const options = { ...BY, document, expectedUnits, isDryRun };
+      return closeUsage(world.deps(), items(events, differences), options);
+    },
+    /** Counts a document with which an operator has billed events. */
+    billBy: (events: readonly StoredMeterEvent[]): void =>
+      events.forEach(({ quantity, ...event }) => world.bill({ ...event, units: quantity })),
+    /** Counts what an operator has billed or returned by hand for differences. */
+    offset: (differences: readonly UsageDifference[]): void =>
+      differences.forEach(({ units, ...difference }) =>
+        world.bill({ ...difference, units: -units }),
+      ),
+    /** Compares with Stripe once its sums show everything, and returns the open differences. */
+    reconcile: async (): Promise<readonly UsageDifference[]> => {
+      world.pass(LAG_SECONDS);
+      const { signal } = new AbortController();
+      const id = crypto.randomUUID();
+      await runReconciliation(
+        world.deps(),
+        { id, isFinal: true, span: world.comparedSpan() },
+        signal,
+      );
+      return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
+    },
+    sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
+      sendDifference(world.deps(), id, { ...BY, isDryRun }),
+    resume: (
+      options: { wasNothingLost?: boolean; isDryRun?: boolean } = {},
+    ): Promise<ResumedUsage> =>
+      resumeUsage(world.deps(), {
+        by: "maria",
+        wasNothingLost: false,
+        isDryRun: false,
+        ...options,
+      }),
+    /** Lets the senders work until the sums have decided everything. */
+    settle: async (): Promise<void> => {
+      for (let round = 0; round < 3; round += 1) {
+        world.pass(LAG_SECONDS);
+        await send();
+      }
+    },
+    /** Stripe refuses an event that it had accepted, and reports that. */
+    refuse: async (identifier: string): Promise<void> => {
+      world.control.rejectAccepted({ identifier });
+      world.report(identifier);
+      await world.applyReports();
+    },
+    /** Stripe's units by minute after noon. */
+    billed: (): Record<number, number> => {
+      const sums = new Map<number, number>();
+      for (const { second, value } of world.control.usage({})) {
+        const minute = Math.floor((second - NOON) / 60);
+        sums.set(minute, (sums.get(minute) ?? 0) + value);
+      }
+      return Object.fromEntries([...sums].filter(([, units]) => units !== 0));
+    },
+    /** Stripe's units of one customer. */
+    billedTo: (place: number): number =>
+      world.control
+        .usage({ customerId: world.customerIds[place] ?? "" })
+        .reduce((sum, { value }) => sum + value, 0),
+    sends: (): number =>
+      world.control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length,
+  };
+};
+
+export type Operator = ReturnType<typeof createOperator>;
+
+/** Runs tests of repairs one after the other, each in a new deployment. In the end each minute must be billed once. */
+export const testRepairs = () => {
+  const test = testWithDatabase();
+  let database: SavedDatabase;
+  let empty: Saved;
+  test.serial.before(async (t) => {
+    database = await createSavedDatabase(t.context);
+    empty = await database.save();
+  });
+  return (
+    title: string,
+    work: (t: ExecutionContext<DatabaseContext>, operator: Operator) => Promise<void>,
+    options: WorldOptions = {},
+  ): void => {
+    test.serial(title, async (t) => {
+      await database.restore(empty, { onNewServer: false });
+      const operator = createOperator(await createWorld(t, database, options));
+      await work(t, operator);
+      t.deepEqual(await operator.compareWithTruth(), {}, "billed and recorded");
+      t.deepEqual(await operator.compareWithStripe(), {}, "ours and theirs");
+      t.deepEqual(operator.control.problems(), []);
+    });
+  };
+};

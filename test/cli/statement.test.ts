@@ -1,0 +1,181 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { readJson, impactOf } from "./runImpact.ts";
+import type { Run } from "./runImpact.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { skipIds } from "../support/skipIds.ts";
+import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+
+const test = testWithDatabase();
+
+test.before((t) => skipIds(t.context.owner, "usage_difference"));
+
+const statement = z.looseObject({
+  meters: z.array(
+    z.looseObject({
+      meter: z.string(),
+      days: z.array(z.looseObject({ day: z.string() })),
+      totals: z.record(z.string(), z.int()),
+      processors: z.array(z.looseObject({})).optional(),
+    }),
+  ),
+});
+
+test.serial(
+  "a statement adds up, and does not say that all agrees beside failed usage",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await scene.register(4);
+    await scene.drain();
+    await setCustomer(scene);
+    const billed = await scene.register(9);
+    await scene.refund(billed, 2);
+    await scene.drain();
+    await scene.register(5);
+    const args = ["statement", "--org", scene.id, "--period", scene.month];
+    const run = await scene.impact(...args, "--json");
+    t.is(run.exitCode, 0, run.stderr);
+    const [tree, bottle] = statement.parse(readJson(run)).meters;
+    t.deepEqual(tree?.totals, {
+      registered: 18,
+      refunded: 2,
+      reported: 7,
+      late: 0,
+      failed: 4,
+      closed: 0,
+      documented: 0,
+      pending: 5,
+      differences: 0,
+    });
+    t.is(tree?.days[0]?.day.slice(0, 7), scene.month);
+    t.true(
+      tree?.processors?.some(
+        ({ delivered, processor_quantity: theirs, agrees }) =>
+          delivered === 7 && theirs === 7 && agrees === false,
+      ),
+    );
+    t.deepEqual(bottle?.days, []);
+    const human = await scene.impact(...args);
+    t.is(human.exitCode, 0, human.stderr);
+    t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5 +0\n/u);
+    t.regex(
+      human.stderr,
+      /Stripe has 7 of cus_\w+, delivered 7: but 4 units have failed and are not/u,
+    );
+    t.notRegex(human.stderr, /tree: .* they agree/u);
+    const closing = ["--never-bill", "--reason", "a test"];
+    const closed = await scene.impact("usage", "close", scene.id, ...closing);
+    t.is(closed.exitCode, 0, closed.stderr);
+    const agreed = await scene.impact(...args);
+    t.regex(agreed.stderr, /Stripe has 7 of cus_\w+, delivered 7: they agree/u);
+    t.like(statement.parse(readJson(await scene.impact(...args, "--json"))).meters[0]?.totals, {
+      failed: 0,
+      closed: 4,
+    });
+  },
+);
+
+/** Returns what Stripe has of the customer to which trees were delivered. */
+const comparisonOf = (run: Run) =>
+  statement.parse(readJson(run)).meters[0]?.processors?.find(({ delivered }) => delivered !== 0);
+
+test.serial(
+  "if Stripe's sum differs, the exit code is 1 until the difference is closed",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(9);
+    await scene.drain();
+    const args = ["statement", "--org", scene.id, "--period", scene.month];
+    const lagging = await scene.impact(...args, "--json");
+    t.is(lagging.exitCode, 0, "Stripe's sums may lag");
+    t.like(comparisonOf(lagging), {
+      agrees: false,
+      needs_attention: false,
+    });
+    const differing = await scene.impactLater(...args);
+    t.is(differing.exitCode, 1);
+    t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
+    t.regex(
+      differing.stderr,
+      /does not confirm the statement: 1 of its sums differs, 0 could not/u,
+    );
+    const json = await scene.impactLater(...args, "--json");
+    t.is(json.exitCode, 1);
+    t.like(comparisonOf(json), {
+      agrees: false,
+      needs_attention: true,
+      error: null,
+    });
+    const reconciled = await scene.impactLater("usage", "reconcile", "--org", scene.id);
+    const item = /^(?<item>D\d+) /mu.exec(reconciled.stdout)?.groups?.["item"] ?? "";
+    const note = ["--reason", "invoiced by hand"];
+    const wrong = await scene.impact("usage", "close", item, "--credit-note", "cn_4", ...note);
+    t.regex(wrong.stderr, /9 units to bill: name an invoice item/u);
+    const closed = await scene.impact("usage", "close", item, "--invoice-item", "ii_4", ...note);
+    t.is(closed.exitCode, 0, closed.stderr);
+    t.regex(closed.stderr, /Closed: 9 units billed by ii_4/u);
+    const accepted = await scene.impactLater(...args);
+    t.is(accepted.exitCode, 0, accepted.stderr);
+    t.regex(accepted.stdout, /tree +total +9 +0 .* -9\n/u);
+    t.regex(accepted.stderr, /they agree/u);
+  },
+);
+
+test.serial("the details of a statement are NDJSON or CSV, page by page", async (t) => {
+  const scene = await setUpUsage(t);
+  const id = await scene.register(3);
+  // A formula for a spreadsheet, and a control sequence for a terminal.
+  const attribution = '=1+1, "x"\u009B2J';
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE registration SET attribution = ${attribution} WHERE id = ${id}
+  `);
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    SELECT gen_random_uuid(), ${scene.id}, 'live', 'bottle', 1, now() - interval '1 second'
+    FROM generate_series(1, 2500)
+  `);
+  const args = ["statement", "--org", scene.id, "--period", scene.month, "--detail"];
+  const lines = (await scene.impact(...args)).stdout.trimEnd().split("\n");
+  t.is(lines.length, 2501);
+  t.is(new Set(lines).size, 2501);
+  t.like(JSON.parse(lines[0] ?? ""), {
+    registration_id: id,
+    count: 3,
+    usage_states: "unsealed",
+    attribution,
+  });
+  t.notRegex(lines[0] ?? "", /\p{Cc}/u);
+  const csv = (await scene.impact(...args, "--csv")).stdout.split("\r\n");
+  t.is(csv.length, 2503);
+  t.true(csv[1]?.includes(`"'=1+1, ""x""\\u009B2J"`), csv[1]);
+});
+
+test.serial("a store's statement has what was paid from its balance", async (t) => {
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const month = new Date().toISOString().slice(0, 7);
+  await post("/app/api/plant", store.live, { trees: 4 });
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+  const impact = impactOf(t);
+  const args = ["statement", "--org", store.id, "--period", month];
+  const run = await impact(...args, "--json");
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(statement.parse(readJson(run)).meters[0]?.totals, {
+    registered: 4,
+    refunded: 1,
+    paid_cents: 200,
+    returned_cents: 50,
+  });
+  const csv = await impact(...args, "--csv");
+  t.true(csv.stdout.startsWith("meter,day,registered,refunded,paid_cents,returned_cents\r\n"));
+});
+
+test.serial("an unknown account or period is refused", async (t) => {
+  const impact = impactOf(t);
+  const unknown = ["statement", "--org", crypto.randomUUID(), "--period"];
+  t.is((await impact(...unknown, "2026-05")).exitCode, 3);
+  t.is((await impact(...unknown, "2026-05", "--detail")).exitCode, 3);
+  t.is((await impact(...unknown, "2026-13")).exitCode, 2);
+});

@@ -1,0 +1,284 @@
+import { readFileSync } from "node:fs";
+import type { ExecutionContext } from "ava";
+import type { FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { guardUsage } from "../../modules/billing/holdUsage.ts";
+import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { setUpRestore } from "../billing/repair/restoreSetup.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+/*
+ * Runs every command of docs/repair.md, in the order of the page, in a scene for each case.
+ */
+
+const test = testWithDatabase();
+
+const LAG_SECONDS = 16 * 60;
+
+const page = readFileSync(new URL("../../docs/repair.md", import.meta.url), "utf8");
+
+/** The cases of the page by their numbers, with the commands of their shell blocks. */
+const CASES = new Map(
+  [...page.matchAll(/^## (?<number>\d)\. (?<text>[\s\S]*?)(?=^## |(?![\s\S]))/gmu)].map(
+    ({ groups }): [string, readonly string[]] => [
+      groups?.["number"] ?? "",
+      [...(groups?.["text"] ?? "").matchAll(/```sh\n(?<lines>[\s\S]*?)```/gu)].flatMap((block) =>
+        (block.groups?.["lines"] ?? "").trim().split(/\n\s*/u),
+      ),
+    ],
+  ),
+);
+
+type Scene = Awaited<ReturnType<typeof setUpScene>>;
+
+const setUpScene = async (t: ExecutionContext) => {
+  const world = await setUpRestore(t);
+  let { original: side } = world;
+  const { accountId } = world.stream;
+  await updateOrganization(side.deps, accountId, { name: "Green Shop" });
+  const drain = async (): Promise<void> => {
+    world.pass(5);
+    await world.drain(side);
+  };
+  return {
+    ...world,
+    accountId,
+    drain,
+    side: () => side,
+    restore: (next: typeof side): void => {
+      side = next;
+    },
+    /** Registers units in a minute of their own, and sends them. */
+    send: async (count: number): Promise<string> => {
+      world.pass(60);
+      const id = await world.register(side, count);
+      await drain();
+      return id;
+    },
+    refuse: (times = 1): void => {
+      const error = { type: "invalid_request_error", message: "Refused for the test." };
+      world.control.addFault({ kind: "respond", status: 400, body: { error }, times });
+    },
+    /** Returns the names of the latest events, the latest last. */
+    events: async (): Promise<readonly string[]> => {
+      const ids = await side.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+        SELECT id FROM meter_event WHERE account_id = ${accountId} ORDER BY id
+      `);
+      return ids.map((id) => `E${id}`);
+    },
+    change: async (changes: FragmentSqlToken, names: readonly string[]): Promise<void> => {
+      const ids = names.map((name) => BigInt(name.slice(1)));
+      await side.db.query(sql.typeAlias("void")`
+        UPDATE meter_event SET ${changes} WHERE id = ANY(${sql.array(ids, "int8")})
+      `);
+    },
+    run: (...args: readonly string[]) => world.impact(side, ...args),
+  };
+};
+
+/** Splits a command line as a shell does, without the program's name. */
+const wordsOf = (line: string): readonly string[] =>
+  [...line.matchAll(/"(?<quoted>[^"]*)"|(?<plain>\S+)/gu)]
+    .map(({ groups }) => groups?.["quoted"] ?? groups?.["plain"] ?? "")
+    .slice(1);
+
+type Play = {
+  /** What stands for the page's examples, such as E5. */
+  readonly names: Readonly<Record<string, string>>;
+  /** What happens before a command. */
+  readonly before?: Readonly<Record<string, () => Promise<unknown>>>;
+  /** The exit codes other than 0. */
+  readonly exitCodes?: Readonly<Record<string, readonly number[]>>;
+};
+
+/** Runs the commands of a case. */
+const play = async (t: ExecutionContext, scene: Scene, number: string, given: Play) => {
+  const lines = CASES.get(number) ?? [];
+  t.true(lines.length > 0);
+  const outputs: string[] = [];
+  for (const line of lines) {
+    t.regex(line, /^impact /u);
+    await given.before?.[line]?.();
+    const words = wordsOf(line).map((word) => given.names[word] ?? word);
+    const { exitCode, stdout, stderr } = await scene.run(...words);
+    t.true((given.exitCodes?.[line] ?? [0]).includes(exitCode), `${line}\n${stdout}${stderr}`);
+    outputs.push(stdout + stderr);
+  }
+  return outputs;
+};
+
+const requireNothingOpen = async (t: ExecutionContext, { run }: Scene): Promise<void> => {
+  const overview = await run("usage", "--org", "Green Shop");
+  t.is(overview.exitCode, 0, overview.stdout + overview.stderr);
+};
+
+const unitsAt = ({ control }: Scene, customerId: string): number =>
+  control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
+
+const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Promise<void>>> = {
+  "1": async (t, scene) => {
+    scene.refuse(2);
+    await scene.send(3);
+    await scene.send(4);
+    const [first = "", second = ""] = await scene.events();
+    const { customerId } = scene.control.addSubscriber({});
+    await play(t, scene, "1", {
+      names: { E5: first, E6: second, ORG_ID: scene.accountId, cus_new: customerId },
+    });
+    await scene.drain();
+    t.is(unitsAt(scene, customerId), 3);
+    await requireNothingOpen(t, scene);
+  },
+  "2": async (t, scene) => {
+    await scene.send(3);
+    scene.refuse();
+    await scene.send(4);
+    const { customerId } = scene.control.addSubscriber({});
+    await play(t, scene, "2", { names: { ORG_ID: scene.accountId, cus_right: customerId } });
+    await scene.drain();
+    t.deepEqual([unitsAt(scene, scene.customerId), unitsAt(scene, customerId)], [3, 4]);
+    await requireNothingOpen(t, scene);
+  },
+  "3": async (t, scene) => {
+    await scene.send(3);
+    await scene.send(4);
+    await scene.send(5);
+    const [first = "", second = "", third = ""] = await scene.events();
+    await scene.change(sql.fragment`is_late = true`, [first, second]);
+    const [last = ""] = CASES.get("3")?.slice(-1) ?? [];
+    await play(t, scene, "3", {
+      names: { E6: third },
+      before: { [last]: () => scene.change(sql.fragment`is_late = true`, [third]) },
+    });
+    await requireNothingOpen(t, scene);
+  },
+  "4": async (t, scene) => {
+    scene.refuse();
+    const registration = await scene.send(5);
+    const [usage = ""] = await scene.events();
+    await scene.run("usage", "close", usage, "--invoice-item", "ii_1", "--reason", "by hand");
+    await scene.refund(scene.side(), registration, 2);
+    await scene.drain();
+    const [, refund = ""] = await scene.events();
+    t.regex((await scene.run("usage")).stdout, /credit owed +-2/u);
+    await play(t, scene, "4", { names: { E5: refund } });
+    await requireNothingOpen(t, scene);
+  },
+  "5": async (t, scene) => {
+    scene.control.addFault({ kind: "reject_later" });
+    await scene.send(5);
+    await scene.send(6);
+    const { second = 0 } = scene.control.usage({ customerId: scene.customerId }).at(-1) ?? {};
+    await scene.reportElsewhere(7, second);
+    scene.pass(LAG_SECONDS);
+    await scene.run("usage", "reconcile");
+    const { db } = scene.side();
+    const found = await listOpenDifferences(db, { accountId: null, span: null, limit: 10 });
+    t.deepEqual(
+      found.map(({ units }) => units).toSorted((a, b) => a - b),
+      [-5, 7],
+    );
+    const nameOf = (units: number): string => `D${found.find((each) => each.units === units)?.id}`;
+    await play(t, scene, "5", {
+      names: { D17: nameOf(-5), D18: nameOf(7) },
+      exitCodes: { "impact usage reconcile": [1] },
+    });
+    await scene.drain();
+    t.is(unitsAt(scene, scene.customerId), 5 + 6 + 7);
+    scene.pass(LAG_SECONDS);
+    t.is((await scene.run("usage", "reconcile")).exitCode, 0);
+    await requireNothingOpen(t, scene);
+  },
+  "6": async (t, scene) => {
+    await scene.send(3);
+    // The history that is lost sends an event that the restored one knows, and a registration that it does not.
+    scene.pass(60);
+    await scene.register(scene.side(), 4);
+    const { continued, restored } = await scene.fork(scene.side());
+    scene.restore(continued);
+    await scene.drain();
+    await scene.send(5);
+    scene.restore(restored);
+    await guardUsage(restored.deps);
+    scene.pass(60);
+    const outputs = await play(t, scene, "6", {
+      names: {},
+      before: {
+        "impact usage resume": async () => {
+          await scene.drain();
+          scene.pass(LAG_SECONDS);
+          await scene.drain();
+          await scene.drain();
+        },
+        "impact usage reconcile": () => Promise.resolve(scene.pass(LAG_SECONDS)),
+        "impact usage": () => scene.drain(),
+      },
+      exitCodes: { "impact usage reconcile": [1] },
+    });
+    t.regex(
+      outputs[0] ?? "",
+      /Nothing was changed\. The command would end the hold of restore guard/u,
+    );
+    t.regex(outputs[1] ?? "", /Stripe is asked about usage from before/u);
+    t.regex(
+      outputs[2] ?? "",
+      /\[done\] {2}Stripe was asked about .*\n\[next\] {2}Find what the lost/u,
+    );
+    t.regex(
+      outputs.at(-3) ?? "",
+      /Ended the hold of .* \(restored disk\)\. Stripe is asked about/u,
+    );
+    t.regex(outputs.at(-1) ?? "", /Ended the hold of .* \(switchover\)/u);
+    t.is(unitsAt(scene, scene.customerId), 3 + 4);
+    await requireNothingOpen(t, scene);
+  },
+  "7": async (t, scene) => {
+    await scene.send(3);
+    await scene.send(4);
+    scene.refuse();
+    await scene.send(5);
+    const [first = "", second = "", third = ""] = await scene.events();
+    await scene.change(
+      sql.fragment`state = 'failed', failure = 'unclear', may_be_delivered = true`,
+      [first, second, third],
+    );
+    scene.pass(LAG_SECONDS);
+    await play(t, scene, "7", {
+      names: { E5: first, E6: second, E7: third, cus_1: scene.customerId },
+    });
+    await scene.drain();
+    t.is(unitsAt(scene, scene.customerId), 3 + 4 + 5);
+    await requireNothingOpen(t, scene);
+  },
+  "8": async (t, scene) => {
+    await scene.send(3);
+    scene.control.addFault({ kind: "server_error", times: 1000 });
+    await scene.send(4);
+    await play(t, scene, "8", {
+      names: {},
+      before: {
+        "impact usage retry --all": () => Promise.resolve(scene.control.clearFaults()),
+      },
+      // Neither Temporal nor a worker belongs to the scene.
+      exitCodes: { "impact doctor": [1] },
+    });
+    await scene.drain();
+    t.is(unitsAt(scene, scene.customerId), 3 + 4);
+    await requireNothingOpen(t, scene);
+  },
+};
+
+test("every case of docs/repair.md has a scene, and the page is short", (t) => {
+  t.deepEqual([...CASES.keys()], Object.keys(SCENES));
+  t.true(page.split(/\s+/u).length <= 1500);
+  const inCases = [...CASES.values()].flat().length;
+  t.is([...page.matchAll(/^ *impact .*$/gmu)].length, inCases, "each is run");
+});
+
+for (const [number, run] of Object.entries(SCENES)) {
+  test(`the commands of case ${number} of docs/repair.md repair it`, async (t) => {
+    await run(t, await setUpScene(t));
+  });
+}
