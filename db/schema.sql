@@ -834,6 +834,7 @@ CREATE TABLE stripe_subscription (
   trial_starts_at timestamp with time zone,
   trial_ends_at timestamp with time zone,
   metered_kinds text[] NOT NULL,
+  unit_prices jsonb NOT NULL,
   has_donation_items boolean,
   read_at timestamp with time zone NOT NULL,
   CONSTRAINT stripe_subscription_pkey PRIMARY KEY (account_id),

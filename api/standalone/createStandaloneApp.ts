@@ -19,6 +19,7 @@ import { evidenceEndpoints } from "./evidenceEndpoints.ts";
 import { callbackEndpoint } from "./callbackEndpoint.ts";
 import { batchEndpoints } from "./batchEndpoints.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
+import { statementEndpoint } from "./statementEndpoint.ts";
 import { usageEndpoints } from "./usageEndpoints.ts";
 import { donationBatchEndpoints } from "./donationEndpoints.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
@@ -44,6 +45,7 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
     ...donationBatchEndpoints(donating),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
+    statementEndpoint(context),
     ...eventEndpoints(context),
     ...webhookEndpoints(context, WEBHOOKS),
     ...deliveryEndpoints(context, WEBHOOKS),

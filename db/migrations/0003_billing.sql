@@ -267,6 +267,8 @@ CREATE TABLE stripe_subscription (
   trial_ends_at timestamptz,
   -- The kinds that it has a price for.
   metered_kinds text[] NOT NULL,
+  -- What a unit of each kind costs; null where that is not the same for each unit.
+  unit_prices jsonb NOT NULL,
   -- Null if the prices of donations are not configured.
   has_donation_items boolean,
   read_at timestamptz NOT NULL

@@ -10,9 +10,11 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { readWholeList } from "../records/readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
-import { findTrial, listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
+import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
+import { findKnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
+import type { KnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 import type { BillingContext } from "./context.ts";
@@ -69,11 +71,18 @@ export const readStatement = async (
   owner: AccountMode,
   period: Period | null,
   signal: AbortSignal | null,
-): Promise<{ readonly account: Account; readonly statements: readonly KindStatement[] }> => {
+): Promise<{
+  readonly account: Account;
+  /** As it was last read; null in test mode and without one. */
+  readonly subscription: KnownSubscription | null;
+  readonly statements: readonly KindStatement[];
+}> => {
   const { db, clock } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
   const invoiced = owner.mode === "live" ? await listInvoicedUsage(db, owner.accountId) : [];
-  const trial = owner.mode === "live" ? await findTrial(db, owner.accountId) : null;
+  const subscription =
+    owner.mode === "live" ? await findKnownSubscription(db, owner.accountId) : null;
+  const trial = subscription?.trial ?? null;
   const statements: KindStatement[] = [];
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
@@ -108,7 +117,7 @@ export const readStatement = async (
       });
     }
   }
-  return { account, statements };
+  return { account, subscription, statements };
 };
 
 const PAGE_ROWS = 1000;

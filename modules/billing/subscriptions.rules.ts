@@ -3,6 +3,9 @@ import type { SubscriptionStatus } from "../accounts/accounts.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./billingCycle.rules.ts";
 
+/** What a unit costs, as a decimal number of the currency's smallest unit, such as "45" cents. */
+export type UnitPrice = { readonly amount: string; readonly currency: string };
+
 /** What the processor reports of an organization's subscription. */
 export type SubscriptionState = {
   /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
@@ -13,6 +16,8 @@ export type SubscriptionState = {
   readonly trial: Period | null;
   /** The kinds whose meter the subscription has a price for. */
   readonly meteredKinds: readonly Kind[];
+  /** The price of each kind; null without one, or if it is not the same for each unit. */
+  readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
   /** The current period of each kind; null without a price for it, or if its prices have different periods. */
   readonly periods: Readonly<Record<Kind, Period | null>>;
   /** Whether it has the items of donations; null if their prices are not configured. */

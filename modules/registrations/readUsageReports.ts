@@ -4,7 +4,8 @@ import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
-import { findTrial, listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
+import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
+import { findKnownSubscription } from "../billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
 import type { RegistrationInvoice } from "../billing/invoices/invoiceReports.rules.ts";
@@ -62,7 +63,7 @@ const readAccountBilling = async (
     account,
     periods: await listBillingPeriods(db, accountId),
     invoiced: isInvoiced ? await listInvoicedUsage(db, accountId) : [],
-    trial: isInvoiced ? await findTrial(db, accountId) : null,
+    trial: isInvoiced ? ((await findKnownSubscription(db, accountId))?.trial ?? null) : null,
   };
 };
 

@@ -104,6 +104,7 @@ test("the API description has every endpoint and status of the contract", async 
     "post /webhook_endpoints/{id}/deliveries/{delivery_id}/retry": refund,
     "get /usage": list,
     "get /usage/{registration_id}": "200 400 403 404 408 417 431 500 503",
+    "get /statement": list,
     "get /stats": list,
     "get /certificate_url": "200 400 403 404 408 417 431 500 503",
     "get /dashboard_url": "200 400 401 403 408 417 431 500 503",

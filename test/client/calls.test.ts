@@ -98,6 +98,7 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
   const id = details[0]?.id ?? "";
 
   const statistics = await impact.readStatistics({ kind: "tree" });
+  const { statements } = await impact.readStatement();
   const { certificate_url: certificateUrl } = await impact.readCertificateUrl({ id });
   const refunds = await impact.refundTreesInBatch({ items: [{ id, count: 1 }] });
   const create = () =>
@@ -110,6 +111,7 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
   const { webhook_endpoints: endpoints } = await impact.listWebhookEndpoints();
 
   t.is(statistics.kind, "tree");
+  t.like(statements[0], { kind: "tree", registered: 3, refunded: 0, invoices: [] });
   t.regex(certificateUrl, /\/certificate\//u);
   for (const given of [certificateUrl, `${certificateUrl}/?utm_source=mail/1#top/2`]) {
     const certificate = await impact.readCertificate(given);

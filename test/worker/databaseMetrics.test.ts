@@ -45,6 +45,7 @@ test.serial("subscriptions are counted by status and policy, and their problems"
         pausedBy: null,
         trial: null,
         meteredKinds,
+        unitPrices: { tree: null, bottle: null },
         hasDonationItems: null,
       },
       NOW,

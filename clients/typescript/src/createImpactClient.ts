@@ -71,6 +71,10 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly listUsage: ReadList<"listUsage">;
   readonly searchCharities: Read<"searchCharities">;
   readonly readUsage: ActOn<"readUsage">;
+  readonly readStatement: (
+    query?: Query<"readStatement">,
+    options?: CallOptions,
+  ) => Promise<Result<"readStatement">>;
   readonly readStatistics: (
     query: Query<"readStatistics">,
     options?: CallOptions,
@@ -229,6 +233,7 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     listUsage: (query, own) => list("listUsage", query, own, PAGE),
     searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
     readUsage: (id, own) => call("readUsage", { path: { registration_id: id } }, own),
+    readStatement: (query = {}, own) => call("readStatement", { query }, own),
     readStatistics: (query, own) => call("readStatistics", { query }, own),
     readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
     readTreeEvidence: (id, query = {}, own) =>

@@ -215,19 +215,3 @@ export const listInvoicedUsage = (
       AND ${onlyProblems ? sql.fragment`problem IS NOT NULL` : sql.fragment`true`}
     ORDER BY customer_id, kind, start_second, id
   `);
-
-const trialRow = z.strictObject({ start: z.date(), end: z.date() });
-
-/** Returns the present or latest trial of an account's subscription, as it was last read. */
-export const findTrial = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<Readonly<z.output<typeof trialRow>> | null> =>
-  db.maybeOne(sql.type(trialRow)`
-    SELECT trial_starts_at AS start, trial_ends_at AS "end"
-    FROM stripe_subscription
-    JOIN account
-      ON account.id = stripe_subscription.account_id
-      AND account.stripe_subscription_id = stripe_subscription.subscription_id
-    WHERE account.id = ${accountId} AND trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
-  `);

@@ -15,17 +15,25 @@ import { sql, timestamp, values } from "../../../db/sql.ts";
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  { status, pausedBy, trial, meteredKinds, hasDonationItems }: Omit<SubscriptionState, "periods">,
+  {
+    status,
+    pausedBy,
+    trial,
+    meteredKinds,
+    unitPrices,
+    hasDonationItems,
+  }: Omit<SubscriptionState, "periods">,
   readAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO stripe_subscription (
-      account_id, subscription_id, status, paused_by, trial_starts_at, trial_ends_at, metered_kinds, has_donation_items,
-      read_at
+      account_id, subscription_id, status, paused_by, trial_starts_at, trial_ends_at, metered_kinds, unit_prices,
+      has_donation_items, read_at
     )
     SELECT
       id, ${subscriptionId}, ${status}, ${pausedBy}, ${timestamp(trial?.start ?? null)},
-      ${timestamp(trial?.end ?? null)}, ${sql.array([...meteredKinds], "text")}, ${hasDonationItems}::boolean,
+      ${timestamp(trial?.end ?? null)}, ${sql.array([...meteredKinds], "text")}, ${JSON.stringify(unitPrices)}::jsonb,
+      ${hasDonationItems}::boolean,
       ${timestamp(readAt)}
     FROM account
     WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
@@ -37,6 +45,7 @@ export const saveSubscriptionState = async (
       trial_starts_at = excluded.trial_starts_at,
       trial_ends_at = excluded.trial_ends_at,
       metered_kinds = excluded.metered_kinds,
+      unit_prices = excluded.unit_prices,
       has_donation_items = coalesce(
         excluded.has_donation_items,
         CASE WHEN stripe_subscription.subscription_id = excluded.subscription_id
@@ -48,6 +57,42 @@ export const saveSubscriptionState = async (
       OR NOT ${wasReadLater(sql.fragment`stripe_subscription.read_at`, readAt)}
   `);
 };
+
+const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() }).nullable();
+
+const knownRow = z.strictObject({
+  subscriptionId: z.string(),
+  status: z.string(),
+  pausedBy: z.string().nullable(),
+  trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
+  unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
+  readAt: z.date(),
+});
+
+/** An account's subscription as it was last read. */
+export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
+
+/** Returns the subscription of an account as it was last read; null without one, or before it was read. */
+export const findKnownSubscription = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<KnownSubscription | null> =>
+  db.maybeOne(sql.type(knownRow)`
+    SELECT
+      subscription_id AS "subscriptionId",
+      status,
+      paused_by AS "pausedBy",
+      CASE WHEN trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
+        THEN jsonb_build_object('start', trial_starts_at, 'end', trial_ends_at)
+      END AS trial,
+      unit_prices AS "unitPrices",
+      read_at AS "readAt"
+    FROM stripe_subscription
+    JOIN account
+      ON account.id = stripe_subscription.account_id
+      AND account.stripe_subscription_id = stripe_subscription.subscription_id
+    WHERE account.id = ${accountId}
+  `);
 
 /** The kinds that meet a condition on `used.kind`, and for which an account has live usage. */
 const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`

@@ -3,7 +3,7 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { Period } from "../billingCycle.rules.ts";
 import { MISSING } from "../subscriptions.rules.ts";
-import type { SubscriptionState } from "../subscriptions.rules.ts";
+import type { SubscriptionState, UnitPrice } from "../subscriptions.rules.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
 
@@ -96,6 +96,19 @@ export const itemsOfMeter = (
 ): readonly Stripe.SubscriptionItem[] =>
   items.filter(({ price }) => price.recurring?.meter === meterId);
 
+/** Returns what a unit costs; null without a price on the meter, with several, or if tiers or packages decide. */
+const unitPriceOf = (read: ReadSubscription, meterId: string): UnitPrice | null => {
+  const [item, ...others] = itemsOfMeter(read, meterId);
+  if (!item || others.length > 0) {
+    return null;
+  }
+  const { unit_amount_decimal: decimal, unit_amount: whole, currency, ...price } = item.price;
+  const amount = decimal ?? whole;
+  return amount === null || price.billing_scheme === "tiered" || price.transform_quantity
+    ? null
+    : { amount: String(amount), currency };
+};
+
 const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
   new Set(items.map(({ current_period_end: end }) => end)).size === 1;
 
@@ -174,6 +187,7 @@ export const readSubscriptionState = async (
       pausedBy: null,
       trial: null,
       meteredKinds: [],
+      unitPrices: { tree: null, bottle: null },
       periods: { tree: null, bottle: null },
       hasDonationItems: donationPrices && false,
     };
@@ -189,6 +203,10 @@ export const readSubscriptionState = async (
         ? null
         : { start: new Date(trialStart * 1000), end: new Date(trialEnd * 1000) },
     meteredKinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
+    unitPrices: {
+      tree: unitPriceOf(read, meterIds.tree),
+      bottle: unitPriceOf(read, meterIds.bottle),
+    },
     periods: {
       tree: periodOfMeter(read, meterIds.tree),
       bottle: periodOfMeter(read, meterIds.bottle),

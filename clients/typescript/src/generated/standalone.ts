@@ -618,6 +618,62 @@ export interface components {
              */
             readonly status: number;
         };
+        readonly KindStatement: {
+            /**
+             * Format: int64
+             * @description Units that are never billed.
+             */
+            readonly closed: number;
+            /** @description Only days with usage, by registration, UTC. */
+            readonly days: readonly components["schemas"]["StatementDay"][];
+            /**
+             * Format: int64
+             * @description Units by which the processor differed and that the operator accepted. `registered` - `refunded` + `differences` is the sum of the others.
+             */
+            readonly differences: number;
+            /**
+             * Format: int64
+             * @description Units that a separate invoice item bills, or a credit note returns.
+             */
+            readonly documented: number;
+            /**
+             * Format: int64
+             * @description Units that it does not have, and about which the operator decides.
+             */
+            readonly failed: number;
+            /** @description Finalized invoices that have usage of the period, as of the last nightly comparison. */
+            readonly invoices: readonly components["schemas"]["StatementInvoice"][];
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            /**
+             * Format: int64
+             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             */
+            readonly late: number;
+            /**
+             * Format: int64
+             * @description Units that are still to be reported.
+             */
+            readonly pending: number;
+            readonly period: components["schemas"]["StatementPeriod"];
+            /**
+             * Format: int64
+             * @description Units of these registrations that were refunded, at any later time.
+             */
+            readonly refunded: number;
+            /**
+             * Format: int64
+             * @description Units that were registered.
+             */
+            readonly registered: number;
+            /**
+             * Format: int64
+             * @description Units that the payment processor has.
+             */
+            readonly reported: number;
+            /** @description Null without one, or if it is not the same for each unit. */
+            readonly unit_price: components["schemas"]["UnitPrice"] | null;
+        };
         readonly Liveness: {
             /** @constant */
             readonly status: "ok";
@@ -1107,6 +1163,100 @@ export interface components {
              */
             readonly status: number;
         };
+        readonly Statement: {
+            /** @enum {string} */
+            readonly mode: "live" | "test";
+            readonly statements: readonly components["schemas"]["KindStatement"][];
+            /** @description As it was last read; null in test mode and without one. */
+            readonly subscription: components["schemas"]["StatementSubscription"] | null;
+        };
+        readonly StatementDay: {
+            /**
+             * Format: int64
+             * @description Units that are never billed.
+             */
+            readonly closed: number;
+            /** Format: date */
+            readonly day: string;
+            /**
+             * Format: int64
+             * @description Units by which the processor differed and that the operator accepted. `registered` - `refunded` + `differences` is the sum of the others.
+             */
+            readonly differences: number;
+            /**
+             * Format: int64
+             * @description Units that a separate invoice item bills, or a credit note returns.
+             */
+            readonly documented: number;
+            /**
+             * Format: int64
+             * @description Units that it does not have, and about which the operator decides.
+             */
+            readonly failed: number;
+            /**
+             * Format: int64
+             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             */
+            readonly late: number;
+            /**
+             * Format: int64
+             * @description Units that are still to be reported.
+             */
+            readonly pending: number;
+            /**
+             * Format: int64
+             * @description Units of these registrations that were refunded, at any later time.
+             */
+            readonly refunded: number;
+            /**
+             * Format: int64
+             * @description Units that were registered.
+             */
+            readonly registered: number;
+            /**
+             * Format: int64
+             * @description Units that the payment processor has.
+             */
+            readonly reported: number;
+        };
+        readonly StatementInvoice: {
+            /**
+             * Format: double
+             * @description Units on the invoice; null without one.
+             */
+            readonly invoiced: number | null;
+            /** @example A1B2C3-0007 */
+            readonly number: string | null;
+            readonly period: components["schemas"]["StatementPeriod"];
+            /**
+             * @description Why these units are not invoiced, or differ; null if they are invoiced once.
+             * @example 5 trees on no invoice: sub_1 had ended
+             */
+            readonly problem: string | null;
+            /**
+             * Format: int64
+             * @description Units that were reported for its period.
+             */
+            readonly reported: number;
+        };
+        /** @description Its end is exclusive. */
+        readonly StatementPeriod: {
+            /** Format: date-time */
+            readonly end: string;
+            /** Format: date-time */
+            readonly start: string;
+        };
+        readonly StatementSubscription: {
+            /** @description How its collection is paused, in Stripe's own word; null if it is not. */
+            readonly paused: string | null;
+            /**
+             * @description Stripe's own word.
+             * @example active
+             */
+            readonly status: string;
+            /** @description The present or latest trial. */
+            readonly trial: components["schemas"]["StatementPeriod"] | null;
+        };
         readonly Statistics: {
             /** Format: date */
             readonly from: string;
@@ -1263,6 +1413,15 @@ export interface components {
              * @constant
              */
             readonly status: 200;
+        };
+        readonly UnitPrice: {
+            /**
+             * @description A decimal number of the currency's smallest unit.
+             * @example 45
+             */
+            readonly amount: string;
+            /** @example usd */
+            readonly currency: string;
         };
         readonly Usage: {
             /**
@@ -2173,6 +2332,29 @@ export interface operations {
             };
         };
     };
+    readonly readStatement: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description A calendar month, UTC, or `current`: the present billing period. */
+                readonly period?: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Statement"];
+                };
+            };
+        };
+    };
     readonly readStatistics: {
         readonly parameters: {
             readonly query: {
@@ -2604,6 +2786,7 @@ export const OPERATIONS = {
   readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null},
   readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null},
   readEvidenceSummary: {"method":"GET","path":"/evidence","key":null},
+  readStatement: {"method":"GET","path":"/statement","key":null},
   readStatistics: {"method":"GET","path":"/stats","key":null},
   readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null},
   readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null},
