@@ -7,8 +7,6 @@ import { fileURLToPath } from "node:url";
 import type { DatabasePool } from "slonik";
 import { openBulkPace, openBulkPool } from "../db/createBulkPace.ts";
 import { openPool } from "../db/pools/pool.ts";
-import { createBilling } from "../modules/billing/createBilling.ts";
-import { runReconciliation } from "../modules/billing/reconciliation/runReconciliation.ts";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
@@ -85,12 +83,6 @@ const createWorks = (
   const context = { db, clock: systemClock, pace };
   return {
     list: (signal) => readStream(url, { signal, headers: { Authorization: readingKey } }, () => {}),
-    reconciliation: (aborted) =>
-      runReconciliation(
-        { ...context, billing: createBilling({ db, stripe: null }) },
-        { id: crypto.randomUUID(), isFinal: true },
-        aborted,
-      ),
     import: importHistory(databaseUrl, file),
     planting: (aborted) =>
       createPlantingOrders(
@@ -118,8 +110,8 @@ const measureBeside = async (
 };
 
 /**
- * Compares the POSTs of many accounts, at a steady rate, with the same while another account's list is read, usage is
- * reconciled, history is imported and planting orders are created: each alone, and all together.
+ * Compares the POSTs of many accounts, at a steady rate, with the same while another account's list is read, history
+ * is imported and planting orders are created: each alone, and all together.
  */
 export const mixed: Benchmark = async ({ services, sizes, log }) => {
   const databaseUrl = await services.createDatabase("mixed");

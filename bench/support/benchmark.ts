@@ -20,7 +20,7 @@ export type Sizes = {
 };
 
 /** What POSTs are measured beside; `all` is all of the others together. */
-export const NEIGHBORS = ["list", "reconciliation", "import", "planting", "all"] as const;
+export const NEIGHBORS = ["list", "import", "planting", "all"] as const;
 
 export type Neighbor = (typeof NEIGHBORS)[number];
 

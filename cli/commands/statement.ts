@@ -6,6 +6,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import type { CsvValue } from "../../runtime/formatRows.ts";
+import { USAGE_SUMS } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement, readStatementDetails } from "../../modules/billing/readStatement.ts";
 import type { KindStatement } from "../../modules/billing/readStatement.ts";
 import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
@@ -37,17 +38,6 @@ type StatementOptions = {
   readonly detail?: true;
 };
 
-const USAGE_SUMS = [
-  "registered",
-  "refunded",
-  "reported",
-  "late",
-  "failed",
-  "closed",
-  "documented",
-  "pending",
-  "differences",
-] as const;
 const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
 
 /** The days of a statement with their sums in the order of its columns. */

@@ -10,7 +10,8 @@ import type { UnitPrice } from "./subscriptions.rules.ts";
  * The statement of an organization as its clients see it.
  */
 
-const SUMS = [
+/** The sums of each day and kind, in the order of their columns. */
+export const USAGE_SUMS = [
   "registered",
   "refunded",
   "reported",
@@ -111,7 +112,7 @@ export const statementJson = z
   })
   .meta({ id: "Statement" });
 
-type Sums = Readonly<Record<(typeof SUMS)[number], bigint>>;
+type Sums = Readonly<Record<(typeof USAGE_SUMS)[number], bigint>>;
 
 /** The statement of one kind. */
 type KindUsage = {
@@ -127,7 +128,7 @@ const presentPeriod = ({ start, end }: Period) => ({
 });
 
 const presentSums = (days: readonly Sums[]) => {
-  const total = (name: (typeof SUMS)[number]): number =>
+  const total = (name: (typeof USAGE_SUMS)[number]): number =>
     Number(days.reduce((sum, each) => sum + each[name], 0n));
   return {
     registered: total("registered"),
