@@ -64,11 +64,20 @@ const keyOf = ({ parameters, requestBody }: Json, schemas: Json): "request" | "i
   return "idempotency_key" in objectOf(item["properties"]) ? "items" : null;
 };
 
+const partsOf = ({ parameters, requestBody }: Json): readonly ("body" | "query")[] => [
+  ...(requestBody === undefined ? [] : (["body"] as const)),
+  ...(listOf(parameters).some((parameter) => parameter["in"] === "query")
+    ? (["query"] as const)
+    : []),
+];
+
 const describeOperation = ({ method, path, operation }: Operation, schemas: Json): string =>
   `  ${String(operation["operationId"])}: ${JSON.stringify({
     method: method.toUpperCase(),
     path,
     key: keyOf(operation, schemas),
+    takes: partsOf(operation),
+    isPublic: Array.isArray(operation["security"]) && operation["security"].length === 0,
   })},`;
 
 /**

@@ -6,14 +6,11 @@ import { startFaultyProxy } from "./startFaultyProxy.ts";
 
 const test = testWithDatabase();
 
-/** Those of the standalone client. */
-const HEALTH: ReadonlySet<string> = new Set(["health", "readiness"]);
-
 test("every operation of the store interface has a method of its name", (t) => {
   const store = createStoreClient({ baseUrl: "http://127.0.0.1:1", apiKey: "k", shopName: "s" });
 
   t.deepEqual(
-    Object.keys(OPERATIONS).filter((id) => !(id in store) && !HEALTH.has(id)),
+    Object.keys(OPERATIONS).filter((id) => !(id in store)),
     [],
   );
 });

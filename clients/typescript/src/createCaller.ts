@@ -1,7 +1,14 @@
 import type { CallOptions, Reply, Transport, TransportRequest } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import { nextQuery } from "./nextQuery.ts";
-import type { InputOf, ItemOf, OperationTable, QueryOf, ResultOf } from "./operationTypes.ts";
+import type {
+  ArgumentsOf,
+  InputOf,
+  ItemOf,
+  OperationTable,
+  QueryOf,
+  ResultOf,
+} from "./operationTypes.ts";
 import { checkKey } from "./parseOptions.ts";
 
 export type WriteOptions = CallOptions & {
@@ -46,6 +53,16 @@ export type Caller<Operations> = {
     options: CallOptions | undefined,
     pageDefaults: object,
   ) => ExportableList<ResultOf<Operations[Id]>>;
+};
+
+/** A method for each operation, named as it is. Those of lists take the query and the options. */
+export type Methods<Operations, Lists extends keyof Operations> = {
+  readonly [Id in keyof Operations]: Id extends Lists
+    ? (
+        query?: QueryOf<Operations[Id]>,
+        options?: CallOptions,
+      ) => ExportableList<ResultOf<Operations[Id]>>
+    : (...given: ArgumentsOf<Operations[Id], WriteOptions>) => Promise<ResultOf<Operations[Id]>>;
 };
 
 /** The parts of a request. The callers' types say which of them an operation accepts. */
@@ -107,8 +124,10 @@ const keyedBody = (
 /** Segments of a path that a URL does not keep. */
 const NO_SEGMENTS: ReadonlySet<string> = new Set(["", ".", ".."]);
 
+const PATH_NAME = /\{(?<name>\w+)\}/gu;
+
 const fillPath = (path: string, values: Readonly<Record<string, string>> = {}): string =>
-  path.replaceAll(/\{(?<name>\w+)\}/gu, (_match, name: string) => {
+  path.replaceAll(PATH_NAME, (_match, name: string) => {
     const value = values[name] ?? "";
     if (NO_SEGMENTS.has(value)) {
       throw new ImpactError(`${name}: must not be empty or consist of dots`);
@@ -188,4 +207,33 @@ export const createCaller = <Operations extends object>(
       };
     },
   };
+};
+
+/** Returns the methods of all operations. */
+export const createMethods = <Operations extends object, Lists extends keyof Operations & string>(
+  operations: OperationTable,
+  { call, list }: Caller<Operations>,
+  /** The operations that are lists, with the query of a page. */
+  lists: Readonly<Record<Lists, object>>,
+): Methods<Operations, Lists> => {
+  const pageDefaults: Readonly<Record<string, object>> = lists;
+  const callWith = (operationId: never, given: readonly unknown[]) => {
+    const { path = "", takes = [] } = operations[operationId] ?? {};
+    const names = [...path.matchAll(PATH_NAME)].map((match) => match[1] ?? "");
+    const values = names.map((name, index) => [name, given[index]]);
+    const parts = takes.map((part, index) => [part, given[names.length + index] ?? {}]);
+    const input = { path: Object.fromEntries(values) as object, ...Object.fromEntries(parts) };
+    return call(operationId, input as never, given[names.length + takes.length] as WriteOptions);
+  };
+  const methods = Object.keys(operations).map((operationId) => {
+    const defaults = pageDefaults[operationId];
+    return [
+      operationId,
+      defaults === undefined
+        ? (...given: readonly unknown[]) => callWith(operationId as never, given)
+        : (query?: never, options?: CallOptions) =>
+            list(operationId as never, query, options, defaults),
+    ] as const;
+  });
+  return Object.fromEntries(methods) as Methods<Operations, Lists>;
 };

@@ -1,11 +1,11 @@
-import { createCaller } from "./createCaller.ts";
-import type { Caller, ExportableList, ReadNext, WriteOptions } from "./createCaller.ts";
+import { createCaller, createMethods } from "./createCaller.ts";
+import type { Caller, ExportableList, Methods, ReadNext } from "./createCaller.ts";
 import { createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import { OPERATIONS } from "./generated/store.ts";
 import type { components, operations } from "./generated/store.ts";
-import type { BodyOf, QueryOf, ResultOf } from "./operationTypes.ts";
+import type { QueryOf, ResultOf } from "./operationTypes.ts";
 import { checkHeaderValue } from "./parseOptions.ts";
 
 export type StoreClientOptions = TransportOptions & {
@@ -17,95 +17,23 @@ export type StoreClientOptions = TransportOptions & {
   readonly userId?: string;
 };
 
-type Query<Id extends keyof operations> = QueryOf<operations[Id]>;
-type Result<Id extends keyof operations> = ResultOf<operations[Id]>;
-
 /** The names of the store-platform interface's objects, such as `StoreSchemas["ImpactRecord"]`. */
 export type StoreSchemas = components["schemas"];
 
-type Read<Id extends keyof operations> = (
-  query?: Query<Id>,
-  options?: CallOptions,
-) => Promise<Result<Id>>;
+const PAGE = { limit: 100 };
 
-type Write<Id extends keyof operations> = (
-  body: BodyOf<operations[Id]>,
-  options?: WriteOptions,
-) => Promise<Result<Id>>;
-
-type ReadList<Id extends keyof operations> = (
-  query?: Query<Id>,
-  options?: CallOptions,
-) => ExportableList<Result<Id>>;
-
-type ActOn<Id extends keyof operations> = (
-  id: string,
-  options?: CallOptions,
-) => Promise<Result<Id>>;
-
-type ChangeEndpoint<Id extends keyof operations> = (
-  id: string,
-  body: BodyOf<operations[Id]>,
-  options?: CallOptions,
-) => Promise<Result<Id>>;
-
-type ActOnDelivery<Id extends keyof operations> = (
-  id: string,
-  deliveryId: string,
-  options?: CallOptions,
-) => Promise<Result<Id>>;
+/** The lists, with the query of their pages. */
+const LISTS = { listTrees: PAGE, listPlastics: PAGE, listDonations: PAGE };
 
 /** The store-platform interface. Each method is named as its operation in the API description, which explains it. */
-export type StoreClient = Pick<Caller<operations>, "call"> & {
-  readonly verifyKey: (options?: CallOptions) => Promise<Result<"verifyKey">>;
-  readonly plantTrees: Write<"plantTrees">;
-  readonly rescuePlastics: Write<"rescuePlastics">;
-  readonly donate: Write<"donate">;
-  readonly refund: Write<"refund">;
-  readonly listTrees: ReadList<"listTrees">;
-  readonly listPlastics: ReadList<"listPlastics">;
-  readonly listDonations: ReadList<"listDonations">;
-  /** The balance, and its newest entries. */
-  readonly balance: Read<"balance">;
-  /** The entries of the balance, newest first. */
-  readonly listBalanceEntries: ReadList<"balance">;
-  readonly searchCharities: Read<"searchCharities">;
-  readonly impactStats: Read<"impactStats">;
-  readonly evidence: Read<"evidence">;
-  readonly readCertificateUrl: (
-    query: Query<"readCertificateUrl">,
-    options?: CallOptions,
-  ) => Promise<Result<"readCertificateUrl">>;
-  readonly readOrderCertificateUrl: (
-    query: Query<"readOrderCertificateUrl">,
-    options?: CallOptions,
-  ) => Promise<Result<"readOrderCertificateUrl">>;
-  readonly createWebhookEndpoint: Write<"createWebhookEndpoint">;
-  /** Like the other changes of webhook endpoints, repeated only after a response that says that nothing was done. */
-  readonly updateWebhookEndpoint: ChangeEndpoint<"updateWebhookEndpoint">;
-  readonly rotateWebhookSecret: (
-    id: string,
-    body?: BodyOf<operations["rotateWebhookSecret"]>,
-    options?: CallOptions,
-  ) => Promise<Result<"rotateWebhookSecret">>;
-  readonly recoverWebhookEvents: ChangeEndpoint<"recoverWebhookEvents">;
-  readonly enableWebhookEndpoint: ActOn<"enableWebhookEndpoint">;
-  readonly disableWebhookEndpoint: ActOn<"disableWebhookEndpoint">;
-  readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
-  readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
-  readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
-  readonly listWebhookEndpoints: (options?: CallOptions) => Promise<Result<"listWebhookEndpoints">>;
-  /** One page. `starting_after` is the id of the last delivery of the page before. */
-  readonly listWebhookDeliveries: (
-    id: string,
-    query?: Query<"listWebhookDeliveries">,
-    options?: CallOptions,
-  ) => Promise<Result<"listWebhookDeliveries">>;
-  readonly readWebhookDelivery: ActOnDelivery<"readWebhookDelivery">;
-  readonly retryWebhookDelivery: ActOnDelivery<"retryWebhookDelivery">;
-};
-
-const PAGE = { limit: 100 };
+export type StoreClient = Pick<Caller<operations>, "call"> &
+  Methods<operations, keyof typeof LISTS> & {
+    /** The entries of the balance, newest first. */
+    readonly listBalanceEntries: (
+      query?: QueryOf<operations["balance"]>,
+      options?: CallOptions,
+    ) => ExportableList<ResultOf<operations["balance"]>>;
+  };
 
 /** A list of this interface continues with its cursor in the given parameter. */
 const continueWith =
@@ -144,48 +72,11 @@ export const createStoreClient = ({
     ...storeHeader(shopName, userId),
   };
   const transport = createTransport(options, authentication, ["error", "code"]);
-  const { call, list } = createCaller<operations>(
-    transport,
-    OPERATIONS,
-    continueWith("after_created_at"),
-  );
+  const caller = createCaller<operations>(transport, OPERATIONS, continueWith("after_created_at"));
   const ledger = createCaller<operations>(transport, OPERATIONS, continueWith("cursor"));
-
   return {
-    call,
-    verifyKey: (own) => call("verifyKey", {}, own),
-    plantTrees: (body, own) => call("plantTrees", { body }, own),
-    rescuePlastics: (body, own) => call("rescuePlastics", { body }, own),
-    donate: (body, own) => call("donate", { body }, own),
-    refund: (body, own) => call("refund", { body }, own),
-    listTrees: (query, own) => list("listTrees", query, own, PAGE),
-    listPlastics: (query, own) => list("listPlastics", query, own, PAGE),
-    listDonations: (query, own) => list("listDonations", query, own, PAGE),
-    balance: (query = {}, own) => call("balance", { query }, own),
+    ...createMethods(OPERATIONS, caller, LISTS),
+    call: caller.call,
     listBalanceEntries: (query, own) => ledger.list("balance", query, own, PAGE),
-    searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
-    impactStats: (query = {}, own) => call("impactStats", { query }, own),
-    evidence: (query = {}, own) => call("evidence", { query }, own),
-    readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
-    readOrderCertificateUrl: (query, own) => call("readOrderCertificateUrl", { query }, own),
-    createWebhookEndpoint: (body, own) => call("createWebhookEndpoint", { body }, own),
-    updateWebhookEndpoint: (id, body, own) =>
-      call("updateWebhookEndpoint", { path: { id }, body }, own),
-    rotateWebhookSecret: (id, body = {}, own) =>
-      call("rotateWebhookSecret", { path: { id }, body }, own),
-    recoverWebhookEvents: (id, body, own) =>
-      call("recoverWebhookEvents", { path: { id }, body }, own),
-    enableWebhookEndpoint: (id, own) => call("enableWebhookEndpoint", { path: { id } }, own),
-    disableWebhookEndpoint: (id, own) => call("disableWebhookEndpoint", { path: { id } }, own),
-    pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
-    deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
-    readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
-    listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
-    listWebhookDeliveries: (id, query = {}, own) =>
-      call("listWebhookDeliveries", { path: { id }, query }, own),
-    readWebhookDelivery: (id, deliveryId, own) =>
-      call("readWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
-    retryWebhookDelivery: (id, deliveryId, own) =>
-      call("retryWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
   };
 };

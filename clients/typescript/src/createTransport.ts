@@ -127,7 +127,7 @@ const connectionError = (
 ): ImpactConnectionError =>
   deadline.hasExpired()
     ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
-    : new ImpactConnectionError("the connection failed", { ...facts, cause });
+    : new ImpactConnectionError("the connection failed", facts, { cause });
 
 const readText = async (opened: Opened) => {
   const text = await opened.response.text();

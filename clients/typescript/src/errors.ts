@@ -12,12 +12,26 @@ export type CallFacts = {
   readonly attempts: number;
 };
 
-/** An error response of the service. */
-export class ImpactApiError extends ImpactError implements CallFacts {
-  override name = "ImpactApiError";
+class CallError extends ImpactError implements CallFacts {
   readonly requestId: string;
   readonly idempotencyKey: string | null;
   readonly attempts: number;
+
+  constructor(
+    message: string,
+    { requestId, idempotencyKey, attempts }: CallFacts,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.requestId = requestId;
+    this.idempotencyKey = idempotencyKey;
+    this.attempts = attempts;
+  }
+}
+
+/** An error response of the service. */
+export class ImpactApiError extends CallError {
+  override name = "ImpactApiError";
   /** The HTTP status. */
   readonly status: number;
   /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
@@ -31,10 +45,7 @@ export class ImpactApiError extends ImpactError implements CallFacts {
     message: string,
     facts: CallFacts & Pick<ImpactApiError, "status" | "code" | "body" | "retryAfterMs">,
   ) {
-    super(message);
-    this.requestId = facts.requestId;
-    this.idempotencyKey = facts.idempotencyKey;
-    this.attempts = facts.attempts;
+    super(message, facts);
     this.status = facts.status;
     this.code = facts.code;
     this.body = facts.body;
@@ -43,18 +54,8 @@ export class ImpactApiError extends ImpactError implements CallFacts {
 }
 
 /** No complete response arrived. A write may have been recorded. */
-export class ImpactConnectionError extends ImpactError implements CallFacts {
+export class ImpactConnectionError extends CallError {
   override name = "ImpactConnectionError";
-  readonly requestId: string;
-  readonly idempotencyKey: string | null;
-  readonly attempts: number;
-
-  constructor(message: string, { cause, ...facts }: CallFacts & { readonly cause?: unknown }) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.requestId = facts.requestId;
-    this.idempotencyKey = facts.idempotencyKey;
-    this.attempts = facts.attempts;
-  }
 }
 
 /** No complete response arrived in time. A write may have been recorded. */

@@ -46,6 +46,26 @@ export type ItemOf<Result> = {
   [Field in keyof Result]: Result[Field] extends readonly (infer Item)[] ? Item : never;
 }[keyof Result];
 
+type PathArguments<Path> = [Path] extends [never]
+  ? []
+  : "delivery_id" extends keyof Path
+    ? [id: string, deliveryId: string]
+    : [id: string];
+
+type PartArguments<Value> = [Value] extends [never]
+  ? []
+  : object extends Value
+    ? [value?: Value]
+    : [value: Value];
+
+/** The arguments of an operation's method: the names in its path, its body, its query and the options, if it has them. */
+export type ArgumentsOf<Operation, Options> = [
+  ...PathArguments<PathOf<Operation>>,
+  ...PartArguments<BodyOf<Operation>>,
+  ...PartArguments<QueryOf<Operation>>,
+  options?: Options,
+];
+
 /** How an operation is called; generated. */
 export type OperationTable = Readonly<
   Record<
@@ -55,6 +75,10 @@ export type OperationTable = Readonly<
       readonly path: string;
       /** What the operation takes idempotency keys for. */
       readonly key: "request" | "items" | null;
+      /** What its method accepts after the names in the path. */
+      readonly takes: readonly ("body" | "query")[];
+      /** Whether it needs no API key. */
+      readonly isPublic: boolean;
     }
   >
 >;
