@@ -46,10 +46,6 @@ const createBackgroundActivities = (config: Config, context: WorkerContext & Bil
   ...createRetentionActivities({
     ...context,
     db: context.bulkDb,
-    retention: {
-      processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
-      reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
-    },
     testDataDays: config.TEST_DATA_RETENTION_DAYS,
   }),
   ...createPlantingActivities({
