@@ -136,7 +136,6 @@ const settings = z.object({
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
     .optional(),
   TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
-  WORKFLOW_BUNDLE: z.string().min(1, "must be a file").optional(),
   TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
   STRIPE_SECRET_KEY: z
     .string()
