@@ -230,11 +230,7 @@ export const runWorker = async (
 type DeploymentName = ReturnType<typeof awaitDeploymentName>;
 
 /** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
-export const createRunners = (
-  deployment: DeploymentName,
-  logger: Logger,
-  signal: AbortSignal,
-) => {
+export const createRunners = (deployment: DeploymentName, logger: Logger, signal: AbortSignal) => {
   const workflowBundle = bundleWorkflows();
   const logMissingNamespace = createNamespaceLog(logger);
   const whenNamed = async (
