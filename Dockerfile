@@ -18,8 +18,7 @@ COPY --from=dependencies /app/node_modules ./node_modules
 COPY . .
 RUN ln -s /app/cli/impact.js /usr/local/bin/impact
 # Bundled here, which saves each worker about a second of CPU time at its start.
-ENV WORKFLOW_BUNDLE=/app/workflows.js
-RUN node --input-type=module --eval 'await (await import("/app/worker/bundleWorkflows.ts")).bundleWorkflows(process.env.WORKFLOW_BUNDLE)'
+RUN node --input-type=module --eval 'await (await import("/app/worker/bundleWorkflows.ts")).bundleWorkflows()'
 # The user node, by number, so that an orchestrator can verify that it is not root.
 USER 1000:1000
 EXPOSE 8080 8081 9464 9465

@@ -181,7 +181,7 @@ export const openApiContext = async (
   const connections = await openConnections(config, tracing);
   const { db, pace, searches, reads, lists, healthChecks } = connections;
   const temporal = openTemporalClient();
-  const context: Context = { db, clock: systemClock, tracing };
+  const context: Context = { db, clock: systemClock };
   const metrics = createApiMetrics();
   const health = await watchHealth({
     ...context,
@@ -220,7 +220,7 @@ export const openApiContext = async (
       onUnusable: (unusable) =>
         logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
-    validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
+    validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(readPlantingSettings(config)),
     webhookSettings: readWebhookSettings(config),
     publicBaseUrl: () =>

@@ -20,6 +20,9 @@ const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** Requests in progress may finish in this time; then their connections are closed. */
 const FINISH_REQUESTS_MS = 7000;
 
+/** Of clients to each interface. Each takes a file descriptor and some kilobytes. */
+const MAXIMUM_CONNECTIONS = 20_000;
+
 /** Serves both interfaces, and the metrics unless their port is off. Returns the URLs by their names. */
 const listen = async (
   config: Config,
@@ -29,7 +32,7 @@ const listen = async (
   const forClients = {
     gate: createRequestGate(),
     host: config.HOST,
-    maximumConnections: config.MAXIMUM_CONNECTIONS,
+    maximumConnections: MAXIMUM_CONNECTIONS,
     onRejectedConnection: metrics.observeRejectedConnection,
   };
   const register = (server: RunningServer): string => {

@@ -1,43 +1,81 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "./bulkWork.rules.ts";
-import type { LatestRecords, Observation } from "./bulkWork.rules.ts";
+import { z } from "zod";
 import { runForAll } from "../runtime/client.ts";
-import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 import { wrapPool } from "./pools/wrapPool.ts";
+import { sql } from "./sql.ts";
+
+/*
+ * Bulk work (lists, exports, imports, reconciliations, planting orders) yields to recording: while clients record, a rest
+ * follows each of its steps, and the rests of all processes follow each other.
+ */
 
 /** Makes bulk work yield to what clients record, in this process and in others. */
 export type BulkPace = {
   /**
-   * Runs a step: a statement, or a transaction, so that nothing pauses with locks. While clients record, steps run one
-   * after another, in turns with those of other processes, and each turn includes a pause. A step that takes longer than
-   * `MAXIMUM_STEP_MS` does not delay the next one any longer. A step within a step does not wait.
+   * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, it returns after a
+   * rest. A step within a step has none.
    */
   readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
   /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */
   readonly runEach: <Item>(items: AsyncIterable<Item>) => AsyncIterable<Item>;
   /** Whether clients recorded when it was last known. Then steps should be small. */
   readonly isYielding: () => boolean;
-  /** How long the last step took, without its pause. */
-  readonly lastStepMs: () => number;
-  /** How long steps have waited for their turns. */
+  /** How long steps have rested. */
   readonly pausedMs: () => number;
 };
-
-/** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
-const LOOK_INTERVAL_MS = 250;
-
-/** Expected of the first step. */
-const FIRST_STEP_MS = 5;
 
 /** For work that does not yield. */
 export const unhurriedPace: BulkPace = {
   run: (step) => step(),
   runEach: (items) => items,
   isYielding: () => false,
-  lastStepMs: () => 0,
   pausedMs: () => 0,
+};
+
+/** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
+const READ_INTERVAL_MS = 250;
+
+/** More than the second to which a usage fact's time is rounded. */
+const COUNTED_SECONDS = 2;
+/** Enough to count the records of a busy second, and few enough to read in no time. */
+const COUNTED_ROWS = 200;
+
+const rateRow = z.strictObject({ perSecond: z.number() });
+
+/**
+ * Returns how many registrations, donations and store writes clients recorded in a second lately. What bulk work records
+ * does not count.
+ */
+export const readRecordingRate = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.prepared("read_recording_rate", rateRow)`
+    SELECT coalesce(sum(records), 0)::double precision / ${COUNTED_SECONDS} AS "perSecond"
+    FROM (
+      (SELECT record_count AS records, to_timestamp(second) AS time FROM usage_fact ORDER BY id DESC LIMIT ${COUNTED_ROWS})
+      UNION ALL
+      SELECT 1, created_at
+      FROM (SELECT created_at, imported_id FROM balance_entry ORDER BY id DESC LIMIT ${COUNTED_ROWS}) AS entry
+      WHERE imported_id IS NULL
+      UNION ALL
+      SELECT 1, created_at
+      FROM (SELECT created_at, type FROM event ORDER BY id DESC LIMIT ${COUNTED_ROWS}) AS event
+      WHERE type LIKE 'donation.%'
+    ) AS recorded
+    WHERE time > clock_timestamp() - ${COUNTED_SECONDS} * interval '1 second'
+  `);
+
+/** Up to this rate, one core of a two-core machine stays free for bulk work. */
+const RECORDS_OF_A_FREE_CORE = 100;
+/** Bulk work always progresses. */
+const MINIMUM_SHARE = 1 / 5;
+/** A step that takes longer is not split, or waits for something else. Its whole rest would delay others for too long. */
+const MAXIMUM_STEP_MS = 250;
+
+/** Returns how long to rest after a step, so that bulk work takes its share of the time. */
+export const restMs = (stepMs: number, recordsPerSecond: number): number => {
+  const share = Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
+  return Math.min(stepMs, MAXIMUM_STEP_MS) * (1 / share - 1);
 };
 
 async function* runEach<Item>(
@@ -56,106 +94,59 @@ async function* runEach<Item>(
   }
 }
 
-/** Notices whether clients record. */
-const observeClients = (readLatest: () => Promise<LatestRecords>, nowMs: () => number) => {
-  let seen: Observation | null = null;
-  let lookedAtMs = -Infinity;
-  let looking: Promise<void> | null = null;
-
-  const note = (latest: LatestRecords): void => {
-    lookedAtMs = nowMs();
-    seen = observe(latest, seen, lookedAtMs);
-  };
-  const look = async (): Promise<void> => {
-    try {
-      note(await readLatest());
-    } finally {
-      looking = null;
-    }
-  };
-  const isYielding = (): boolean => seen !== null && isRecent(seen, nowMs());
-  const lookIfDue = async (): Promise<void> => {
-    if (nowMs() - lookedAtMs >= LOOK_INTERVAL_MS) {
-      await (looking ??= look());
-    }
-  };
-  return { note, isYielding, lookIfDue, recordsPerSecond: () => seen?.recordsPerSecond ?? 0 };
-};
-
-export const createBulkPace = ({
-  readLatest,
-  reserveTurn,
-  nowMs = () => performance.now(),
-  pause = delay,
-  limitStep = (durationMs) => delay(durationMs, undefined, { ref: false }),
-}: {
-  readonly readLatest: () => Promise<LatestRecords>;
-  /** Reserves a turn of bulk work, and returns how long to wait for it. */
-  readonly reserveTurn: (
-    durationMs: number,
-  ) => Promise<LatestRecords & { readonly waitMs: number }>;
-  readonly nowMs?: () => number;
-  readonly pause?: (durationMs: number) => Promise<unknown>;
-  /** Returns when the next step need not wait any longer for one that begins now. */
-  readonly limitStep?: (durationMs: number) => Promise<unknown>;
-}): BulkPace => {
+/**
+ * Creates a pace whose rests are under one lock of the database.
+ * @param options.pause replaces the timer
+ */
+export const openBulkPace = (
+  db: DatabasePool,
+  { pause = delay }: { readonly pause?: (durationMs: number) => Promise<unknown> } = {},
+): BulkPace => {
   const steps = new AsyncLocalStorage<true>();
-  const { note, isYielding, lookIfDue, recordsPerSecond } = observeClients(readLatest, nowMs);
-  let previous: Promise<unknown> = Promise.resolve();
-  let expectedMs = FIRST_STEP_MS;
+  let recordsPerSecond = 0;
+  let readAtMs = -Infinity;
   let pausedMs = 0;
+  /** The process rests once at a time, so that it uses one connection. */
+  let previous: Promise<unknown> = Promise.resolve();
 
-  const runInTurn = async <Result>(
-    step: () => Promise<Result>,
-    onStart: () => void,
-  ): Promise<Result> => {
-    if (isYielding()) {
-      const { waitMs, ...latest } = await reserveTurn(turnMs(expectedMs, recordsPerSecond()));
-      note(latest);
-      if (waitMs > 0) {
-        pausedMs += waitMs;
-        await pause(waitMs);
-      }
+  const readIfDue = async (): Promise<void> => {
+    if (performance.now() - readAtMs >= READ_INTERVAL_MS) {
+      readAtMs = performance.now();
+      recordsPerSecond = await readRecordingRate(db);
     }
-    onStart();
-    const startedAtMs = nowMs();
-    try {
-      return await steps.run(true, step);
-    } finally {
-      expectedMs = nowMs() - startedAtMs;
-    }
+  };
+  const rest = async (durationMs: number): Promise<void> => {
+    await db.transaction(async (transaction) => {
+      await transaction.query(sql.typeAlias("void")`
+        SELECT FROM pg_advisory_xact_lock(hashtext('bulk_work'))
+      `);
+      await pause(durationMs);
+    });
+    pausedMs += durationMs;
   };
   const run: BulkPace["run"] = async (step) => {
     if (steps.getStore() === true) {
       return step();
     }
-    await lookIfDue();
-    if (!isYielding()) {
-      return steps.run(true, step);
+    // For all accounts: it must not count against the share of the account whose list is read.
+    await runForAll(readIfDue);
+    const startedAtMs = performance.now();
+    const result = await steps.run(true, step);
+    const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
+    if (durationMs > 0) {
+      const rested = previous.then(() => runForAll(() => rest(durationMs)));
+      previous = rested.catch(() => undefined);
+      await rested;
     }
-    const started = Promise.withResolvers<void>();
-    const turn = previous.then(() => runInTurn(step, started.resolve));
-    // A step can wait for a connection of its account, whose other reads are slow.
-    const late = started.promise.then(() => limitStep(MAXIMUM_STEP_MS));
-    previous = Promise.race([turn.catch(() => undefined), late]);
-    return turn;
+    return result;
   };
   return {
     run,
     runEach: (items) => runEach(items, run),
-    isYielding,
-    lastStepMs: () => expectedMs,
+    isYielding: () => recordsPerSecond > 0,
     pausedMs: () => pausedMs,
   };
 };
-
-/** Opens a pace whose turns are in the database. */
-export const openBulkPace = (db: CommonQueryMethods): BulkPace =>
-  createBulkPace({
-    // For all accounts: it must not count against the share of the account whose list is read.
-    readLatest: () => runForAll(() => readLatestRecords(db)),
-    reserveTurn: (durationMs) => runForAll(() => reserveBulkTurn(db, durationMs)),
-  });
 
 /** Returns the pool for bulk work: each statement or transaction is a step of the pace. */
 export const openBulkPool = (pool: DatabasePool, pace: BulkPace): DatabasePool =>

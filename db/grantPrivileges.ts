@@ -107,7 +107,7 @@ const listTables = async (client: Client): Promise<readonly Table[]> => {
 };
 
 /** What the programs only read: migrations write it. */
-const READ_ONLY = new Set(["idempotency_secret", "schema_migration"]);
+const READ_ONLY = new Set(["schema_migration"]);
 
 const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   if (READ_ONLY.has(name)) {
@@ -116,16 +116,17 @@ const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Columns that open something: the URL of an endpoint or a certificate, or what can be guessed from its hash. */
+/** Columns that open something, can be guessed from their hash, or protect idempotency keys from such guesses. */
 const SECRET_COLUMNS: Readonly<Record<string, string>> = {
   api_key: "hash",
   idempotency_key: "request_hash",
   certificate: "token",
+  deployment: "idempotency_secret",
   webhook_endpoint: "url",
 };
 
-/** What signs webhooks, and what protects idempotency keys from guesses. */
-const SECRET_TABLES = new Set(["idempotency_secret", "webhook_secret"]);
+/** What signs webhooks. */
+const SECRET_TABLES = new Set(["webhook_secret"]);
 
 const readerPrivileges = ({ name, columns }: Table): string | null => {
   if (SECRET_TABLES.has(name)) {

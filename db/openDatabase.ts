@@ -92,14 +92,16 @@ export const openSearches = (
     maximumWaitMs: SEARCH_WAIT_MS,
   });
 
-type ReadConfig = Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">;
+/** The client receives a 503 after it that says what to narrow. */
+const READ_TIMEOUT_MS = 5000;
 
 const openReadPool = (
-  config: ReadConfig,
+  config: Pick<Config, "DATABASE_URL">,
   connections: number,
   interceptors: readonly Interceptor[],
+  timeoutMs = READ_TIMEOUT_MS,
 ): Promise<DatabasePool> =>
-  openPool(sourceOf(config), connections, config.READ_TIMEOUT_SECONDS * 1000, {
+  openPool(sourceOf(config), connections, timeoutMs, {
     interceptors,
     reservedConnections: 0,
     timeoutAdvice: READ_ADVICE,
@@ -111,16 +113,17 @@ const openReadPool = (
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openReads = (
-  config: ReadConfig,
+  config: Pick<Config, "DATABASE_URL">,
   interceptors: readonly Interceptor[] = [],
-): Promise<DatabasePool> => openReadPool(config, CONCURRENT_READS, interceptors);
+  timeoutMs?: number,
+): Promise<DatabasePool> => openReadPool(config, CONCURRENT_READS, interceptors, timeoutMs);
 
 /**
  * Opens a separate pool for the pages of lists, so that they wait for no other slow query.
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openLists = (
-  config: ReadConfig,
+  config: Pick<Config, "DATABASE_URL">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> => openReadPool(config, CONCURRENT_LISTS, interceptors);
 

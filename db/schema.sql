@@ -122,13 +122,6 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
-CREATE UNLOGGED TABLE bulk_turn (
-  is_only boolean NOT NULL DEFAULT true,
-  ends_at timestamp with time zone NOT NULL,
-  CONSTRAINT bulk_turn_pkey PRIMARY KEY (is_only),
-  CONSTRAINT bulk_turn_is_only CHECK (is_only)
-) WITH (fillfactor=10);
-
 CREATE TABLE cached_response (
   key text COLLATE "C" NOT NULL,
   base_url text NOT NULL,
@@ -234,6 +227,7 @@ CREATE TABLE deployment (
   id uuid NOT NULL DEFAULT gen_random_uuid(),
   is_only boolean NOT NULL DEFAULT true,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  idempotency_secret bytea NOT NULL DEFAULT sha256(((uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) || uuid_send(gen_random_uuid()))),
   processor text,
   stripe_account_id text,
   stripe_livemode boolean,
@@ -259,6 +253,7 @@ CREATE TABLE deployment (
   CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
   CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) = ANY (ARRAY[0, 2])),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) = ANY (ARRAY[0, 4])),
+  CONSTRAINT deployment_idempotency_secret CHECK (length(idempotency_secret) = 32),
   CONSTRAINT deployment_is_only_check CHECK (is_only),
   CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) = ANY (ARRAY[0, 4]))
@@ -368,14 +363,6 @@ CREATE TABLE idempotency_key (
   CONSTRAINT idempotency_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT idempotency_key_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'refund_plant'::text, 'refund_plastic'::text, 'refund_donate'::text, 'operator_refund'::text])),
   CONSTRAINT idempotency_key_request_hash CHECK (length(request_hash) = 32)
-) WITH ();
-
-CREATE TABLE idempotency_secret (
-  is_only boolean NOT NULL DEFAULT true,
-  secret bytea NOT NULL,
-  CONSTRAINT idempotency_secret_pkey PRIMARY KEY (is_only),
-  CONSTRAINT idempotency_secret_is_only CHECK (is_only),
-  CONSTRAINT idempotency_secret_length CHECK (length(secret) = 32)
 ) WITH ();
 
 CREATE TABLE impact_total (
@@ -841,13 +828,6 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
 
-CREATE UNLOGGED TABLE trace_context (
-  record_id uuid NOT NULL,
-  traceparent text NOT NULL,
-  recorded_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT trace_context_pkey PRIMARY KEY (record_id)
-) WITH ();
-
 CREATE TABLE usage_difference (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -1142,8 +1122,6 @@ CREATE INDEX registration_ordered ON public.registration USING btree (planting_o
 CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
-
-CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorded_at);
 
 CREATE INDEX usage_difference_account ON public.usage_difference USING btree (account_id);
 

@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import type { Clock } from "./clock.ts";
-import type { Tracing } from "./tracing.rules.ts";
 
 /**
  * What a process creates once and hands to its use cases. Each capability adds what only it needs in a `context.ts` of its
@@ -9,8 +8,6 @@ import type { Tracing } from "./tracing.rules.ts";
 export type Context = {
   readonly db: DatabasePool;
   readonly clock: Clock;
-  /** Absent if tracing is off. */
-  readonly tracing?: Tracing | undefined;
 };
 
 /** A context in a transaction of the caller. */

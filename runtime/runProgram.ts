@@ -5,7 +5,6 @@ import { SchemaMismatchError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
-import { startTracing } from "./startTracing.ts";
 import type { RunningTracing } from "./startTracing.ts";
 import { setFlagsFromString } from "node:v8";
 
@@ -75,7 +74,10 @@ export const runProgram = async (
   try {
     const config = readConfig();
     const ignoredProxies = configureOutgoing();
-    const tracing = await startTracing(config, name);
+    const tracing =
+      config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined || config.OTEL_SDK_DISABLED
+        ? undefined
+        : (await import("./startTracing.ts")).startTracing(config, name);
     const logger = createLogger(config, name, tracing?.logFields);
     tracing?.logTo(logger);
     if (ignoredProxies.length > 0) {

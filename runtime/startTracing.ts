@@ -1,10 +1,85 @@
+import { context, diag, DiagLogLevel, SpanKind, trace } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
+import {
+  defaultResource,
+  detectResources,
+  envDetector,
+  resourceFromAttributes,
+} from "@opentelemetry/resources";
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from "@opentelemetry/sdk-trace";
+import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
-import type { Interceptor } from "slonik";
+import type { Interceptor, QueryContext } from "slonik";
 import type { Config } from "./config/config.ts";
-import type { Tracing } from "./tracing.rules.ts";
+import { recordError } from "./tracing.ts";
+import { awaitAtMost } from "./waiting.ts";
 
-export type RunningTracing = Tracing & {
-  /** The ids of the active span, for lines of the log. */
+/*
+ * Imported only if tracing is on, because the SDK takes time and memory.
+ */
+
+/** The collector gets the last spans in this time, or they are lost. */
+const SHUTDOWN_TIMEOUT_MS = 2000;
+
+const createSampler = ({
+  OTEL_TRACES_SAMPLER: name,
+  OTEL_TRACES_SAMPLER_ARG: ratio,
+}: Config): Sampler => {
+  const roots: Readonly<Record<string, Sampler>> = {
+    always_off: new AlwaysOffSampler(),
+    traceidratio: new TraceIdRatioBasedSampler(ratio),
+  };
+  const root = roots[name.replace("parentbased_", "")] ?? new AlwaysOnSampler();
+  return name.startsWith("parentbased_") ? new ParentBasedSampler({ root }) : root;
+};
+
+/**
+ * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values.
+ * Statements of the programs' own loops belong to no trace.
+ */
+const createStatementSpans = (): Interceptor => {
+  const tracer = trace.getTracer("impact-tracking-service");
+  const spans = new WeakMap<QueryContext, Span>();
+  return {
+    name: "statement-spans",
+    beforeQueryExecution: (queryContext, { sql: text }) => {
+      if (trace.getActiveSpan()?.isRecording() === true) {
+        const operation = (/[A-Za-z]+/u.exec(text)?.[0] ?? "statement").toUpperCase();
+        const attributes = {
+          "db.system.name": "postgresql",
+          "db.operation.name": operation,
+          "db.query.text": text.replaceAll(/\s+/gu, " ").trim(),
+        };
+        spans.set(queryContext, tracer.startSpan(operation, { kind: SpanKind.CLIENT, attributes }));
+      }
+      return null;
+    },
+    afterQueryExecution: (queryContext) => {
+      spans.get(queryContext)?.end();
+      return null;
+    },
+    queryExecutionError: (queryContext, _query, error) => {
+      const span = spans.get(queryContext);
+      if (span) {
+        recordError(span, error);
+        span.end();
+      }
+      return null;
+    },
+  };
+};
+
+export type RunningTracing = {
+  /** Returns the ids of the active span, for lines of the log. */
   readonly logFields: () => Readonly<Record<string, string>>;
   /** Records the statements of a pool. */
   readonly statementSpans: Interceptor;
@@ -14,15 +89,49 @@ export type RunningTracing = Tracing & {
   readonly stop: () => Promise<void>;
 };
 
-/** Starts tracing if it is configured. */
-export const startTracing = async (
-  config: Config,
-  program: string,
-): Promise<RunningTracing | undefined> => {
-  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_SDK_DISABLED: isDisabled } = config;
-  if (endpoint === undefined || isDisabled) {
-    return undefined;
-  }
-  const { openTelemetry } = await import("./openTelemetry.ts");
-  return openTelemetry(config, program);
+/** Starts OpenTelemetry's SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. */
+export const startTracing = (config: Config, program: string): RunningTracing => {
+  const ours = resourceFromAttributes({
+    "service.name": `impact-${program}`,
+    "service.namespace": "impact-tracking-service",
+  });
+  const provider = new TracerProvider({
+    sampler: createSampler(config),
+    resource: defaultResource()
+      .merge(ours)
+      .merge(detectResources({ detectors: [envDetector] })),
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: new OTLPTraceExporter(),
+        scheduledDelayMillis: config.OTEL_BSP_SCHEDULE_DELAY,
+      }),
+    ],
+  });
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  trace.setGlobalTracerProvider(provider);
+  return {
+    logFields: () => {
+      const active = trace.getActiveSpan()?.spanContext();
+      return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
+    },
+    statementSpans: createStatementSpans(),
+    logTo: (logger) => {
+      const log = logger.child({ component: "OpenTelemetry" });
+      diag.setLogger(
+        {
+          error: (message) => log.warn(message),
+          warn: (message) => log.warn(message),
+          info: (message) => log.debug(message),
+          debug: (message) => log.debug(message),
+          verbose: (message) => log.trace(message),
+        },
+        { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+      );
+    },
+    stop: () =>
+      awaitAtMost(
+        provider.shutdown().catch((error: unknown) => diag.warn(String(error))),
+        SHUTDOWN_TIMEOUT_MS,
+      ),
+  };
 };

@@ -4,16 +4,13 @@
  */
 export const inDeployment = (deployment: string, name: string): string => `${deployment}/${name}`;
 
-/** Work that no client waits for: usage, refunds, planting, reconciliation. */
+/** Work that no client waits for: usage, refunds, planting, webhooks, reconciliation. */
 export const backgroundQueue = (deployment: string): string =>
   inDeployment(deployment, "background");
 
 /** Work that a client waits for: donations. Its workers are separate, so that no backlog delays a client. */
 export const interactiveQueue = (deployment: string): string =>
   inDeployment(deployment, "interactive");
-
-/** Calls of clients' servers. Its workers are separate, so that slow servers delay neither billing nor donations. */
-export const webhookQueue = (deployment: string): string => inDeployment(deployment, "webhooks");
 
 /*
  * The ids of workflows. They are not beside their workflows, which load Temporal's SDK.

@@ -23,79 +23,86 @@ import {
   SUBSCRIPTION_PROBLEMS,
 } from "../modules/billing/subscriptions.rules.ts";
 import type { Clock } from "../runtime/clock.ts";
-import { createScanPace } from "../db/createScanPace.ts";
-import type { ScanPace } from "../db/createScanPace.ts";
 
-/** What queries read from. */
 type Source = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly readHeldBackSeconds: () => Promise<number>;
 };
 
-type Query<State> = {
-  readonly read: (source: Source) => Promise<State>;
-  /** Whether its cost grows with the number of accounts, streams, endpoints, stores or problems. */
-  readonly isCostly?: boolean;
-};
+/** A value, or values with their labels; those of the same labels are added up. */
+type Values =
+  | number
+  | readonly (readonly [labels: Readonly<Record<string, string>>, value: number])[];
 
-type GaugeText = { readonly name: string; readonly help: string };
-
-type GaugeOf<State> = GaugeText & {
+type GaugeOf<State> = {
+  readonly name: string;
+  readonly help: string;
   readonly labelNames?: readonly string[];
-  readonly set: (gauge: Gauge, state: State, now: Date) => void;
+  readonly values: (state: State, now: Date) => Values;
 };
 
 /** Adds the gauges that a query fills. Returns a function that refreshes them. */
 type AddGauges = (
   registry: Registry,
   source: Source,
-  createPace: () => ScanPace,
+  monotonicMs: () => number,
 ) => () => Promise<void>;
 
+/** A costly query takes a hundredth of a worker's time at most: each worker makes it for each Prometheus server. */
+const REST_PER_QUERY = 100;
+const LONGEST_REST_MS = 60_000;
+
 /**
- * The pace of costly queries. Each worker makes them for each Prometheus server, so they may take a hundredth of a worker's
- * time.
+ * Returns what adds the gauges of a query. A gauge is registered when it has its first value, because 0 would look like one.
+ * @param isCostly whether the query's cost grows with the number of accounts, streams, endpoints, stores or problems
  */
-const createCostlyPace = (): ScanPace => createScanPace(0.01, { maximumIntervalMs: 60_000 });
-
-/** Returns a function that reads, or returns what was read last until the pace's next scan is due. */
-const withPace = <State>(read: () => Promise<State>, pace: ScanPace): (() => Promise<State>) => {
-  let last: { readonly state: State } | null = null;
-  return async () => {
-    if (last === null || pace.isDue()) {
-      last = { state: await pace.scan(read) };
-    }
-    return last.state;
-  };
-};
-
-/** A gauge is registered when it has its first value, because 0 would look like one. */
 const gaugesOf =
   <State>({
     read,
     isCostly = false,
     gauges,
-  }: Query<State> & { readonly gauges: readonly GaugeOf<State>[] }): AddGauges =>
-  (registry, source, createPace) => {
-    const readNow = (): Promise<State> => read(source);
-    const readState = isCostly ? withPace(readNow, createPace()) : readNow;
-    const created = gauges.map(({ name, help, labelNames = [], set }) => ({
+  }: {
+    readonly read: (source: Source) => Promise<State>;
+    readonly isCostly?: boolean;
+    readonly gauges: readonly GaugeOf<State>[];
+  }): AddGauges =>
+  (registry, source, monotonicMs) => {
+    const created = gauges.map(({ name, help, labelNames = [], values }) => ({
       gauge: new Gauge({ name, help, labelNames, registers: [] }),
-      set,
+      values,
     }));
+    let dueAtMs = -Infinity;
     return async () => {
-      const state = await readState();
-      for (const { gauge, set } of created) {
+      const startedAtMs = monotonicMs();
+      if (startedAtMs < dueAtMs) {
+        return;
+      }
+      const state = await read(source);
+      if (isCostly) {
+        const durationMs = monotonicMs() - startedAtMs;
+        dueAtMs = startedAtMs + Math.min(durationMs * REST_PER_QUERY, LONGEST_REST_MS);
+      }
+      for (const { gauge, values } of created) {
         gauge.reset();
-        set(gauge, state, source.clock.now());
+        const given = values(state, source.clock.now());
+        for (const [labels, value] of typeof given === "number" ? [[{}, given] as const] : given) {
+          gauge.inc(labels, value);
+        }
         registry.registerMetric(gauge);
       }
     };
   };
 
-const numberGauge = ({ name, help, ...query }: Query<number> & GaugeText): AddGauges =>
-  gaugesOf({ ...query, gauges: [{ name, help, set: (gauge, value) => gauge.set(value) }] });
+/** A gauge that a query of its own fills. */
+const gaugeOf = <State>({
+  read,
+  isCostly = false,
+  ...gauge
+}: GaugeOf<State> & {
+  readonly read: (source: Source) => Promise<State>;
+  readonly isCostly?: boolean;
+}): AddGauges => gaugesOf({ read, isCostly, gauges: [gauge] });
 
 /**
  * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
@@ -125,54 +132,41 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       {
         name: "impact_usage_waiting_streams",
         help: "Streams (account, mode, meter) with unreported usage.",
-        set: (gauge, { streams }) => gauge.set(streams),
+        values: ({ streams }) => streams,
       },
       {
         name: "impact_usage_oldest_unreported_age_seconds",
         help: "Age of the oldest unreported usage; 0 if there is none.",
-        set: (gauge, { oldestSecond }, now) =>
-          gauge.set(oldestSecond === null ? 0 : Math.max(0, now.getTime() / 1000 - oldestSecond)),
+        values: ({ oldestSecond }, now) =>
+          oldestSecond === null ? 0 : Math.max(0, now.getTime() / 1000 - oldestSecond),
       },
     ],
   }),
-  gaugesOf({
+  gaugeOf({
     read: ({ db }) => listShardStatuses(db, "usage"),
-    gauges: [
-      {
-        name: "impact_usage_shard_last_pass_age_seconds",
-        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; until then, the time since the installation.",
-        labelNames: ["shard"],
-        set: (gauge, shards) => {
-          for (const { number, ageSeconds } of shards) {
-            gauge.set({ shard: String(number) }, ageSeconds);
-          }
-        },
-      },
-    ],
+    name: "impact_usage_shard_last_pass_age_seconds",
+    help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; until then, the time since the installation.",
+    labelNames: ["shard"],
+    values: (shards) =>
+      shards.map(({ number, ageSeconds }) => [{ shard: String(number) }, ageSeconds]),
   }),
-  numberGauge({
-    read: async ({ db }) => currentCallsPerSecond(await readCallRate(db)),
+  gaugeOf({
+    read: ({ db }) => readCallRate(db),
     name: "impact_stripe_calls_per_second",
     help: "How many meter events all workers may send to Stripe in a second.",
+    values: currentCallsPerSecond,
   }),
-  gaugesOf({
+  gaugeOf({
     read: ({ db }) => listShardStatuses(db, "dispatcher"),
-    gauges: [
-      {
-        name: "impact_dispatcher_last_pass_age_seconds",
-        help: "How long ago the dispatcher last completed a pass, by PostgreSQL's clock; until then, the time since the installation.",
-        set: (gauge, dispatchers) => {
-          for (const { ageSeconds } of dispatchers) {
-            gauge.set(ageSeconds);
-          }
-        },
-      },
-    ],
+    name: "impact_dispatcher_last_pass_age_seconds",
+    help: "How long ago the dispatcher last completed a pass, by PostgreSQL's clock; until then, the time since the installation.",
+    values: ([dispatcher]) => dispatcher?.ageSeconds ?? 0,
   }),
-  numberGauge({
-    read: async ({ db }) => (findHold(await readDeployment(db)) ? 1 : 0),
+  gaugeOf({
+    read: ({ db }) => readDeployment(db),
     name: "impact_usage_held",
     help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
+    values: (deployment) => (findHold(deployment) ? 1 : 0),
   }),
   gaugesOf({
     read: ({ db }) => countUsageAttention(db),
@@ -182,28 +176,27 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
         name: "impact_usage_attention_items",
         help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
         labelNames: ["cause"],
-        set: (gauge, causes) => {
-          for (const cause of ATTENTION_CAUSES) {
-            gauge.set({ cause }, causes.find((each) => each.cause === cause)?.items ?? 0);
-          }
-        },
+        values: (causes) => [
+          ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
+          ...causes.map(({ cause, items }) => [{ cause }, items] as const),
+        ],
       },
       {
         name: "impact_usage_attention_units",
         help: "The units of these, without signs.",
         labelNames: ["cause"],
-        set: (gauge, causes) => {
-          for (const cause of ATTENTION_CAUSES) {
-            gauge.set({ cause }, causes.find((each) => each.cause === cause)?.units ?? 0);
-          }
-        },
+        values: (causes) => [
+          ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
+          ...causes.map(({ cause, units }) => [{ cause }, units] as const),
+        ],
       },
     ],
   }),
-  numberGauge({
+  gaugeOf({
     read: ({ db }) => countFailedProcessorEvents(db),
     name: "impact_processor_events_failed",
     help: "Events of the processor that could not be processed and need an operator.",
+    values: (count) => count,
   }),
   gaugesOf({
     read: ({ db }) => readReconciliationStatus(db),
@@ -211,13 +204,12 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       {
         name: "impact_reconciliation_unreadable_streams",
         help: "Streams whose usage the processor did not return at the last reconciliation.",
-        set: (gauge, { unreadable }) => gauge.set(unreadable),
+        values: ({ unreadable }) => unreadable,
       },
       {
         name: "impact_reconciliation_last_success_timestamp_seconds",
         help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
-        set: (gauge, { lastSuccessAt, installedAt }) =>
-          gauge.set((lastSuccessAt ?? installedAt).getTime() / 1000),
+        values: ({ lastSuccessAt, installedAt }) => (lastSuccessAt ?? installedAt).getTime() / 1000,
       },
     ],
   }),
@@ -229,60 +221,48 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
         name: "impact_subscriptions",
         help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
         labelNames: ["status", "policy"],
-        set: (gauge, states) => {
-          for (const { status, policy, subscriptions } of states) {
-            gauge.inc({ status, policy }, subscriptions);
-          }
-        },
+        values: (states) =>
+          states.map(({ status, policy, subscriptions }) => [{ status, policy }, subscriptions]),
       },
       {
         name: "impact_subscription_problems",
         help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
         labelNames: ["problem", "policy"],
-        set: (gauge, states) => {
-          for (const problem of SUBSCRIPTION_PROBLEMS) {
-            for (const policy of SUBSCRIPTION_POLICIES) {
-              gauge.set({ problem, policy }, 0);
-            }
-          }
-          for (const state of states) {
-            const problems = listSubscriptionProblems(state).map(({ kind }) => kind);
-            for (const problem of new Set(problems)) {
-              gauge.inc({ problem, policy: state.policy }, state.subscriptions);
-            }
-          }
-        },
+        values: (states) => [
+          ...SUBSCRIPTION_PROBLEMS.flatMap((problem) =>
+            SUBSCRIPTION_POLICIES.map((policy) => [{ problem, policy }, 0] as const),
+          ),
+          ...states.flatMap((state) =>
+            [...new Set(listSubscriptionProblems(state).map(({ kind }) => kind))].map(
+              (problem) => [{ problem, policy: state.policy }, state.subscriptions] as const,
+            ),
+          ),
+        ],
       },
     ],
   }),
-  gaugesOf({
+  gaugeOf({
     read: ({ db }) => listInvoicedUsage(db, null, { onlyProblems: true }),
-    gauges: [
-      {
-        name: "impact_uninvoiced_units",
-        help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
-        labelNames: ["problem"],
-        set: (gauge, usage) => {
-          for (const problem of INVOICE_PROBLEMS) {
-            gauge.set({ problem }, 0);
-          }
-          for (const { problem, units } of usage) {
-            gauge.inc({ problem: problem ?? "" }, Math.abs(units));
-          }
-        },
-      },
+    name: "impact_uninvoiced_units",
+    help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
+    labelNames: ["problem"],
+    values: (usage) => [
+      ...INVOICE_PROBLEMS.map((problem) => [{ problem }, 0] as const),
+      ...usage.map(({ problem, units }) => [{ problem: problem ?? "" }, Math.abs(units)] as const),
     ],
   }),
-  numberGauge({
+  gaugeOf({
     read: ({ readHeldBackSeconds }) => readHeldBackSeconds(),
     name: "impact_feed_held_back_seconds",
     help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
+    values: (seconds) => seconds,
   }),
-  numberGauge({
+  gaugeOf({
     read: ({ db }) => countLowBalances(db),
     isCostly: true,
     name: "impact_stores_low_balance",
     help: "Stores whose balance is below their low-balance threshold.",
+    values: (count) => count,
   }),
   gaugesOf({
     read: ({ db, clock }) => readWebhookState(db, clock.now()),
@@ -292,16 +272,13 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
         name: "impact_webhook_endpoints",
         help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
         labelNames: ["state"],
-        set: (gauge, { endpoints }) => {
-          for (const [state, count] of Object.entries(endpoints)) {
-            gauge.set({ state }, count);
-          }
-        },
+        values: ({ endpoints }) =>
+          Object.entries(endpoints).map(([state, count]) => [{ state }, count]),
       },
       {
         name: "impact_webhook_unattended_seconds",
         help: "Longest wait of a due delivery to an endpoint that is not failing and that no worker is calling; 0 if there is none.",
-        set: (gauge, { unattendedSeconds }) => gauge.set(unattendedSeconds),
+        values: ({ unattendedSeconds }) => unattendedSeconds,
       },
     ],
   }),
@@ -309,6 +286,7 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
 
 /**
  * Registers the metrics of the database's state.
+ * @param options.monotonicMs replaces the clock by which costly queries rest
  * @returns a function that reads them; those that cannot be read keep their last values, and it rejects
  */
 export const addDatabaseMetrics = (
@@ -316,15 +294,11 @@ export const addDatabaseMetrics = (
   {
     db,
     clock,
-    createPace = createCostlyPace,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly createPace?: () => ScanPace;
-  },
+    monotonicMs = () => performance.now(),
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly monotonicMs?: () => number },
 ): (() => Promise<void>) => {
   const source = { db, clock, readHeldBackSeconds: createFeedWatch(db) };
-  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source, createPace));
+  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source, monotonicMs));
   return async () => {
     const results = await Promise.allSettled(refreshes.map((refresh) => refresh()));
     const failed = results.find((result) => result.status === "rejected");

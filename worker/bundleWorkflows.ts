@@ -1,10 +1,14 @@
+import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
-import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bundleWorkflowCode, DefaultLogger } from "@temporalio/worker";
+import { promisify } from "node:util";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
+/** The image of the containers has it. */
+const STORED_BUNDLE = join(ROOT, "node_modules", ".cache", "workflows.js");
+const MAXIMUM_BYTES = 64 * 1024 * 1024;
 /** What a bundle is made of: workflows, the rules that they import, and packages. */
 const SOURCES = ["workflows", "modules", "runtime"];
 const isSource = (file: string): boolean =>
@@ -28,33 +32,32 @@ const hashSources = async (): Promise<string> => {
 
 /**
  * Bundles the workflows for the worker's sandbox.
- * @param file stores the bundle. It is read instead of bundling again, if it was made of the same code; that saves a
- *   second of CPU time at each start. A file that cannot be read or written is not used.
+ * @param file stores the bundle. It is read instead of bundling again, if it was made of the same code; that saves some
+ *   seconds of CPU time at each start. A file that cannot be read or written is not used.
  */
-export const bundleWorkflows = async (file?: string): Promise<{ readonly code: string }> => {
+export const bundleWorkflows = async (
+  file: string = STORED_BUNDLE,
+): Promise<{ readonly code: string }> => {
   // In the first line, so that the source map stays right.
   const header = `/* ${await hashSources()} */`;
-  if (file !== undefined) {
-    const stored = await readFile(file, "utf8").catch(() => "");
-    if (stored.startsWith(header)) {
-      return { code: stored };
-    }
+  const stored = await readFile(file, "utf8").catch(() => "");
+  if (stored.startsWith(header)) {
+    return { code: stored };
   }
-  const bundle = await bundleWorkflowCode({
-    workflowsPath: join(ROOT, "workflows", "index.ts"),
-    // The bundler's progress messages do not help an operator.
-    logger: new DefaultLogger("WARN"),
-  });
-  const code = header + bundle.code;
-  if (file !== undefined) {
-    // Renamed, so that another worker never reads half of it.
-    const unfinished = `${file}.${randomUUID()}`;
-    try {
-      await writeFile(unfinished, code);
-      await rename(unfinished, file);
-    } catch {
-      await rm(unfinished, { force: true }).catch(() => undefined);
-    }
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [join(ROOT, "worker", "bundle.ts")],
+    { maxBuffer: MAXIMUM_BYTES },
+  );
+  const code = header + stdout;
+  // Renamed, so that another worker never reads half of it.
+  const unfinished = `${file}.${randomUUID()}`;
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(unfinished, code);
+    await rename(unfinished, file);
+  } catch {
+    await rm(unfinished, { force: true }).catch(() => undefined);
   }
   return { code };
 };

@@ -61,7 +61,7 @@ export const openWorkerContext = async (
 ): Promise<WorkerContext> => {
   const connections = await openConnections(config, tracing);
   const { db } = connections;
-  const context: Context = { db, clock: systemClock, tracing };
+  const context: Context = { db, clock: systemClock };
   return {
     ...connections,
     ...context,

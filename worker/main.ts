@@ -23,7 +23,7 @@ import {
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
-import { backgroundQueue, interactiveQueue, webhookQueue } from "../runtime/temporalNames.rules.ts";
+import { backgroundQueue, interactiveQueue } from "../runtime/temporalNames.rules.ts";
 import type { ShardRuns } from "../db/createShardRuns.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createDispatcherRuns } from "./createDispatcherRuns.ts";
@@ -46,10 +46,6 @@ const createBackgroundActivities = (config: Config, context: WorkerContext & Bil
   ...createRetentionActivities({
     ...context,
     db: context.bulkDb,
-    retention: {
-      processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
-      reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
-    },
     testDataDays: config.TEST_DATA_RETENTION_DAYS,
   }),
   ...createPlantingActivities({
@@ -128,7 +124,7 @@ const startWorker = async (
   // Before anything that waits for other services, so that the worker can be watched while it waits.
   const { health, server } = await startWatching(config, context);
   const deployment = awaitDeploymentName(context, stopping);
-  const { whenNamed, runQueue } = createRunners(deployment, { config, logger }, stopping);
+  const { whenNamed, runQueue } = createRunners(deployment, logger, stopping);
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runQueue(interactiveQueue, createDonationActivities(context));
   await recordMaximumCallRate(context.db, config.STRIPE_CALLS_PER_SECOND);
@@ -148,8 +144,8 @@ const startWorker = async (
   const dispatcherRuns = createDispatcherRuns({ ...context, ...observers });
   const workers = Promise.all([
     interactiveWorker,
-    runQueue(webhookQueue, createWebhookActivities({ runs: deliveryRuns, stopping })),
     runQueue(backgroundQueue, {
+      ...createWebhookActivities({ runs: deliveryRuns, stopping }),
       ...createShardActivities({ runs: reportingRuns, stopping }),
       ...createDispatcherActivities({ runs: dispatcherRuns, stopping }),
       ...createBackgroundActivities(config, { ...context, ...observers }),

@@ -5,7 +5,7 @@ import { isContentError } from "../db/databaseErrors.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../modules/events/context.ts";
-import { createOutageLog } from "./repeatedCalls.ts";
+import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 import type { WorkerMetrics } from "./createWorkerMetrics.ts";
 
 type Sinks = { readonly metrics: WorkerMetrics; readonly logger: Logger };
@@ -19,50 +19,58 @@ type DeliveryObservers = Pick<DeliveryContext, "observeAttempt" | "observeDisabl
   Parameters<typeof createDeliveryRuns>[1];
 
 /** Returns what counts and logs the results of billing. */
-export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingObservers => ({
-  observeSend: (stream, result, meterEventId) => {
-    metrics.observeSend(stream, result);
-    if (needsAttention(result)) {
-      logger.error(
-        {
-          ...stream,
-          meterEventId: meterEventId === null ? null : String(meterEventId),
+export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingObservers => {
+  const logUsage = createRepeatedLog(
+    logger,
+    "usage was rejected or is too late to be billed; see `impact usage`",
+  );
+  const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
+  return {
+    observeSend: (stream, result, meterEventId) => {
+      metrics.observeSend(stream, result);
+      if (needsAttention(result)) {
+        const { accountId, mode } = stream;
+        const cause = result.kind === "delayed" ? result.cause : (result.failure ?? "late");
+        const firstEventId = meterEventId === null ? null : String(meterEventId);
+        logUsage(`${accountId} ${cause}`, {
+          accountId,
+          mode,
+          cause,
           reason: result.reason,
-          result,
-        },
-        "usage was rejected or is too late to be billed",
-      );
-    }
-  },
-  observeFailure: (stream, error) => {
-    logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
-  },
-  observeRejection: (rejection) => {
-    metrics.observeRejection(rejection);
-    const { event, reason } = rejection;
-    logger.error(
-      { meterEventId: String(event.id), accountId: event.accountId, reason },
-      "the processor rejected usage that it had accepted",
-    );
-  },
-  observeFailedEvent: (event) => {
-    logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
-  },
-  observeUnreadSubscription: (id, error) => {
-    logger.warn(
-      { id, err: error },
-      "an account's subscription, or a customer's invoices, could not be read at Stripe",
-    );
-  },
-  observeDrift: (streams) => {
-    for (const stream of streams) {
+          firstEventId,
+        });
+      }
+    },
+    observeFailure: (stream, error) => {
+      logFailure(stream.accountId, { ...stream, err: error });
+    },
+    observeRejection: (rejection) => {
+      metrics.observeRejection(rejection);
+      const { event, reason } = rejection;
       logger.error(
-        { stream },
-        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage`",
+        { meterEventId: String(event.id), accountId: event.accountId, reason },
+        "the processor rejected usage that it had accepted",
       );
-    }
-  },
-});
+    },
+    observeFailedEvent: (event) => {
+      logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
+    },
+    observeUnreadSubscription: (id, error) => {
+      logger.warn(
+        { id, err: error },
+        "an account's subscription, or a customer's invoices, could not be read at Stripe",
+      );
+    },
+    observeDrift: (streams) => {
+      for (const stream of streams) {
+        logger.error(
+          { stream },
+          "the processor's usage differs from the delivered usage, or could not be read; see `impact usage`",
+        );
+      }
+    },
+  };
+};
 
 /** Returns what counts and logs the results of deliveries to webhook endpoints. */
 export const createDeliveryObservers = ({ metrics, logger }: Sinks): DeliveryObservers => {

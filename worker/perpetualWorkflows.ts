@@ -8,17 +8,16 @@ import {
   backgroundQueue,
   dispatcherWorkflowId,
   usageShardWorkflowId,
-  webhookQueue,
   webhookShardWorkflowId,
 } from "../runtime/temporalNames.rules.ts";
 import { dispatcher, usageShard, webhookShard } from "../workflows/shards.ts";
 import { callTemporal } from "./repeatedCalls.ts";
 
-/** The workflows that never complete: their function, id and task queue. */
+/** The workflows that never complete: their function and id. */
 const PERPETUAL = {
-  usage: { workflow: usageShard, idOf: usageShardWorkflowId, queueOf: backgroundQueue },
-  webhooks: { workflow: webhookShard, idOf: webhookShardWorkflowId, queueOf: webhookQueue },
-  dispatcher: { workflow: dispatcher, idOf: dispatcherWorkflowId, queueOf: backgroundQueue },
+  usage: { workflow: usageShard, idOf: usageShardWorkflowId },
+  webhooks: { workflow: webhookShard, idOf: webhookShardWorkflowId },
+  dispatcher: { workflow: dispatcher, idOf: dispatcherWorkflowId },
 } as const satisfies Record<ShardKind, unknown>;
 
 const KINDS: readonly ShardKind[] = ["usage", "webhooks", "dispatcher"];
@@ -80,7 +79,7 @@ export const createEnsurePerpetual = ({
   const startedAtMs = performance.now();
 
   const ensure = async (kind: ShardKind, shard: number, ageSeconds: number): Promise<void> => {
-    const { workflow, idOf, queueOf } = PERPETUAL[kind];
+    const { workflow, idOf } = PERPETUAL[kind];
     const workflowId = idOf(deployment, shard);
     // A pass in the future was recorded before the clock was set back.
     const silentMs = Math.min(Math.abs(ageSeconds) * 1000, performance.now() - startedAtMs);
@@ -89,7 +88,7 @@ export const createEnsurePerpetual = ({
     await temporal.workflow.start(workflow, {
       workflowId,
       workflowIdConflictPolicy: isRestarted ? "TERMINATE_EXISTING" : "USE_EXISTING",
-      taskQueue: queueOf(deployment),
+      taskQueue: backgroundQueue(deployment),
       args: [shard],
     });
     if (isSilent) {

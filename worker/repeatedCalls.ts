@@ -23,3 +23,35 @@ export const createOutageLog = (logger: Logger, message: string): ((error: unkno
     logger[isWarningDue ? "warn" : "debug"]({ err: error }, message);
   };
 };
+
+/**
+ * Returns a function that logs errors of one cause, such as an account's usage that was rejected for one reason: the first
+ * at once, and those that follow in one line a minute with their number. So a long outage does not fill the log.
+ */
+export const createRepeatedLog = (
+  logger: Logger,
+  message: string,
+): ((cause: string, fields: object) => void) => {
+  const repeated = new Map<string, { fields: object; count: number }>();
+  const summarize = (cause: string): void => {
+    const { fields, count } = repeated.get(cause) ?? { fields: {}, count: 0 };
+    repeated.delete(cause);
+    if (count > 0) {
+      log(cause, { ...fields, count });
+    }
+  };
+  const log = (cause: string, fields: object): void => {
+    logger.error(fields, message);
+    repeated.set(cause, { fields, count: 0 });
+    setTimeout(() => summarize(cause), WARNING_INTERVAL_MS).unref();
+  };
+  return (cause, fields) => {
+    const known = repeated.get(cause);
+    if (known === undefined) {
+      log(cause, fields);
+    } else {
+      known.fields = fields;
+      known.count += 1;
+    }
+  };
+};

@@ -7,7 +7,6 @@ import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig, findTemporalProxy } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
-import type { Config } from "../runtime/config/config.ts";
 import { interactiveQueue } from "../runtime/temporalNames.rules.ts";
 import type { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
@@ -231,12 +230,8 @@ export const runWorker = async (
 type DeploymentName = ReturnType<typeof awaitDeploymentName>;
 
 /** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
-export const createRunners = (
-  deployment: DeploymentName,
-  { config, logger }: { readonly config: Config; readonly logger: Logger },
-  signal: AbortSignal,
-) => {
-  const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
+export const createRunners = (deployment: DeploymentName, logger: Logger, signal: AbortSignal) => {
+  const workflowBundle = bundleWorkflows();
   const logMissingNamespace = createNamespaceLog(logger);
   const whenNamed = async (
     run: (named: NonNullable<Awaited<DeploymentName>>) => Promise<void>,

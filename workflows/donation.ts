@@ -6,7 +6,7 @@ import {
   setHandler,
 } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
-import type { TraceParent } from "../runtime/tracing.rules.ts";
+import type { TraceParent } from "../runtime/tracing.ts";
 import type { CharityLookup, CharityValidation } from "../modules/charities/charities.rules.ts";
 
 // A client waits, and the call is short: run within the workflow's only task, it needs no task of its own.

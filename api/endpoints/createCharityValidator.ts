@@ -1,6 +1,7 @@
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import type { Tracing } from "../../runtime/tracing.rules.ts";
+import { SpanKind } from "@opentelemetry/api";
+import { activeTraceParent, inSpan } from "../../runtime/tracing.ts";
 import { withTemporalDeadline } from "../../runtime/temporalClient.ts";
 import { donation, validationUpdate } from "../../workflows/donation.ts";
 import { donationWorkflowId, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
@@ -20,10 +21,7 @@ export const createCharityValidator =
   (
     temporal: Client,
     getDeployment: () => Promise<string>,
-    {
-      timeoutMs = TIMEOUT_MS,
-      tracing,
-    }: { readonly timeoutMs?: number; readonly tracing?: Tracing | undefined } = {},
+    { timeoutMs = TIMEOUT_MS }: { readonly timeoutMs?: number } = {},
   ): ValidateCharity =>
   async (donationId, lookup) => {
     const deployment = await getDeployment();
@@ -41,9 +39,8 @@ export const createCharityValidator =
           }),
         }),
       );
-    return tracing === undefined
-      ? run([lookup])
-      : tracing.run("run workflow donation", { kind: "client" }, ({ traceParent }) =>
-          run([lookup, traceParent]),
-        );
+    return inSpan("run workflow donation", { kind: SpanKind.CLIENT }, () => {
+      const parent = activeTraceParent();
+      return run(parent === undefined ? [lookup] : [lookup, parent]);
+    });
   };

@@ -12,7 +12,7 @@ import {
 } from "./requestTargets.ts";
 import type { BrowserFallback } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
-import { identifyRequest, observeRequest, traceRequests } from "./observeRequests.ts";
+import { identifyRequest, observeRequest, traceRequest } from "./observeRequests.ts";
 import { limitBatches, limitRate, runForAccounts, runForVisitors } from "./requestTurns.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
 import { requireWriteScope } from "./authenticate.ts";
@@ -86,10 +86,7 @@ const createRouters = (options: { readonly sensitive: boolean; readonly strict: 
   };
 };
 
-type AppOptions = Pick<
-  HttpContext,
-  "logger" | "observe" | "tracing" | "takePermit" | "trustedProxies"
-> & {
+type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trustedProxies"> & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
   /** The request headers that `checkKey` reads. */
@@ -143,7 +140,6 @@ const addEndpoints = (
 export const createApp = ({
   logger,
   observe,
-  tracing,
   takePermit,
   trustedProxies = 0,
   checkKey,
@@ -159,9 +155,7 @@ export const createApp = ({
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
-  if (tracing !== undefined) {
-    app.use(traceRequests(tracing));
-  }
+  app.use(traceRequest);
   app.use(identifyRequest());
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));

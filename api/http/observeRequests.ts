@@ -4,7 +4,8 @@ import type { Logger } from "pino";
 import { PROBES } from "../../runtime/server/openDoor.ts";
 import type { ApiState } from "./requestContext.ts";
 import { randomUUID } from "node:crypto";
-import type { Tracing } from "../../runtime/tracing.rules.ts";
+import { continueTrace, inSpan } from "../../runtime/tracing.ts";
+import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
 
 const REQUEST_ID = /^[\u0021-\u007E]{1,128}$/u;
 
@@ -92,32 +93,30 @@ export const observeRequest =
  * Records a span for each request, in the trace that the client's `traceparent` names. It has the route's pattern and
  * nothing that the client sent, because paths, queries, headers and bodies may contain keys and personal data.
  */
-export const traceRequests =
-  (tracing: Tracing): Middleware<ApiState> =>
-  (ctx, next) => {
-    const { method } = ctx;
-    const { traceparent } = ctx.req.headers;
-    return tracing.run(
-      method,
-      {
-        kind: "server",
-        parent: typeof traceparent === "string" ? traceparent : null,
-        attributes: { "http.request.method": method },
-      },
-      async (span) => {
-        await next();
-        const { route, caller } = ctx.state;
-        if (route !== undefined) {
-          span.rename(`${method} ${route}`);
-          span.setAttributes({ "http.route": route });
-        }
-        span.setAttributes({
-          "http.response.status_code": ctx.status,
-          ...(caller === undefined ? {} : { "impact.account.id": caller.accountId }),
-        });
-        if (ctx.status >= 500) {
-          span.fail();
-        }
-      },
-    );
-  };
+export const traceRequest: Middleware<ApiState> = (ctx, next) => {
+  const { method } = ctx;
+  const { traceparent } = ctx.req.headers;
+  return inSpan(
+    method,
+    {
+      kind: SpanKind.SERVER,
+      parent: continueTrace(typeof traceparent === "string" ? traceparent : undefined),
+      attributes: { "http.request.method": method },
+    },
+    async (span) => {
+      await next();
+      const { route, caller } = ctx.state;
+      if (route !== undefined) {
+        span.updateName(`${method} ${route}`);
+        span.setAttribute("http.route", route);
+      }
+      span.setAttribute("http.response.status_code", ctx.status);
+      if (caller !== undefined) {
+        span.setAttribute("impact.account.id", caller.accountId);
+      }
+      if (ctx.status >= 500) {
+        span.setStatus({ code: SpanStatusCode.ERROR });
+      }
+    },
+  );
+};

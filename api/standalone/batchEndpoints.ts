@@ -54,7 +54,7 @@ type EndpointContext = RegistrationContext & { readonly refunds: RefundWriter };
 
 const refundBatchEndpoint = (
   kind: Kind,
-  { db, clock, billing, tracing, refunds }: EndpointContext,
+  { db, clock, billing, refunds }: EndpointContext,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
@@ -75,7 +75,7 @@ const refundBatchEndpoint = (
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
-      refundAll({ db, clock, billing, tracing, refunds }, ownerOf(caller, kind), items, {
+      refundAll({ db, clock, billing, refunds }, ownerOf(caller, kind), items, {
         isAtomic,
       }),
     present: async (caller, done) => {

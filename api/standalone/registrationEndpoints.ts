@@ -126,10 +126,7 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   );
 };
 
-const refundEndpoint = (
-  kind: Kind,
-  { db, clock, billing, tracing, refunds }: EndpointContext,
-): Endpoint => {
+const refundEndpoint = (kind: Kind, { db, clock, billing, refunds }: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
     method: "post",
@@ -171,7 +168,7 @@ const refundEndpoint = (
     checkBody: (body) => (isBlankId(body) ? idRequiredMessage(kind) : null),
     handle: async ({ ctx, caller, body }) => {
       const owner = ownerOf(caller, kind);
-      const context = { db, clock, billing, tracing, refunds };
+      const context = { db, clock, billing, refunds };
       const refund = await refundRegistration(context, owner, refundRequestOf(body));
       markReplay(ctx, refund);
       return presentRefunded(kind, refund.registration, refund.refundedCount, refund.total);

@@ -48,7 +48,7 @@ const FILL = `
   stored AS (
     INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
     SELECT
-      idempotency_key_hash((SELECT secret FROM idempotency_secret), $1::uuid, 'live', 'plant', idempotency_key),
+      idempotency_key_hash((SELECT idempotency_secret FROM deployment), $1::uuid, 'live', 'plant', idempotency_key),
       $1::uuid, 'live', 'plant', id
     FROM registered
   ),

@@ -22,11 +22,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { ShardKind } from "../../db/shards.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/deploymentName.ts";
-import {
-  backgroundQueue,
-  interactiveQueue,
-  webhookQueue,
-} from "../../runtime/temporalNames.rules.ts";
+import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
@@ -50,7 +46,6 @@ const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
 const QUEUES = {
   background: backgroundQueue,
   interactive: interactiveQueue,
-  webhooks: webhookQueue,
 } as const;
 
 /** A worker that has stopped is listed for longer, and a restore stops the workers of the lost database. */

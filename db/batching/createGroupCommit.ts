@@ -1,7 +1,10 @@
 import { LRUCache } from "lru-cache";
 import { isContentError } from "../databaseErrors.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
+import { activeSpan, inSpan } from "../../runtime/tracing.ts";
 import { createLane } from "./createLane.ts";
+import { context, ROOT_CONTEXT, trace } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
 
 /** The result of an entry whose account another transaction has locked. The entry is written again, alone. */
 export const LOCKED: unique symbol = Symbol("locked");
@@ -51,6 +54,8 @@ export type GroupCommit<Entry, Result> = {
 
 type Waiting<Entry, Result> = {
   readonly entry: Entry;
+  /** The request's span, if its trace is recorded. */
+  readonly span: Span | undefined;
   readonly resolve: (result: Result) => void;
   readonly reject: (reason: unknown) => void;
 };
@@ -88,6 +93,31 @@ const ALONE_WRITERS = 2;
 const REJECTED_MS = 60_000;
 const MAXIMUM_REJECTED = 10_000;
 
+/**
+ * Runs the write of a batch in a span. A batch of one request belongs to the request's trace. A batch of several has a
+ * separate trace with links to them, and they get links to it: none of them causes it alone.
+ */
+const inBatchSpan = <Result>(
+  batch: readonly { readonly span: Span | undefined }[],
+  write: () => Promise<Result>,
+): Promise<Result> => {
+  const spans = batch.flatMap(({ span }) => span ?? []);
+  const [only] = batch.length === 1 ? spans : [];
+  const options = {
+    parent: only === undefined ? ROOT_CONTEXT : trace.setSpan(ROOT_CONTEXT, only),
+    links: only === undefined ? spans : [],
+    attributes: { "impact.batch.size": batch.length },
+  };
+  return inSpan("write batch", options, (written) => {
+    if (only === undefined) {
+      for (const span of spans) {
+        span.addLink({ context: written.spanContext() });
+      }
+    }
+    return write();
+  });
+};
+
 class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
   readonly #options: Options<Entry, Result>;
   readonly #maximumBatch: number;
@@ -109,7 +139,7 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
   readonly submit = (entry: Entry): Promise<Result> => {
     const account = this.#requirePlaces(this.#options.accountOf(entry), 1);
     return new Promise((resolve, reject) => {
-      account.waiting.push({ entry, resolve, reject });
+      account.waiting.push({ entry, span: activeSpan(), resolve, reject });
       this.#schedule(account);
     });
   };
@@ -120,8 +150,11 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
     work: () => Promise<Done>,
   ): Promise<Done> => {
     const account = this.#requirePlaces(accountId, size);
+    // The job belongs to the request that submitted it, although it runs in another one's turn.
+    const options = { parent: context.active(), attributes: { "impact.batch.size": size } };
     return new Promise((resolve, reject) => {
-      account.waiting.push({ size, run: () => work().then(resolve, reject) });
+      const run = (): Promise<void> => inSpan("write batch", options, work).then(resolve, reject);
+      account.waiting.push({ size, run });
       this.#schedule(account);
     });
   };
@@ -262,7 +295,7 @@ class GroupCommitQueue<Entry, Result> implements GroupCommit<Entry, Result> {
     let results: readonly Written<Result>[];
     try {
       const entries = batch.map(({ entry }) => entry);
-      results = await this.#options.write(entries, options);
+      results = await inBatchSpan(batch, () => this.#options.write(entries, options));
     } catch (error) {
       await this.#divide(parts, options, error);
       return;

@@ -2,17 +2,6 @@
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
 
--- The secret part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
--- clients build from names or order ids, by their hashes. It is data, so that a restore forgets no key.
-CREATE TABLE idempotency_secret (
-  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT idempotency_secret_is_only CHECK (is_only),
-  secret bytea NOT NULL CONSTRAINT idempotency_secret_length CHECK (length(secret) = 32)
-);
-
--- Each UUID has 122 random bits.
-INSERT INTO idempotency_secret (secret)
-SELECT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
-
 -- The hash of an idempotency key with its scope. No operation contains a slash.
 CREATE FUNCTION idempotency_key_hash(secret bytea, account_id uuid, mode text, operation text, key text) RETURNS bytea
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -180,10 +169,3 @@ CREATE INDEX refund_registration ON refund (registration_id);
 CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_at IS NULL;
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NOT NULL;
-
--- The turn of bulk work that was reserved last: lists, exports, imports and reconciliations of all processes take turns
--- while clients record. Unlogged: after a crash of the database, turns begin again.
-CREATE UNLOGGED TABLE bulk_turn (
-  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT bulk_turn_is_only CHECK (is_only),
-  ends_at timestamptz NOT NULL
-) WITH (fillfactor = 10);

@@ -6,6 +6,11 @@ CREATE TABLE deployment (
   -- Always true, so that there is at most one row.
   is_only boolean NOT NULL DEFAULT true CONSTRAINT deployment_only UNIQUE CHECK (is_only),
   created_at timestamptz NOT NULL DEFAULT now(),
+  -- The secret part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
+  -- clients build from names or order ids, by their hashes. It is data, so that a restore forgets no key.
+  idempotency_secret bytea NOT NULL DEFAULT sha256(
+    uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
+  ) CONSTRAINT deployment_idempotency_secret CHECK (length(idempotency_secret) = 32),
   -- Who bills live usage, and whose Stripe account that is. NULL until a worker has started.
   processor text CONSTRAINT deployment_processor CHECK (processor IN ('stripe', 'ledger')),
   stripe_account_id text,
@@ -389,13 +394,3 @@ CREATE TABLE reconciliation_stream (
   error text,
   PRIMARY KEY (reconciliation_id, customer_id, kind)
 );
-
--- Which request made a registration or a refund, while tracing is on, so that its trace goes on when the usage is reported. Rows are
--- deleted after a day. Losing them in a crash only ends traces, so they need not be in the log of the database.
-CREATE UNLOGGED TABLE trace_context (
-  record_id uuid PRIMARY KEY,
-  -- As the header of W3C Trace Context.
-  traceparent text NOT NULL,
-  recorded_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX trace_context_recorded ON trace_context (recorded_at);

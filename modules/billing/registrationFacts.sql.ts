@@ -62,7 +62,7 @@ export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`)
 export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
 
 /** Selects the ids of the registrations that a meter event of the query counts. */
-export const countedRegistrations = sql.fragment`
+const countedRegistrations = sql.fragment`
   SELECT registration.id
   FROM registration
   WHERE registration.account_id = meter_event.account_id

@@ -188,9 +188,7 @@ const write = async (
 /** Reads and writes what concurrent requests need, in statements that they share. */
 export const createDonationWriter = (context: Context) => ({
   findDonor: createLookups((names) => listDonors(context.db, names)),
-  writeDonations: createRequestWriter<Entry, Donated>(context.tracing, (entries) =>
-    write(context, entries),
-  ),
+  writeDonations: createRequestWriter<Entry, Donated>((entries) => write(context, entries)),
 });
 
 export type DonationWriter = ReturnType<typeof createDonationWriter>;

@@ -132,9 +132,8 @@ const MAXIMUM_WITH_METADATA = 10;
 
 /** Writes the refunds of concurrent requests together. */
 export const createDonationRefundWriter = (context: Context) => ({
-  writeDonationRefunds: createRequestWriter<Entry, WriteOutcome>(
-    context.tracing,
-    (entries, { isAlone }) => write(context, entries, { skipsLocked: !isAlone }),
+  writeDonationRefunds: createRequestWriter<Entry, WriteOutcome>((entries, { isAlone }) =>
+    write(context, entries, { skipsLocked: !isAlone }),
   ),
 });
 

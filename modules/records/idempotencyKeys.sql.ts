@@ -24,7 +24,7 @@ export const keyHash = (
   { accountId, mode, operation }: KeyScope,
   key: Expression,
 ): FragmentSqlToken => sql.fragment`
-  idempotency_key_hash((SELECT secret FROM idempotency_secret), ${accountId}, ${mode}, ${operation}, ${key})
+  idempotency_key_hash((SELECT idempotency_secret FROM deployment), ${accountId}, ${mode}, ${operation}, ${key})
 `;
 
 /** The scope of the keys of an account in a mode. */

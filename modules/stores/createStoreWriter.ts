@@ -1,7 +1,5 @@
 import { createGroupCommit, LOCKED } from "../../db/batching/createGroupCommit.ts";
 import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
-import { submitTraced, traceBatches } from "../../db/batching/traceBatches.ts";
-import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { isLockTimeout } from "./balances.sql.ts";
@@ -20,7 +18,7 @@ export type StoreWriter = {
   readonly queueLength: () => number;
 };
 
-type Entry = PaidWrite & TracedEntry & { readonly submittedAtMs: number };
+type Entry = PaidWrite & { readonly submittedAtMs: number };
 
 /** A reversal of 10,000 records takes some seconds. */
 const MAXIMUM_WAIT_MS = 30_000;
@@ -37,8 +35,6 @@ export const createStoreWriter = ({
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
 }): StoreWriter => {
-  const { tracing } = context;
-
   const writeBatch = async (entries: readonly Entry[], options: { readonly isAlone: boolean }) => {
     try {
       return await writeStores(context, entries, options);
@@ -60,15 +56,14 @@ export const createStoreWriter = ({
   };
 
   const queue = createGroupCommit<Entry, StoreResponse | DomainError>({
-    write: tracing === undefined ? writeBatch : traceBatches(tracing, writeBatch),
+    write: writeBatch,
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });
   return {
     write: async (write) => {
-      const entry = { ...write, submittedAtMs: performance.now() };
-      const result = await submitTraced(tracing, queue.submit, entry);
+      const result = await queue.submit({ ...write, submittedAtMs: performance.now() });
       if (result instanceof DomainError) {
         throw result;
       }

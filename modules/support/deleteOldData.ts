@@ -1,6 +1,5 @@
 import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
-import { deleteOldTraceContexts } from "../billing/sending/traceContexts.sql.ts";
 import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
@@ -12,14 +11,15 @@ import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegist
 import type { Context } from "../../runtime/context.ts";
 
 export type RetentionSettings = {
-  /** How long the records of billing are kept that nothing depends on. */
-  readonly retention: { readonly processorEventDays: number; readonly reconciliationDays: number };
   /** How long the data of test mode are kept; 0 for ever. */
   readonly testDataDays: number;
 };
 
-/** Usage that is reported later has a separate trace. */
-const TRACE_CONTEXT_DAYS = 1;
+/** Stripe repeats a webhook for three days; a repeated event must still be known. */
+const PROCESSOR_EVENT_DAYS = 90;
+
+/** A reconciliation covers 35 days; its results are kept for a year's accounts. */
+const RECONCILIATION_DAYS = 400;
 
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
 const MAXIMUM_STEP_MS = 30 * 60 * 1000;
@@ -42,17 +42,15 @@ const testDataSteps = ({ db, clock, testDataDays }: Context & RetentionSettings)
 };
 
 const stepsOf = (context: Context & RetentionSettings): Steps => {
-  const { db, clock, retention } = context;
+  const { db, clock } = context;
   const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
   return {
     processorEvents: (signal) =>
-      deleteBefore(deleteProcessedEvents, olderThan(retention.processorEventDays), signal),
+      deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
     reconciliations: (signal) => {
-      const { before } = olderThan(retention.reconciliationDays);
+      const { before } = olderThan(RECONCILIATION_DAYS);
       return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
     },
-    traceContexts: (signal) =>
-      deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
     events: (signal) => deleteOldEvents(context, signal),
     webhookDeliveries: (signal) => deleteOldDeliveries(context, signal),
     cachedResponses: (signal) => clearExpiredResponses(context, signal),

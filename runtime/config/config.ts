@@ -45,9 +45,6 @@ const timerSeconds = (fallback: number, minimum: number) =>
 /** A day far in the past that dates can still express. */
 const MAXIMUM_RETENTION_DAYS = 36_500;
 
-const retentionDays = (fallback: number, minimum: number) =>
-  optionalNumber(minimum, MAXIMUM_RETENTION_DAYS).default(fallback);
-
 const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
 
 const webUrl = z
@@ -112,31 +109,18 @@ const settings = z.object({
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
   DRAIN_SECONDS: timerSeconds(5, 0),
-  MAXIMUM_CONNECTIONS: wholeNumber(20_000, 1),
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z.string().optional(),
   DATABASE_OWNER_URL: z.string().optional(),
   DATABASE_READER_URL: z.string().optional(),
-  // libpq's own variables, for what the URLs leave out.
-  PGSSLMODE: z
-    .enum([...SSL_MODES, "prefer", "allow"], {
-      error: mustBeOneOf(SSL_MODES),
-    })
-    .optional(),
-  PGSSLROOTCERT: z.string().optional(),
-  PGSSLCERT: z.string().optional(),
-  PGSSLKEY: z.string().optional(),
-  PGTARGETSESSIONATTRS: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
-  READ_TIMEOUT_SECONDS: timerSeconds(5, 1),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
     .optional(),
   TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
-  WORKFLOW_BUNDLE: z.string().min(1, "must be a file").optional(),
   TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
   STRIPE_SECRET_KEY: z
     .string()
@@ -146,12 +130,8 @@ const settings = z.object({
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
   // Stripe's limit of meter events in live mode.
   STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
-  // Stripe repeats a webhook for three days; a repeated event must still be known.
-  PROCESSOR_EVENT_RETENTION_DAYS: retentionDays(90, 7),
-  // A reconciliation covers 35 days.
-  RECONCILIATION_RETENTION_DAYS: retentionDays(400, 35),
   // 0 keeps test data indefinitely, as the contract says.
-  TEST_DATA_RETENTION_DAYS: retentionDays(0, 0),
+  TEST_DATA_RETENTION_DAYS: optionalNumber(0, MAXIMUM_RETENTION_DAYS).default(0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),
@@ -184,6 +164,19 @@ const settings = z.object({
   EMBEDDED_TEMPORAL_UI_HOST: listenAddress,
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),
   OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
+  LOG_LEVEL: oneOf(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  LOG_FORMAT: oneOf(["auto", "json", "pretty"]).default("auto"),
+});
+
+/** Variables of libpq, for what the URLs of the database leave out, and of OpenTelemetry. They have their usual meaning. */
+const standardVariables = z.object({
+  PGSSLMODE: z
+    .enum([...SSL_MODES, "prefer", "allow"], { error: mustBeOneOf(SSL_MODES) })
+    .optional(),
+  PGSSLROOTCERT: z.string().optional(),
+  PGSSLCERT: z.string().optional(),
+  PGSSLKEY: z.string().optional(),
+  PGTARGETSESSIONATTRS: z.string().optional(),
   OTEL_SDK_DISABLED: z
     .enum(["true", "false"], { error: "must be true or false" })
     .transform((value) => value === "true")
@@ -195,15 +188,17 @@ const settings = z.object({
     .transform(Number)
     .default(1),
   OTEL_BSP_SCHEDULE_DELAY: wholeNumber(5000, 1),
-  LOG_LEVEL: oneOf(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
-  LOG_FORMAT: oneOf(["auto", "json", "pretty"]).default("auto"),
 });
 
-/** The names of all settings. */
+/** The names of all settings of the service. */
 export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
 
+export const STANDARD_VARIABLES: readonly string[] = Object.keys(standardVariables.shape);
+
+const configuration = settings.extend(standardVariables.shape);
+
 /** The configuration, by the names of its environment variables. */
-export type Config = Readonly<z.output<typeof settings>>;
+export type Config = Readonly<z.output<typeof configuration>>;
 
 /** Malformed settings; the message lists each one and what it must be. */
 export class ConfigError extends Error {
@@ -241,7 +236,7 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   );
   const files = readSecretFiles(given);
   const database = readDatabaseUrls({ ...given, ...files.secrets });
-  const result = settings.safeParse({ ...given, ...files.secrets, ...database.urls });
+  const result = configuration.safeParse({ ...given, ...files.secrets, ...database.urls });
   const faults = [...database.faults, ...files.faults];
   if (!result.success || faults.length > 0) {
     const issues = result.error?.issues ?? [];

@@ -1,4 +1,5 @@
 import { signCallback } from "../../api/http/signatures.ts";
+import { openReads } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
@@ -7,6 +8,7 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { idIn } from "./contract.ts";
@@ -206,4 +208,39 @@ test("a refund that needs Stripe is a 503 without its key, and the log says so, 
   const error = logged().find((line) => line["level"] === 50);
   t.regex(String(error?.["reason"]), /STRIPE_SECRET_KEY is not set here/u);
   t.regex(String(error?.["msg"]), /cannot be used; see the reason/u);
+});
+
+test("slow reads of two accounts delay no short read of another", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const reads = await openReads({ DATABASE_URL: databaseUrl }, [], 60_000);
+  t.teardown(() => reads.end());
+  const { call } = await startStandaloneApi(t, { db, reads });
+  const [first, second, other] = [
+    await createTestOrganization(db),
+    await createTestOrganization(db),
+    await createTestOrganization(db),
+  ];
+  const key = other.apiKeyTest;
+  const planted = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const id = idIn(planted.body, "tree");
+  const lock = await lockTable(t, databaseUrl, "donation");
+
+  // Without a part for slow reads, the first account would have three connections and the second one the last.
+  let ended = 0;
+  const slow = [first, first, first, second].map(({ apiKeyTest }) =>
+    call("GET", "/stats?kind=donation", { key: apiKeyTest }).finally(() => {
+      ended += 1;
+    }),
+  );
+  await eventually(() => {
+    const { acquiredConnections, waitingClients } = reads.state();
+    return ended + acquiredConnections + waitingClients === slow.length;
+  });
+  for (const path of ["/events", `/usage/${id}`, `/evidence/tree/${id}`]) {
+    t.is((await call("GET", path, { key })).status, 200, path);
+  }
+
+  t.is(await lock.countWaiting(), 2, "a slow read of each account has waited meanwhile");
+  await lock.release();
+  await Promise.all(slow);
 });

@@ -1,7 +1,5 @@
-import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { idIn } from "./contract.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 
@@ -16,7 +14,6 @@ test.serial(
     const { urls } = await startProgram(t, "api/main.ts", {
       DATABASE_URL: databaseUrl,
       DATABASE_POOL_SIZE: "2",
-      READ_TIMEOUT_SECONDS: "8",
       LOG_LEVEL: "silent",
     });
     const call = async (key: string, path: string, body?: object) => {
@@ -63,54 +60,3 @@ test.serial(
     t.like(await listDonations(), { status: 200 });
   },
 );
-
-/** How many queries of reads run or wait for a connection. */
-const countReads = async (metricsUrl: string): Promise<number> => {
-  const text = await (await fetch(`${metricsUrl}/metrics`)).text();
-  const valueOf = (metric: string): number => Number(text.split(`${metric} `)[1]?.split("\n")[0]);
-  return (
-    valueOf('impact_database_connections{pool="reads",state="busy"}') +
-    valueOf('impact_database_waiting{pool="reads"}')
-  );
-};
-
-test.serial("slow reads of two accounts delay no short read of another", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const [first, second, other] = [
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-  ];
-  const { urls } = await startProgram(t, "api/main.ts", {
-    DATABASE_URL: databaseUrl,
-    METRICS_PORT: "0",
-    READ_TIMEOUT_SECONDS: "60",
-    LOG_LEVEL: "silent",
-  });
-  const call = async (key: string, path: string, body?: object) => {
-    const response = await fetch(`${urls["standalone"]}${path}`, {
-      headers: { authorization: key, "content-type": "application/json" },
-      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
-    });
-    return { status: response.status, body: z.looseObject({}).parse(await response.json()) };
-  };
-  const planted = await call(other.apiKeyTest, "/plant/trees", { count: 1 });
-  const id = idIn(planted.body, "tree");
-  const lock = await lockTable(t, databaseUrl, "donation");
-
-  // Without a part for slow reads, the first account would have three connections and the second one the last.
-  let ended = 0;
-  const slow = [first, first, first, second].map(({ apiKeyTest }) =>
-    call(apiKeyTest, "/stats?kind=donation").finally(() => {
-      ended += 1;
-    }),
-  );
-  await eventually(async () => ended + (await countReads(urls["metrics"] ?? "")) === slow.length);
-  for (const path of ["/events", `/usage/${id}`, `/evidence/tree/${id}`, "/evidence"]) {
-    t.is((await call(other.apiKeyTest, path)).status, 200, path);
-  }
-
-  t.is(await lock.countWaiting(), 2, "a slow read of each account has waited meanwhile");
-  await lock.release();
-  await Promise.all(slow);
-});

@@ -54,7 +54,7 @@ test.serial(
     t.regex(fresh.of("database"), /^ok: PostgreSQL/u);
     t.regex(fresh.of("clock"), /^ok/u);
     t.regex(fresh.of("Temporal"), /^ok/u);
-    for (const queue of ["background", "interactive", "webhooks"]) {
+    for (const queue of ["background", "interactive"]) {
       t.regex(fresh.of(`worker (${queue})`) ?? "", /^wrong: no worker polls/u);
     }
     t.regex(fresh.of("Stripe"), /^wrong: Stripe has no meter/u);

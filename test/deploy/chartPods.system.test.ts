@@ -107,10 +107,10 @@ test("every variable of a Pod is a setting, and every secret that it names is mo
 
 test("large numbers are not rounded or written with an exponent", async (t) => {
   const manifests = await renderChart("production", {
-    "settings.MAXIMUM_CONNECTIONS": "5000000",
+    "settings.STRIPE_CALLS_PER_SECOND": "5000000",
   });
   const environment = environmentOf(manifests, podOf(manifests, "worker"));
-  t.is(environment["MAXIMUM_CONNECTIONS"], "5000000");
+  t.is(environment["STRIPE_CALLS_PER_SECOND"], "5000000");
   t.is(environment["TRUSTED_PROXIES"], "1");
 });
 

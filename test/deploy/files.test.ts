@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { z } from "zod";
 import { parse } from "yaml";
-import { SETTING_NAMES, parseConfig } from "../../runtime/config/config.ts";
+import { SETTING_NAMES, STANDARD_VARIABLES, parseConfig } from "../../runtime/config/config.ts";
 import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
 
 const lockFile = z.object({
@@ -93,8 +93,6 @@ test("the chart's values have every setting that is not secret and that the char
     ...SECRET_SETTING_NAMES,
     // The chart sets it with an ingress, unless the values do.
     ...setByChart.filter((name) => name !== "TRUSTED_PROXIES"),
-    // The image sets it.
-    "WORKFLOW_BUNDLE",
     // For `npm start` only.
     "DATA_DIR",
     "TEMPORAL_CLI",
@@ -102,7 +100,9 @@ test("the chart's values have every setting that is not secret and that the char
   ]);
   t.deepEqual(
     settings.toSorted((a, b) => a.localeCompare(b)),
-    SETTING_NAMES.filter((name) => !elsewhere.has(name)).toSorted((a, b) => a.localeCompare(b)),
+    [...SETTING_NAMES, ...STANDARD_VARIABLES]
+      .filter((name) => !elsewhere.has(name))
+      .toSorted((a, b) => a.localeCompare(b)),
   );
   t.deepEqual(
     Object.keys(properties.secrets.properties).toSorted(),
@@ -110,7 +110,11 @@ test("the chart's values have every setting that is not secret and that the char
   );
   t.deepEqual(
     definitions.settingName.enum.toSorted(),
-    [...SETTING_NAMES, ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`)].toSorted(),
+    [
+      ...SETTING_NAMES,
+      ...STANDARD_VARIABLES,
+      ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
+    ].toSorted(),
   );
 });
 
@@ -197,7 +201,7 @@ test("only the APIs and Temporal's web UI are published, on the loopback interfa
     (ports ?? []).map((port) => `${name} ${port}`),
   );
   t.deepEqual(published, [
-    "temporal-ui ${UI_PUBLISH_ADDRESS:-127.0.0.1}:8243:8080",
+    "temporal-ui 127.0.0.1:8243:8080",
     "api ${PUBLISH_ADDRESS:-127.0.0.1}:8080:8080",
     "api ${PUBLISH_ADDRESS:-127.0.0.1}:8081:8081",
   ]);
@@ -219,6 +223,7 @@ test("every variable of the service's containers is a setting, or empties one of
   const services = await readServices();
   const known = new Set<string>([
     ...SETTING_NAMES,
+    ...STANDARD_VARIABLES,
     ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
   ]);
   for (const name of ["migrate", "api", "worker"]) {

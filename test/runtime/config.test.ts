@@ -68,9 +68,6 @@ test(rejects, "PUBLIC_BASE_URL", "ftp://example.org");
 test(rejects, "TEMPORAL_ADDRESS", "http://localhost:7233");
 test(rejects, "DATABASE_POOL_SIZE", "1");
 test(rejects, "DRAIN_SECONDS", "2147484");
-test(rejects, "READ_TIMEOUT_SECONDS", "999999999");
-test(rejects, "PROCESSOR_EVENT_RETENTION_DAYS", "36501");
-test(rejects, "RECONCILIATION_RETENTION_DAYS", "36501");
 test(rejects, "TEST_DATA_RETENTION_DAYS", "999999999");
 test(rejects, "STRIPE_API_BASE", "http://api.stripe.com");
 test(rejects, "EVERYORG_API_BASE", "http://127.0.0.1.example.org");
@@ -226,7 +223,6 @@ const COMPOSE_ONLY = new Set([
   "READER_PASSWORD",
   "TEMPORAL_PASSWORD",
   "PUBLISH_ADDRESS",
-  "UI_PUBLISH_ADDRESS",
 ]);
 
 const readExample = async (): Promise<Readonly<Record<string, string>>> => {
@@ -287,7 +283,6 @@ test("doctor warns of misspelt names of other programs, and of files of settings
 test("names of Docker Compose, of other programs and of files with secrets are known", async (t) => {
   const settings = [
     "APP_PASSWORD",
-    "UI_PUBLISH_ADDRESS",
     "PGSSLMODE",
     "OTEL_SERVICE_NAME",
     "TEMPORAL_TLS",

@@ -6,16 +6,12 @@ import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { sql } from "../../db/sql.ts";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { startServer } from "../../runtime/server/startServer.ts";
-import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { freshEin } from "../support/factories.ts";
-import { createTestPlanting } from "../support/planting.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "../worker/deployAtStripe.ts";
 import { startCollector } from "./startCollector.ts";
@@ -46,10 +42,6 @@ const deploy = async (
     organization: subscriber,
     key: subscriber.apiKeyProd,
     startWorker: () => startWorker(environment),
-    get: (path: string) =>
-      fetch(`${api.urls["standalone"]}${path}`, {
-        headers: { Authorization: subscriber.apiKeyProd },
-      }),
     post: (path: string, body: object, headers?: Readonly<Record<string, string>>) =>
       post(api, path, body, headers),
   };
@@ -64,74 +56,36 @@ const pathTo = (spans: readonly ReceivedSpan[], span: ReceivedSpan): readonly st
 const named = (spans: readonly ReceivedSpan[], name: string): ReceivedSpan | undefined =>
   spans.find((span) => span.name === name);
 
-const isReversal = (span: ReceivedSpan): boolean =>
-  span.name === "call stripe" && span.traceId === TRACE_ID;
-
 const traceOf = (index: number): string => index.toString(16).padStart(32, "a");
 
-test.serial("one trace leads from a client's POST to the call of Stripe", async (t) => {
-  const { spans, post, startWorker } = await deploy(t);
-  await startWorker();
-
-  const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
-
-  t.is(response.status, 200);
-  await eventually(() => named(spans, "call stripe") !== undefined);
-  await eventually(() => named(spans, "send usage") !== undefined);
-  const call = named(spans, "call stripe");
-  const request = named(spans, "POST /plant/trees");
-  t.is(call?.traceId, TRACE_ID);
-  t.deepEqual(call && pathTo(spans, call), ["POST /plant/trees", "send usage", "call stripe"]);
-  t.is(call?.service, "impact-worker");
-  t.is(request?.parentSpanId, CLIENT_SPAN_ID);
-  t.is(request?.service, "impact-api");
-  t.is(request?.attributes["http.response.status_code"], 200);
-  const insert = spans.find(
-    ({ attributes }) =>
-      typeof attributes["db.query.text"] === "string" &&
-      attributes["db.query.text"].includes("INSERT INTO registration ("),
-  );
-  t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
-});
-
-for (const [refund, path, bodyOf] of [
-  ["a refund", "/refund/trees", (item: object) => item],
-  ["a batch of refunds", "/refund/trees/batch", (item: object) => ({ items: [item] })],
-] as const) {
-  test.serial(`the trace of ${refund} leads to the call that takes its usage back`, async (t) => {
+test.serial(
+  "a POST's trace leads to its statements, and its usage has a trace to Stripe",
+  async (t) => {
     const { spans, post, startWorker } = await deploy(t);
-    const planted = await post("/plant/trees", { count: 3 });
-    const { tree_details: details } = z
-      .object({ tree_details: z.array(z.object({ id: z.string() })) })
-      .parse(await planted.json());
     await startWorker();
+
+    const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
+
+    t.is(response.status, 200);
     await eventually(() => named(spans, "call stripe") !== undefined);
-
-    await post(path, bodyOf({ id: details[0]?.id }), { traceparent: TRACEPARENT });
-
-    await eventually(() => spans.some(isReversal));
-    t.true(spans.some(isReversal));
-  });
-}
-
-test.serial("requests for evidence in memory have spans, as the app serves them", async (t) => {
-  const { db } = t.context;
-  const { spans, get, post } = await deploy(t);
-  const planted = await post("/plant/trees", { count: 3 });
-  const { tree_details: details } = z
-    .object({ tree_details: z.array(z.object({ id: z.string() })) })
-    .parse(await planted.json());
-  const { signal } = new AbortController();
-  await createPlantingOrders({ db, clock: systemClock, planting: createTestPlanting() }, signal);
-
-  for (const _ of [1, 2, 3, 4]) {
-    t.is((await get(`/evidence/tree/${details[0]?.id}`)).status, 200);
-  }
-
-  const requests = () => spans.filter(({ name }) => name === "GET /evidence/tree/:id");
-  await eventually(() => requests().length === 4);
-  t.is(requests().length, 4);
-});
+    await eventually(() => named(spans, "send usage") !== undefined);
+    await eventually(() => named(spans, "POST /plant/trees") !== undefined);
+    const request = named(spans, "POST /plant/trees");
+    t.is(request?.traceId, TRACE_ID);
+    t.is(request?.parentSpanId, CLIENT_SPAN_ID);
+    t.is(request?.service, "impact-api");
+    t.is(request?.attributes["http.response.status_code"], 200);
+    const insert = spans.find(
+      ({ attributes }) =>
+        typeof attributes["db.query.text"] === "string" &&
+        attributes["db.query.text"].includes("INSERT INTO registration ("),
+    );
+    t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
+    const call = named(spans, "call stripe");
+    t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
+    t.is(call?.service, "impact-worker");
+  },
+);
 
 test.serial("a batch of several requests has links to them, and they to it", async (t) => {
   const { spans, post } = await deploy(t);
@@ -221,7 +175,7 @@ test.serial(
   },
 );
 
-test.serial("a trace that the client does not sample is neither exported nor stored", async (t) => {
+test.serial("a trace that the client does not sample is not exported", async (t) => {
   const { spans, post } = await deploy(t);
   const unsampled = traceOf(0xff);
 
@@ -231,13 +185,6 @@ test.serial("a trace that the client does not sample is neither exported nor sto
   await eventually(() => spans.some(({ name }) => name === "POST /plant/trees"));
   await eventually(() => spans.some(({ name }) => name === "write batch"));
   t.false(spans.some(({ traceId }) => traceId === unsampled));
-  const stored = (): Promise<readonly string[]> =>
-    t.context.db.anyFirst(
-      sql.type(z.strictObject({ traceparent: z.string() }))`SELECT traceparent FROM trace_context`,
-    );
-  const exported = new Set(spans.map(({ traceId }) => traceId));
-  await eventually(async () => (await stored()).some((each) => exported.has(each.slice(3, 35))));
-  t.false((await stored()).some((each) => each.includes(unsampled)));
 });
 
 const logLine = z.looseObject({

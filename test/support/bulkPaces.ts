@@ -10,8 +10,6 @@ export const createYieldingPace = (): BulkPace & { readonly stepCount: () => num
     },
     runEach: (items) => items,
     isYielding: () => true,
-    // So slow that parts stay as small as the first.
-    lastStepMs: () => 3,
     pausedMs: () => 0,
     stepCount: () => steps,
   };

@@ -11,8 +11,8 @@ export const insertTestKeys = async (
   await db.query(sql.typeAlias("void")`
     INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
     SELECT
-      idempotency_key_hash(secret, account_id, mode, ${operation}, idempotency_key), account_id, mode, ${operation}, id
-    FROM ${sql.identifier([table])}, idempotency_secret
+      idempotency_key_hash((SELECT idempotency_secret FROM deployment), account_id, mode, ${operation}, idempotency_key), account_id, mode, ${operation}, id
+    FROM ${sql.identifier([table])}
     WHERE account_id = ${accountId} AND idempotency_key IS NOT NULL
     ON CONFLICT DO NOTHING
   `);

@@ -137,8 +137,6 @@ const main = async (): Promise<number> => {
       TEST_DATABASE_URL: database,
       TEST_TEMPORAL_ADDRESS: temporal,
       TMPDIR: scratch,
-      // The first worker writes it, and all others read it.
-      WORKFLOW_BUNDLE: join(scratch, "workflows.js"),
       NODE_COMPILE_CACHE: COMPILE_CACHE,
     });
   } catch (error) {

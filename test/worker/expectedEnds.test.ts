@@ -24,7 +24,7 @@ test("a workflow that ends because its order is gone is logged with the reason, 
     connection: native,
     namespace,
     taskQueue: "test",
-    workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
+    workflowBundle: await bundleWorkflows(),
     activities: {
       pollPlantingOrder: () =>
         asNonRetryable(() =>

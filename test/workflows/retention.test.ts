@@ -17,7 +17,6 @@ import { startWorker } from "./startWorker.ts";
 // Serial, because what is old is deleted in the whole database.
 const test = testWithDatabase();
 const NEVER = new AbortController().signal;
-const RETENTION = { processorEventDays: 90, reconciliationDays: 400 };
 
 test.serial("the nightly workflow deletes and records whatever is old enough, once", async (t) => {
   const { db } = t.context;
@@ -48,10 +47,7 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
   await drainUsage({ db, clock, billing }, stream, { signal: NEVER, onResult: () => undefined });
   clock.set("2026-06-01T02:00:00.000Z");
 
-  const client = await startWorker(
-    t,
-    createRetentionActivities({ db, clock, retention: RETENTION, testDataDays: 90 }),
-  );
+  const client = await startWorker(t, createRetentionActivities({ db, clock, testDataDays: 90 }));
   const run = (workflowId: string) =>
     client.workflow.execute(retention, { workflowId, taskQueue: "test" });
 
@@ -89,7 +85,7 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
 /** Rows that two batches delete. */
 const OLD_ROWS = 1500;
 const NOW = new Date("2027-01-01T00:00:00Z");
-const deps = { clock: { now: () => NOW }, retention: RETENTION, testDataDays: 90 };
+const deps = { clock: { now: () => NOW }, testDataDays: 90 };
 
 const insertOldRows = async (db: DatabasePool): Promise<void> => {
   await db.query(sql.typeAlias("void")`
@@ -99,18 +95,18 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
     CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
   `);
   await db.query(sql.typeAlias("void")`
-    INSERT INTO trace_context (record_id, traceparent, recorded_at)
-    VALUES (gen_random_uuid(), 'parent', '2026-01-01')
+    INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at, ended_at)
+    VALUES (gen_random_uuid(), true, 1, 2, '2025-01-01', '2025-01-01')
   `);
 };
 
-const countRow = z.strictObject({ processorEvents: z.int(), traceContexts: z.int() });
+const countRow = z.strictObject({ processorEvents: z.int(), reconciliations: z.int() });
 
 const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
   db.one(sql.type(countRow)`
     SELECT
       (SELECT count(*)::integer FROM processor_event) AS "processorEvents",
-      (SELECT count(*)::integer FROM trace_context) AS "traceContexts"
+      (SELECT count(*)::integer FROM reconciliation) AS "reconciliations"
   `);
 
 test.serial("a deletion that fails is reported, and the others are made", async (t) => {
@@ -129,7 +125,7 @@ test.serial("a deletion that fails is reported, and the others are made", async 
   });
 
   t.is(error.errors.length, 1);
-  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, traceContexts: 0 });
+  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, reconciliations: 0 });
   await owner.query(sql.typeAlias("void")`DROP TRIGGER broken ON processor_event`);
   t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: OLD_ROWS });
 });
@@ -142,6 +138,6 @@ test.serial("a deletion that takes long continues after the others are made", as
     message: /^processorEvents: TimeoutError/u,
   });
 
-  t.deepEqual(await countRows(db), { processorEvents: 500, traceContexts: 0 });
+  t.deepEqual(await countRows(db), { processorEvents: 500, reconciliations: 0 });
   t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: 500 });
 });

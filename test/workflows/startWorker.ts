@@ -19,7 +19,7 @@ export const startWorker = async (
     connection,
     namespace,
     taskQueue,
-    workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
+    workflowBundle: await bundleWorkflows(),
     activities,
   });
   const running = worker.run();

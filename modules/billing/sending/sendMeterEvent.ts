@@ -18,41 +18,8 @@ import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import type { AttemptRecords } from "./createAttemptRecords.ts";
-import { listTraceParents } from "./traceContexts.sql.ts";
-
-/** A busy account has thousands of registrations in an event. */
-const MAXIMUM_LINKS = 32;
-
-/**
- * Records a span for the sending of a meter event, if tracing is on. The event of one request belongs to the request's
- * trace. The event of several has a separate trace with links to them.
- */
-const traceSending = async <Result>(
-  { db, tracing }: BillingContext,
-  meterEventId: bigint,
-  send: () => Promise<Result>,
-): Promise<Result> => {
-  if (tracing === undefined) {
-    return send();
-  }
-  const requests = await listTraceParents(db, meterEventId, MAXIMUM_LINKS).catch(
-    (error: unknown) => {
-      // Billing does not depend on traces.
-      tracing.reportLoss(error);
-      return [];
-    },
-  );
-  const [only] = requests;
-  return tracing.run(
-    "send usage",
-    {
-      parent: requests.length === 1 ? (only ?? null) : null,
-      links: requests.length === 1 ? [] : requests,
-      attributes: { "impact.meter_event.id": String(meterEventId) },
-    },
-    send,
-  );
-};
+import { SpanKind } from "@opentelemetry/api";
+import { inSpan } from "../../../runtime/tracing.ts";
 
 const callStripe = (
   stripe: BillingProcessor,
@@ -73,18 +40,6 @@ const callStripe = (
     mayCall,
   );
 
-const traceCall = <Result>(
-  { tracing }: BillingContext,
-  call: () => Promise<Result>,
-): Promise<Result> =>
-  tracing === undefined
-    ? call()
-    : tracing.run(
-        "call stripe",
-        { kind: "client", attributes: { "impact.processor": "stripe" } },
-        call,
-      );
-
 /** Makes the attempt as the rules decide. Whatever the processor's sums decide is recorded here. */
 const makeAttempt = async (
   context: BillingContext,
@@ -101,7 +56,7 @@ const makeAttempt = async (
     const step = decideNextStep(event, outcome, started.at);
     switch (step.kind) {
       case "send":
-        outcome = await traceCall(context, () =>
+        outcome = await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
           callStripe(stripe, event, signal, () => !isLeaseOver(started, context)),
         );
         break;
@@ -187,8 +142,10 @@ export const finishSending = async (
 ): Promise<SendResult> => {
   const { db, clock, records } = context;
   const { id, attempts } = event;
-  const result = await traceSending(context, id, () =>
-    makeAttempt(context, event, { started, signal }),
+  const result = await inSpan(
+    "send usage",
+    { attributes: { "impact.meter_event.id": String(id), "impact.account.id": event.accountId } },
+    () => makeAttempt(context, event, { started, signal }),
   );
   const now = clock.now();
   if (result.kind === "delayed") {

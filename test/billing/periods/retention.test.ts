@@ -94,7 +94,6 @@ test("processed events without unnamed rejections, and reconciliations, are dele
   const deps = {
     db,
     clock: { now: () => NOW },
-    retention: { processorEventDays: 90, reconciliationDays: 400 },
     testDataDays: 0,
   };
 

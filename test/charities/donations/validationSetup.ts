@@ -63,7 +63,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       connection: native,
       namespace,
       taskQueue: interactiveQueue(deployment),
-      workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
+      workflowBundle: await bundleWorkflows(),
       activities: createDonationActivities({ charities }),
     });
     const running = worker.run();

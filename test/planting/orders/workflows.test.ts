@@ -66,7 +66,7 @@ const setUp = async (
   const namespace = await registerNamespace(connection);
   const temporal = new Client({ connection, namespace });
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-  const workflowBundle = await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]);
+  const workflowBundle = await bundleWorkflows();
   const pace = createYieldingPace();
   const activities = createPlantingActivities({
     db,

@@ -138,8 +138,7 @@ test("a key that another process commits while a batch is written is replayed, a
   await client.query("BEGIN");
   await client.query(
     `INSERT INTO idempotency_key (key_hash, account_id, mode, operation, request_hash, response_body, record_id)
-    SELECT idempotency_key_hash(secret, $1, 'live', 'plant', 'a'), $1, 'live', 'plant', decode($2, 'hex'), 'first', $3
-    FROM idempotency_secret`,
+    SELECT idempotency_key_hash((SELECT idempotency_secret FROM deployment), $1, 'live', 'plant', 'a'), $1, 'live', 'plant', decode($2, 'hex'), 'first', $3`,
     [store.id, REQUEST_HASH, recordId],
   );
 
