@@ -180,29 +180,13 @@ CREATE TABLE charity (
   deductibility text NOT NULL,
   income_code smallint NOT NULL DEFAULT 0,
   extracted_on date,
-  eligible boolean NOT NULL GENERATED ALWAYS AS (((subsection = '03'::text) AND (deductibility = '1'::text))) STORED,
+  listed boolean NOT NULL DEFAULT true,
+  eligible boolean NOT NULL GENERATED ALWAYS AS ((listed AND (subsection = '03'::text) AND (deductibility = '1'::text))) STORED,
   search_text text NOT NULL GENERATED ALWAYS AS (regexp_replace(lower(regexp_replace(replace(((((((' '::text || sort_name) || ' | '::text) || known_as) || ' | '::text) || name) || ' | '::text), '&'::text, ' and '::text), '[''.]'::text, ''::text, 'g'::text)), '[^a-z0-9|]+'::text, ' '::text, 'g'::text)) STORED,
   CONSTRAINT charity_pkey PRIMARY KEY (ein),
   CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'::text),
   CONSTRAINT charity_income_code CHECK (income_code >= 0 AND income_code <= 9)
 ) WITH (fillfactor=90);
-
-CREATE TABLE charity_detail (
-  provider text COLLATE "C" NOT NULL,
-  lookup text COLLATE "C" NOT NULL,
-  charity jsonb NOT NULL,
-  fetched_at timestamp with time zone NOT NULL,
-  CONSTRAINT charity_detail_pkey PRIMARY KEY (provider, lookup)
-) WITH ();
-
-CREATE TABLE charity_import (
-  sha256 text COLLATE "C" NOT NULL,
-  extracted_on date NOT NULL,
-  lines_done bigint NOT NULL,
-  finished_at timestamp with time zone,
-  CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
-  CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
-) WITH ();
 
 CREATE TABLE dashboard (
   account_id uuid NOT NULL,
@@ -1020,8 +1004,6 @@ CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, 
 CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
 CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, order_digest(order_id), created_at, id) WHERE (order_id IS NOT NULL);
-
-CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode, created_at) WHERE refunded;
 
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (NOT refunded);
 

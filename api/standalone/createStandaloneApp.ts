@@ -5,7 +5,6 @@ import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { createDonationWriter } from "../../modules/charities/donate.ts";
-import { createDonationRefundWriter } from "../../modules/charities/refundDonations.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
@@ -35,8 +34,7 @@ const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", ke
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
-  const writers = { ...createDonationWriter(context), ...createDonationRefundWriter(context) };
-  const donating = { ...context, ...writers };
+  const donating = { ...context, ...createDonationWriter(context) };
   const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
     ...registrationEndpoints(refunding),

@@ -5,12 +5,10 @@ import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
 import type { Donated, DonationWriter } from "../../modules/charities/donate.ts";
-import { listAllDonations, readDonationPage } from "../../modules/charities/readDonationPage.ts";
+import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
+import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
-import type {
-  DonationRefundWriter,
-  RefundedDonation,
-} from "../../modules/charities/refundDonations.ts";
+import type { RefundedDonation } from "../../modules/charities/refundDonations.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
@@ -45,7 +43,7 @@ import {
   TAG,
 } from "./donationSchemas.ts";
 
-export type DonatingContext = StandaloneContext & DonationWriter & DonationRefundWriter;
+export type DonatingContext = StandaloneContext & DonationWriter;
 
 /** Returns the responses to single requests. */
 const presentDonations = async (
@@ -140,14 +138,14 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
         const owner = accountModeOf(caller);
         const filter = filterOf(query);
         const { page, page_size: pageSize } = query;
-        const readPage = () =>
-          readDonationPage(reads, owner, filter, {
-            offset: (page - 1) * pageSize,
-            limit: pageSize,
-          });
+        const offset = (page - 1) * pageSize;
+        const readPage = () => listDonations(reads, owner, filter, { offset, limit: pageSize });
         return {
           readBody: async () => {
-            const { totalItems, donations } = await readPage();
+            const [totalItems, donations] = await Promise.all([
+              countDonations(reads, owner, filter),
+              readPage(),
+            ]);
             const totalPages = Math.ceil(totalItems / pageSize);
             if (page < totalPages) {
               setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
@@ -163,7 +161,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
           readPages: () =>
             presentPages<Donation>(
               selectsPage(ctx, ["page", "page_size"])
-                ? onePage(async () => (await readPage()).donations)
+                ? onePage(readPage)
                 : listAllDonations(reads, owner, filter),
               presentDonation,
             ),

@@ -1,86 +1,63 @@
 import { stat } from "node:fs/promises";
 import { basename } from "node:path";
+import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
-import { findCharityRecord } from "../../modules/charities/charities.sql.ts";
+import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
-import { importCharities } from "../../modules/charities/importCharities.ts";
-import type { CharityImport } from "../../modules/charities/importCharities.ts";
-import { importCharityLinks } from "../../modules/charities/importCharityLinks.ts";
-import { searchCatalogue } from "../../modules/charities/searchCharities.ts";
+import {
+  importCharities,
+  importCharityLinks,
+  removeUnlisted,
+} from "../../modules/charities/importCharities.ts";
+import type { ImportedFile } from "../../modules/charities/importCharities.ts";
+import { searchForOperator } from "../../modules/charities/searchCharities.ts";
 import { parseLimit, parseSearchText, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { openInput, sha256Of } from "../input/openInput.ts";
+import { openInput } from "../input/openInput.ts";
 import { readTextLines } from "../input/readLines.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
 import { printJson, printList, printRecord, printRows } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
-
-/** @throws CommandError if an import has skipped malformed lines */
-const requireNoneSkipped = (lines: number): void => {
-  if (lines > 0) {
-    throw new CommandError(
-      EXIT.failed,
-      "Some lines were skipped. Correct them and import the file again.",
-    );
-  }
-};
+import type { JsonOption } from "../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
 
-type ImportOptions = ChangeOptions & {
-  readonly extracted?: string;
-};
-
-const importFile = async (
-  context: CliContext,
+/** Opens a file for an import, and shows its progress and its bad lines. */
+const withFile = async <Counts extends object>(
+  { io }: CliContext,
   path: string,
-  { extracted, ...operator }: ImportOptions,
-): Promise<CharityImport & { readonly file: string }> => {
-  const { io } = context;
-  const deps = await openChange(context, operator);
+  run: (file: ImportedFile) => Promise<Counts>,
+): Promise<Counts & { readonly file: string }> => {
   const name = basename(path);
   const bar = createProgressBar(io);
+  const { bytes, bytesRead, sizeBytes } = await openInput(path, io);
+  let bad = 0;
   try {
-    bar.update(null, `${name}: reading the file`);
-    const input = await openInput(path, io);
-    const { sizeBytes } = input;
-    if (sizeBytes === null) {
-      throw new CommandError(
-        EXIT.usage,
-        `${input.name} cannot be imported: pass a file, because it is read twice.`,
-      );
-    }
-    const { mtime } = await stat(path);
-    let bad = 0;
-    const result = await importCharities(
-      deps,
-      {
-        sha256: await sha256Of(path),
-        extractedOn: extracted ?? mtime.toISOString().slice(0, 10),
+    const counts = await run({
+      name,
+      lines: readTextLines(bytes),
+      onBadLine: (line, problem) => {
+        bad += 1;
+        if (bad <= BAD_LINES_SHOWN) {
+          bar.clear();
+          say(io, `${name}:${line} skipped: ${problem}`);
+        }
       },
-      readTextLines(input.bytes),
-      {
-        onBadLine: (line, problem) => {
-          bad += 1;
-          if (bad <= BAD_LINES_SHOWN) {
-            bar.clear();
-            say(io, `${name}:${line} skipped: ${problem}`);
-          }
-        },
-        onProgress: (lines) =>
-          bar.update(input.bytesRead() / sizeBytes, `${name}: ${counted(lines, "line")}`),
-      },
-    );
-    return { file: name, ...result };
+      onProgress: (lines) =>
+        bar.update(
+          sizeBytes === null ? null : bytesRead() / sizeBytes,
+          `${name}: ${counted(lines, "line")}`,
+        ),
+    });
+    return { file: name, ...counts };
   } catch (error) {
     throw error instanceof DomainError
       ? new DomainError(error.code, `${name} cannot be imported: ${error.message}`, {
@@ -92,22 +69,89 @@ const importFile = async (
   }
 };
 
-type FileImport = Awaited<ReturnType<typeof importFile>>;
-
-const presentImport = ({ linesDoneBefore, ...counts }: FileImport) => ({
-  ...counts,
-  lines_done_before: linesDoneBefore,
-});
-
-const IMPORT_COLUMNS: Columns<FileImport> = {
-  file: ({ file }) => file,
-  added: ({ added }) => added,
-  changed: ({ changed }) => changed,
-  same: ({ same }) => same,
-  older: ({ older }) => older,
-  skipped: ({ bad }) => bad,
-  "lines done before": ({ linesDoneBefore }) => linesDoneBefore,
+/** Returns the date of an extract: the one that is given, or the file's modification date. */
+const extractDateOf = async (path: string, given: string | undefined): Promise<string> => {
+  if (given === undefined && path === "-") {
+    throw new CommandError(EXIT.usage, "Standard input has no date: give --extracted.");
+  }
+  return given ?? (await stat(path)).mtime.toISOString().slice(0, 10);
 };
+
+type ImportOptions = ChangeOptions & {
+  readonly extracted?: string;
+  readonly complete?: true;
+  readonly links?: true;
+};
+
+/** The counts of one file. */
+type FileCounts = Readonly<Record<string, number | string>> & { readonly bad: number };
+
+const printCounts = (
+  { io }: CliContext,
+  { json }: ImportOptions,
+  imports: readonly FileCounts[],
+): void => {
+  const names = Object.keys(imports[0] ?? {});
+  printList(
+    { io, json },
+    imports,
+    (counts) => counts,
+    Object.fromEntries(
+      names.map((name) => [
+        name === "bad" ? "skipped" : name,
+        (counts: FileCounts) => counts[name] ?? null,
+      ]),
+    ),
+  );
+};
+
+const runImport = async (
+  context: CliContext,
+  paths: readonly string[],
+  options: ImportOptions,
+): Promise<void> => {
+  const deps = await openChange(context, options);
+  const imports: FileCounts[] = [];
+  const dates: string[] = [];
+  const importOne = async (path: string): Promise<FileCounts> => {
+    if (options.links) {
+      return withFile(context, path, (file) => importCharityLinks(deps, file));
+    }
+    return withFile(context, path, async (file) => {
+      const extractedOn = await extractDateOf(path, options.extracted);
+      dates.push(extractedOn);
+      return importCharities(deps, file, extractedOn);
+    });
+  };
+  try {
+    for (const path of paths) {
+      imports.push(await importOne(path));
+    }
+  } finally {
+    // If a later file fails, those before it are imported.
+    if (imports.length > 0) {
+      printCounts(context, options, imports);
+    }
+  }
+  if (imports.some(({ bad }) => bad > 0)) {
+    throw new CommandError(
+      EXIT.failed,
+      "Some lines were skipped. Correct them and import the file again.",
+    );
+  }
+  const [earliest] = dates.toSorted();
+  if (options.complete && earliest !== undefined) {
+    const removed = await removeUnlisted(deps, earliest);
+    say(
+      context.io,
+      `${counted(removed, "charity is", "charities are")} missing from the extract and no longer eligible for donations.`,
+    );
+  }
+};
+
+const IMPORT_HELP = `
+A file of --links has lines such as {"ein": "53-0196605", "website": "https://…",
+"icon_url": "https://…"}. An absent URL leaves what is stored, and an empty one removes it.`;
 
 const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
 
@@ -115,61 +159,27 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
   withAudit(
     parent
       .command("import")
-      .description("Import files of the IRS's Business Master File")
-      .argument("<file...>", "files such as eo1.csv, plain or gzipped")
+      .description("Import files of the IRS's Business Master File, plain or gzipped")
+      .argument("<file...>", "files such as eo1.csv")
       .option(
         "--extracted <date>",
         "date of the extract (default: the file's modification date)",
         parseExtractDate,
-      ),
-  ).action(async (paths: readonly string[], options: ImportOptions) => {
-    const imports: FileImport[] = [];
-    try {
-      for (const path of paths) {
-        imports.push(await importFile(context, path, options));
-      }
-    } finally {
-      if (imports.length > 0) {
-        printList({ io: context.io, json: options.json }, imports, presentImport, IMPORT_COLUMNS);
-      }
-    }
-    requireNoneSkipped(imports.reduce((sum, { bad }) => sum + bad, 0));
-  });
-};
-
-const LINKS_HELP = `
-Each line is {"ein": "53-0196605", "website": "https://…", "icon_url": "https://…"}. An
-absent URL leaves what is stored, and an empty one removes it.`;
-
-const addLinksCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("links")
-      .description("Import websites and icons of charities")
-      .argument("<file>", "file of JSON lines, plain or gzipped"),
-  )
-    .addHelpText("after", LINKS_HELP)
-    .action(async (path: string, { json, ...operator }: ChangeOptions) => {
-      const { io } = context;
-      const deps = await openChange(context, operator);
-      const { bytes } = await openInput(path, io);
-      let shown = 0;
-      const counts = await importCharityLinks(deps, readTextLines(bytes), (line, problem) => {
-        shown += 1;
-        if (shown <= BAD_LINES_SHOWN) {
-          say(io, `Line ${line} skipped: ${problem}`);
-        }
-      });
-      if (json) {
-        printJson(io, counts);
-      } else {
-        say(
-          io,
-          `Updated ${counted(counts.updated, "charity", "charities")}; ${counts.unknown} not in the catalogue, ${counted(counts.bad, "malformed line")}.`,
-        );
-      }
-      requireNoneSkipped(counts.bad);
-    });
+      )
+      .option(
+        "--complete",
+        "the files are a whole extract: charities that it lacks are no longer eligible",
+      )
+      .addOption(
+        new Option("--links", "the files have websites and icons of charities").conflicts([
+          "extracted",
+          "complete",
+        ]),
+      )
+      .addHelpText("after", IMPORT_HELP),
+  ).action((paths: readonly string[], options: ImportOptions) =>
+    runImport(context, paths, options),
+  );
 };
 
 type SearchOptions = { readonly page: number; readonly json?: true };
@@ -184,7 +194,7 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
     .option("--page <n>", "page number", parseLimit, 1)
     .action(async (name: string, { page, json }: SearchOptions) => {
       const db = await connections.database();
-      const { items, totalItems } = await searchCatalogue({ db }, name, {
+      const { items, totalItems } = await searchForOperator({ db }, name, {
         page,
         pageSize: PAGE_SIZE,
       });
@@ -277,7 +287,6 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
 
 export const addCharityCommands = (charity: Command, context: CliContext): void => {
   addImportCommand(charity, context);
-  addLinksCommand(charity, context);
   addSearchCommand(charity, context);
   addShowCommand(charity, context);
 };

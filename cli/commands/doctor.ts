@@ -1,3 +1,4 @@
+import { listCharityApis, readCharitySettings } from "../../modules/charities/createCharities.ts";
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import {
@@ -32,14 +33,14 @@ const checkRoutes = ({ connections }: CliContext): Promise<Finding> =>
     const { address } = readTemporalConfig().connectionOptions;
     const companies = [
       { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
-      { name: "Every.org", isUsed: config.EVERYORG_API_KEY, url: config.EVERYORG_API_BASE },
-      { name: "Change", isUsed: config.CHANGE_SECRET_KEY, url: config.CHANGE_API_BASE },
-      { name: "Pledge", isUsed: config.PLEDGE_API_KEY, url: config.PLEDGE_API_BASE },
       { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
     ].filter(({ isUsed }) => isUsed !== undefined);
     const routes = [
       { name: "Temporal", proxy: findTemporalProxy(address) },
-      ...companies.map(({ name, url }) => ({ name, proxy: findProxy(url) })),
+      ...[...companies, ...listCharityApis(readCharitySettings(config))].map(({ name, url }) => ({
+        name,
+        proxy: findProxy(url),
+      })),
     ];
     const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
     return Promise.resolve(ok(`${parts.join(", ")}; webhooks and the database directly`));

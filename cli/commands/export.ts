@@ -29,7 +29,7 @@ import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
-import { listAllDonations } from "../../modules/charities/readDonationPage.ts";
+import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readWholeList } from "../../modules/records/readWholeList.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";

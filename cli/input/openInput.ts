@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { constants, createReadStream } from "node:fs";
 import { access, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
@@ -38,13 +37,6 @@ export const peek = async (
     yield* { [Symbol.asyncIterator]: () => iterator };
   };
   return { start, bytes: repeat() };
-};
-
-/** Hashes a file as it is stored. */
-export const sha256Of = async (path: string): Promise<string> => {
-  const hash = createHash("sha256");
-  await pipeline(createReadStream(path), hash);
-  return hash.digest("hex");
 };
 
 const CHUNK_BYTES = 256 * 1024;

@@ -54,9 +54,6 @@ CREATE STATISTICS donation_customer_names ON text_digest(folded_text(customer_na
 CREATE STATISTICS donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE NOT refunded;
--- Totals count the others.
-CREATE INDEX donation_refunded ON donation (account_id, mode, created_at) WHERE refunded;
-
 -- Totals of donations that are not refunded, updated in the transaction of each change. The period is 'all' or a UTC
 -- month, YYYY-MM.
 CREATE TABLE donation_total (
@@ -126,8 +123,10 @@ CREATE TABLE charity (
     CONSTRAINT charity_income_code CHECK (income_code BETWEEN 0 AND 9),
   -- The date of the latest extract that contained the row; null if none did.
   extracted_on date,
+  -- False if the latest complete extract lacks the row.
+  listed boolean NOT NULL DEFAULT true,
   -- A 501(c)(3) to which contributions are deductible.
-  eligible boolean NOT NULL GENERATED ALWAYS AS (subsection = '03' AND deductibility = '1') STORED,
+  eligible boolean NOT NULL GENERATED ALWAYS AS (listed AND subsection = '03' AND deductibility = '1') STORED,
   -- The sort name, the well-known name and the name, with a bar between them and at the end. Each word is in lower-case
   -- and has a space on both sides; a search normalizes its words in the same way.
   search_text text NOT NULL GENERATED ALWAYS AS (
@@ -152,26 +151,6 @@ CREATE INDEX charity_similarity ON charity USING gin (search_text gin_trgm_ops)
   WITH (gin_pending_list_limit = 1024) WHERE eligible;
 -- The order of a search without a name or EIN.
 CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
-
--- The progress of each file's import, so that an interrupted import resumes there.
-CREATE TABLE charity_import (
-  sha256 text COLLATE "C" NOT NULL CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64),
-  extracted_on date NOT NULL,
-  -- Finished lines of the file, including the header.
-  lines_done bigint NOT NULL,
-  finished_at timestamptz,
-  PRIMARY KEY (sha256, extracted_on)
-);
-
--- The details of single charities that remote providers returned; valid for a day.
-CREATE TABLE charity_detail (
-  provider text COLLATE "C" NOT NULL,
-  -- `ein:` or `id:` and the EIN or id.
-  lookup text COLLATE "C" NOT NULL,
-  charity jsonb NOT NULL,
-  fetched_at timestamptz NOT NULL,
-  PRIMARY KEY (provider, lookup)
-);
 
 -- When a bucket's latest requests were permitted, oldest first. A crash of the database empties the table: harmless.
 CREATE UNLOGGED TABLE rate_limit (

@@ -22,7 +22,6 @@ export const AUDIT_ACTIONS = [
   "usage.resume",
   "certificate.revoke",
   "charity.import",
-  "charity.links",
   "evidence.record",
   "evidence.withdraw",
   "evidence.reinstate",

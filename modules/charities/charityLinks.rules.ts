@@ -32,16 +32,16 @@ const line = z.strictObject({
   icon_url: url(),
 });
 
-/** Reads a line of a file of links; returns the problem if it is malformed. */
-export const readLinksLine = (json: string): CharityLinks | { readonly problem: string } => {
+/** Parses a line of a file of links; a string says what is wrong with it. */
+export const readLinksLine = (json: string): CharityLinks | string => {
   let value: unknown;
   try {
     value = JSON.parse(json);
   } catch {
-    return { problem: "not valid JSON" };
+    return "not valid JSON";
   }
   const { success, data, error } = line.safeParse(value, { error: messageOfIssue });
   return success
     ? { ein: data.ein, website: data.website ?? null, iconUrl: data.icon_url ?? null }
-    : { problem: describeIssues(error.issues, "field") };
+    : describeIssues(error.issues, "field");
 };

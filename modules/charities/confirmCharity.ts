@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type {
   Charity,
   CharityIds,
@@ -40,50 +39,27 @@ const requireMatch = (charity: Charity | null, { ein, nonprofitId }: CharityIds)
 const searchFailed = (cause: unknown): OutageError =>
   new OutageError("charity search failed", { cause });
 
-/**
- * Finds charities in the built-in catalogue or among the stored details, in the order of their ids, by one query. Missing ones
- * are null.
- * @throws OutageError
- */
-const findLocalCharities = async (
-  { local }: CharityProvider,
-  ids: readonly CharityIds[],
-): Promise<readonly (Charity | null)[]> => {
-  try {
-    return await local.find(ids);
-  } catch (error) {
-    throw error instanceof CharityProviderError ? searchFailed(error) : error;
-  }
-};
+/** A donation whose charity is to be confirmed. */
+type Donation = { readonly id: string; readonly charity: CharityIds };
 
 /**
- * Confirms a charity that was found locally, or not.
- * @returns null if only the provider knows
- * @throws DomainError charity_not_found, or request_invalid if the ids disagree
- */
-const confirmLocally = (
-  { local, name }: CharityProvider,
-  charity: Charity | null,
-  ids: CharityIds,
-): ConfirmedCharity | null =>
-  charity || local.isComplete ? { charity: requireMatch(charity, ids), provider: name } : null;
-
-/**
- * Validates a charity with its remote provider, by a workflow.
+ * Confirms a charity by its remote provider, in a workflow.
  * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
  *   provider too often
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 const confirmByWorkflow = async (
   context: Pick<CharityContext, "validateCharity">,
-  donationId: string,
-  lookup: CharityLookup,
+  { id, charity }: Donation,
+  caller: Pick<CharityLookup, "provider" | "accountId">,
 ): Promise<ConfirmedCharity> => {
-  const validation = await context.validateCharity(donationId, lookup).catch((error: unknown) => {
-    throw new OutageError("the charity could not be validated in time; nothing was recorded", {
-      cause: error,
+  const validation = await context
+    .validateCharity(id, { ...charity, ...caller })
+    .catch((cause: unknown) => {
+      throw new OutageError("the charity could not be validated in time; nothing was recorded", {
+        cause,
+      });
     });
-  });
   if (validation.kind === "rejected") {
     const { code, message, retryAfterSeconds = null } = validation;
     throw new DomainError(code, message, { retryAfterSeconds });
@@ -92,54 +68,6 @@ const confirmByWorkflow = async (
     throw searchFailed(new Error(validation.reason));
   }
   return validation;
-};
-
-/** How often stored details are read while a workflow validates a charity: at first often, because a client waits. */
-const READ_INTERVAL_MS = 5;
-const LATER_READ_INTERVAL_MS = 50;
-const LATER_AFTER_MS = 100;
-
-/** Returns a charity once its details are stored. */
-const awaitLocalCharity = async (
-  provider: CharityProvider,
-  ids: CharityIds,
-  signal: AbortSignal,
-): Promise<ConfirmedCharity> => {
-  const startedAtMs = performance.now();
-  for (;;) {
-    const isLater = performance.now() - startedAtMs > LATER_AFTER_MS;
-    await sleep(isLater ? LATER_READ_INTERVAL_MS : READ_INTERVAL_MS, undefined, { signal });
-    const [found = null] = await findLocalCharities(provider, [ids]);
-    const confirmed = confirmLocally(provider, found, ids);
-    if (confirmed) {
-      return confirmed;
-    }
-  }
-};
-
-/** A donation whose charity is to be confirmed. */
-type Donation = { readonly id: string; readonly charity: CharityIds };
-
-/**
- * Confirms a charity by its remote provider. The workflow that validates it stores its details some milliseconds before
- * Temporal returns the result, so the details are read meanwhile.
- * @throws as `confirmByWorkflow`
- */
-const confirmRemotely = async (
-  context: Pick<CharityContext, "validateCharity">,
-  provider: CharityProvider,
-  accountId: string,
-  { id, charity }: Donation,
-): Promise<ConfirmedCharity> => {
-  const confirmed = new AbortController();
-  try {
-    return await Promise.race([
-      confirmByWorkflow(context, id, { ...charity, provider: provider.name, accountId }),
-      awaitLocalCharity(provider, charity, confirmed.signal),
-    ]);
-  } finally {
-    confirmed.abort();
-  }
 };
 
 /** As many calls of a remote provider as single donations of a key may cause in a second. */
@@ -153,9 +81,6 @@ const unconfirmed = (why: string, cause?: unknown): DomainError =>
     cause,
   });
 
-const failed = (outage: OutageError): DomainError =>
-  unconfirmed("its provider could not validate it", outage);
-
 /** Returns a string that is the same for the same charity, named in the same way. */
 export const charityKey = ({ ein, nonprofitId }: CharityIds): string =>
   JSON.stringify([ein, nonprofitId]);
@@ -164,68 +89,69 @@ export const charityKey = ({ ein, nonprofitId }: CharityIds): string =>
 export type CharityOutcomes = ReadonlyMap<string, Outcome<ConfirmedCharity>>;
 
 /**
- * Creates a function that confirms the charities of one batch of donations, each once, in as many calls as the batch needs.
- * Those that need a remote provider are validated in their order, up to a maximum for the batch; what is found is stored, so
- * that a repeated batch gets further. After an outage no more calls of the provider begin, and the outage is the cause of what
- * is unconfirmed.
+ * Confirms the charities of donations, each once. Those that need a remote provider are validated in their order, up to a
+ * maximum; what is found is remembered, so that a repeated batch gets further. After an outage no more calls of the provider
+ * begin, and the outage is the cause of what is unconfirmed.
  * @param provider the account's
- * @returns a function that returns the outcomes of all its calls, and throws an OutageError if the catalogue fails
+ * @throws OutageError if the catalogue fails
  */
-export const createCharityConfirmer = (
+export const confirmCharities = async (
   context: Pick<CharityContext, "validateCharity">,
   provider: CharityProvider,
   accountId: string,
-): ((donations: readonly Donation[]) => Promise<CharityOutcomes>) => {
+  donations: readonly Donation[],
+): Promise<CharityOutcomes> => {
+  const wanted = [
+    ...new Map(donations.map((donation) => [charityKey(donation.charity), donation])),
+  ];
   const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
-  let validations = 0;
-  let outage: OutageError | null = null;
-
-  const validate = async (donation: Donation): Promise<Outcome<ConfirmedCharity>> => {
-    if (outage) {
-      return failed(outage);
-    }
-    if (validations === MAXIMUM_VALIDATIONS) {
-      return unconfirmed(`a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`);
-    }
-    validations += 1;
-    try {
-      return await confirmRemotely(context, provider, accountId, donation);
-    } catch (error) {
-      if (error instanceof OutageError) {
-        outage = error;
-        return failed(error);
-      }
-      return asRejection(error);
-    }
-  };
-
-  return async (donations) => {
-    const wanted = [
-      ...new Map(donations.map((donation) => [charityKey(donation.charity), donation])),
-    ].filter(([key]) => !outcomes.has(key));
-    if (wanted.length === 0) {
-      return outcomes;
-    }
-    const found = await findLocalCharities(
-      provider,
-      wanted.map(([, { charity }]) => charity),
-    );
-    const remote = wanted.filter(([key, { charity }], index) => {
-      const outcome = outcomeOf(() => confirmLocally(provider, found[index] ?? null, charity));
-      if (outcome !== null) {
-        outcomes.set(key, outcome);
-      }
-      return outcome === null;
+  const known = await provider
+    .findKnown(wanted.map(([, { charity }]) => charity))
+    .catch((error: unknown) => {
+      throw error instanceof CharityProviderError ? searchFailed(error) : error;
     });
-    await runConcurrently(
-      remote,
-      async ([key, donation]) => {
-        outcomes.set(key, await validate(donation));
-      },
-      { concurrency: CONCURRENT_VALIDATIONS },
+  const remote = wanted.filter(([key, { charity: ids }], index) => {
+    const charity = known[index] ?? null;
+    if (!charity && !provider.knowsAll) {
+      return true;
+    }
+    outcomes.set(
+      key,
+      outcomeOf(() => ({ charity: requireMatch(charity, ids), provider: provider.name })),
     );
-    return outcomes;
+    return false;
+  });
+  let outage: OutageError | null = null;
+  const validate = async (donation: Donation): Promise<Outcome<ConfirmedCharity>> => {
+    try {
+      if (!outage) {
+        const caller = { provider: provider.name, accountId };
+        const confirmed = await confirmByWorkflow(context, donation, caller);
+        provider.remember(donation.charity, confirmed.charity);
+        return confirmed;
+      }
+    } catch (error) {
+      if (!(error instanceof OutageError)) {
+        return asRejection(error);
+      }
+      outage = error;
+    }
+    return unconfirmed("its provider could not validate it", outage);
   };
+  for (const [key] of remote.slice(MAXIMUM_VALIDATIONS)) {
+    outcomes.set(
+      key,
+      unconfirmed(`a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`),
+    );
+  }
+  await runConcurrently(
+    remote.slice(0, MAXIMUM_VALIDATIONS),
+    async ([key, donation]) => {
+      outcomes.set(key, await validate(donation));
+    },
+    { concurrency: CONCURRENT_VALIDATIONS },
+  );
+  return outcomes;
 };
 
 /**
@@ -241,23 +167,19 @@ export const confirmCharity = async (
   { id, accountId }: { readonly id: string; readonly accountId: string },
   charity: CharityIds,
 ): Promise<ConfirmedCharity> => {
-  const confirm = createCharityConfirmer(context, provider, accountId);
-  return resultOfOne([...(await confirm([{ id, charity }])).values()]);
+  const outcomes = await confirmCharities(context, provider, accountId, [{ id, charity }]);
+  return resultOfOne([...outcomes.values()]);
 };
 
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */
 export const validateCharity = async (
   { charities }: { readonly charities: Charities },
-  { provider: name, accountId, ...ids }: CharityLookup,
+  { provider, accountId, ...ids }: CharityLookup,
   signal: AbortSignal,
 ): Promise<CharityValidation> => {
-  const provider = charities.named(name, accountId);
   try {
-    const charity =
-      ids.nonprofitId === null
-        ? await provider.findByEin(ids.ein, signal)
-        : await provider.findById(ids.nonprofitId, signal);
-    return { kind: "confirmed", charity: requireMatch(charity, ids), provider: name };
+    const found = await charities.named(provider, accountId).find(ids, signal);
+    return { kind: "confirmed", charity: requireMatch(found, ids), provider };
   } catch (error) {
     if (error instanceof DomainError) {
       const { code, message, retryAfterSeconds } = error;

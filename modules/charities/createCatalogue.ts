@@ -1,14 +1,12 @@
-import type { CommonQueryMethods, DatabasePool, DatabasePoolConnection } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { createLookups } from "../../db/batching/createLookups.ts";
 import { isTimeout } from "../../db/databaseErrors.ts";
-import type { CatalogueCharity } from "./charities.sql.ts";
-import { listEligibleCharities } from "./charities.sql.ts";
+import type { CatalogueCharity } from "./catalogue.sql.ts";
+import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
-import { parseEin, catalogueWords, nameWords } from "./charities.rules.ts";
-import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "./provider.ts";
-import { CharityProviderError } from "./provider.ts";
-import type { NameMatch } from "./catalogueSearch.sql.ts";
-import { countCharities, findHighestSimilarity, listCharities } from "./catalogueSearch.sql.ts";
+import { catalogueWords, nameWords, parseEin } from "./charities.rules.ts";
+import type { CharityPage, CharityProvider, CharityQuery } from "./provider.ts";
+import { CharityProviderError, NO_MATCHES } from "./provider.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
 const GROUPS: Readonly<Record<string, string>> = {
@@ -71,60 +69,23 @@ const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
   return nonprofitId.startsWith(ID_PREFIX) ? parseEin(nonprofitId.slice(ID_PREFIX.length)) : null;
 };
 
-const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
-
-/** A misspelled name means the most similar names and those that are nearly as similar. */
-const NEARLY_AS_SIMILAR = 0.9;
-
 /** Searches for names that have words which begin with those of the search; only if there are none, for similar names. */
 const search = async (
-  connection: DatabasePoolConnection,
+  db: CommonQueryMethods,
   { name, ein, page, pageSize }: CharityQuery,
-  signal: AbortSignal,
 ): Promise<CharityPage> => {
-  const throwIfAborted = (): void => {
-    if (signal.aborted) {
-      throw new CharityProviderError("The search took too long.");
-    }
-  };
-  const offset = (page - 1) * pageSize;
-  const read = async (db: CommonQueryMethods, match: NameMatch | null): Promise<CharityPage> => {
-    throwIfAborted();
-    const query = { name: match, ein };
-    const totalItems = await countCharities(db, query);
-    throwIfAborted();
-    const items =
-      offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
-    return { items: items.map(toCharity), totalItems, totalIsExact: true };
-  };
-
-  if (name === null) {
-    return read(connection, null);
-  }
-  const { phrase, words } = catalogueWords(name);
+  const words = name === null ? null : catalogueWords(name);
   // The catalogue has no letters of other scripts.
-  if (phrase === "" || phrase !== nameWords(name).phrase) {
+  if (words && (words.phrase === "" || words.phrase !== nameWords(name ?? "").phrase)) {
     return NO_MATCHES;
   }
-  const found = await read(connection, { by: "words", phrase, words });
-  if (found.totalItems > 0) {
-    return found;
+  const slice = { offset: (page - 1) * pageSize, limit: pageSize };
+  let found = await searchCatalogue(db, { name: words, ein, match: "words" }, slice);
+  if (found.totalItems === 0 && words) {
+    found = await searchCatalogue(db, { name: words, ein, match: "similar" }, slice);
   }
-  return connection.transaction(async (transaction) => {
-    for (const resemblance of ["part", "whole"] as const) {
-      throwIfAborted();
-      const highest = await findHighestSimilarity(transaction, phrase, resemblance, ein);
-      if (highest !== null) {
-        return read(transaction, {
-          by: "similarity",
-          phrase,
-          resemblance,
-          minimum: highest * NEARLY_AS_SIMILAR,
-        });
-      }
-    }
-    return NO_MATCHES;
-  });
+  const { items, totalItems } = found;
+  return { items: items.map(toCharity), totalItems, totalIsExact: true };
 };
 
 /**
@@ -143,23 +104,22 @@ export const createCatalogue = ({
     const found = await listEligibleCharities(db, eins);
     return new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
   });
-  const find: LocalCharities["find"] = async (ids) => {
+  const findKnown: CharityProvider["findKnown"] = async (ids) => {
     const eins = ids.map(einOf);
     return Promise.all(eins.map(async (ein) => (ein === null ? null : findByEin(ein))));
   };
-  const findOne = async (ids: CharityIds): Promise<Charity | null> =>
-    (await find([ids]))[0] ?? null;
 
   return {
     name: "catalogue",
-    findByEin: (ein) => findOne({ ein, nonprofitId: null }),
-    findById: (nonprofitId) => findOne({ ein: null, nonprofitId }),
-    local: { find, isComplete: true },
+    find: async (ids) => (await findKnown([ids]))[0] ?? null,
+    findKnown,
+    knowsAll: true,
+    remember: () => undefined,
     search: async (query, signal) => {
       try {
         // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
         const found = await searches.connect(async (connection) =>
-          signal.aborted ? null : search(connection, query, signal),
+          signal.aborted ? null : search(connection, query),
         );
         if (found === null) {
           throw new CharityProviderError("No connection for the search became free in time.");

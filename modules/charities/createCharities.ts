@@ -1,18 +1,24 @@
+import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { waitForPermit } from "../../db/rateLimits.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { createCatalogue } from "./createCatalogue.ts";
-import type { CharityProvider, RemoteCharityProvider } from "./provider.ts";
-import { CharityProviderError } from "./provider.ts";
-import { createChange } from "./remote/createChange.ts";
-import { createEveryOrg } from "./remote/createEveryOrg.ts";
-import { createPledge } from "./remote/createPledge.ts";
-import type { UnusableHits } from "./remote/readHits.ts";
-import type { StartTimeout } from "./remote/fetchJson.ts";
-import { withDetailsCache } from "./remote/withDetailsCache.ts";
-import type { Config } from "../../runtime/config/config.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { createCatalogue } from "./createCatalogue.ts";
+import type { CharityProvider } from "./provider.ts";
+import { CharityProviderError } from "./provider.ts";
+import { changeApi } from "./remote/change.ts";
+import { createRemoteProvider } from "./remote/createRemoteProvider.ts";
+import type {
+  FoundCharities,
+  RemoteApi,
+  RemoteProviderName,
+  UnusableHits,
+} from "./remote/createRemoteProvider.ts";
+import { everyOrgApi } from "./remote/everyOrg.ts";
+import type { StartTimeout } from "./remote/fetchJson.ts";
+import { pledgeApi } from "./remote/pledge.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
@@ -20,39 +26,50 @@ export type Charities = {
   readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
-/** API keys and base URLs of the remote providers; null if the key is not set. */
+/** API keys of the remote providers; null if the key is not set. */
 export type CharitySettings = {
-  readonly everyorg: { readonly apiKey: string; readonly apiBase: string } | null;
-  readonly change: {
-    readonly publicKey: string;
-    readonly secretKey: string;
-    readonly apiBase: string;
-  } | null;
-  readonly pledge: { readonly apiKey: string; readonly apiBase: string } | null;
+  readonly everyorg: { readonly apiKey: string } | null;
+  readonly change: { readonly publicKey: string; readonly secretKey: string } | null;
+  readonly pledge: { readonly apiKey: string } | null;
+  /** The URL of a server that serves each API below the provider's name, for tests. */
+  readonly apiBase?: string | undefined;
 };
 
-/** Returns the settings of the charity providers that have an API key in the configuration. */
-export const readCharitySettings = (config: Config): CharitySettings => ({
-  everyorg:
-    config.EVERYORG_API_KEY === undefined
-      ? null
-      : { apiKey: config.EVERYORG_API_KEY, apiBase: config.EVERYORG_API_BASE },
-  change:
-    config.CHANGE_PUBLIC_KEY === undefined || config.CHANGE_SECRET_KEY === undefined
-      ? null
-      : {
-          publicKey: config.CHANGE_PUBLIC_KEY,
-          secretKey: config.CHANGE_SECRET_KEY,
-          apiBase: config.CHANGE_API_BASE,
-        },
-  pledge:
-    config.PLEDGE_API_KEY === undefined
-      ? null
-      : { apiKey: config.PLEDGE_API_KEY, apiBase: config.PLEDGE_API_BASE },
+export const readCharitySettings = ({
+  EVERYORG_API_KEY: everyOrgKey,
+  CHANGE_PUBLIC_KEY: publicKey,
+  CHANGE_SECRET_KEY: secretKey,
+  PLEDGE_API_KEY: pledgeKey,
+  CHARITY_API_BASE: apiBase,
+}: Config): CharitySettings => ({
+  everyorg: everyOrgKey === undefined ? null : { apiKey: everyOrgKey },
+  change: publicKey === undefined || secretKey === undefined ? null : { publicKey, secretKey },
+  pledge: pledgeKey === undefined ? null : { apiKey: pledgeKey },
+  apiBase,
 });
+
+const API_URLS: Readonly<Record<RemoteProviderName, string>> = {
+  everyorg: "https://partners.every.org/v0.2",
+  change: "https://api.getchange.io/api/v1",
+  pledge: "https://api.pledge.to/v1",
+};
+
+const apiUrlOf = ({ apiBase }: CharitySettings, name: RemoteProviderName): string =>
+  apiBase === undefined ? API_URLS[name] : `${apiBase}/${name}`;
+
+/** Returns the URLs of the remote providers whose API keys are set. */
+export const listCharityApis = (
+  settings: CharitySettings,
+): readonly { readonly name: RemoteProviderName; readonly url: string }[] =>
+  (["everyorg", "change", "pledge"] as const)
+    .filter((name) => settings[name] !== null)
+    .map((name) => ({ name, url: apiUrlOf(settings, name) }));
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
+
+/** The charities of remote providers that a process remembers, for a day. A text has at most 10,000 characters. */
+const REMEMBERED_CHARACTERS = 8_000_000;
 
 const createUnconfigured = (name: CharityProviderName): CharityProvider => {
   const fail = (): Promise<never> =>
@@ -60,9 +77,10 @@ const createUnconfigured = (name: CharityProviderName): CharityProvider => {
   return {
     name,
     search: fail,
-    findByEin: fail,
-    findById: fail,
-    local: { find: fail, isComplete: true },
+    find: fail,
+    findKnown: fail,
+    knowsAll: true,
+    remember: () => undefined,
   };
 };
 
@@ -70,7 +88,7 @@ export const createCharities = ({
   db,
   searches = db,
   clock,
-  settings: { everyorg, change, pledge },
+  settings,
   startTimeout = () => AbortSignal.timeout(TIMEOUT_MS),
   onUnusable = () => undefined,
 }: {
@@ -83,27 +101,30 @@ export const createCharities = ({
   /** Called after each remote search whose response has records that cannot be used. */
   readonly onUnusable?: (unusable: UnusableHits) => void;
 }): Charities => {
-  const remote = (
-    name: CharityProviderName,
-    provider: RemoteCharityProvider | null,
-  ): CharityProvider =>
-    provider ? withDetailsCache(provider, { db, clock }) : createUnconfigured(name);
-  const everyOrgOf = (accountId: string): CharityProvider =>
-    remote(
-      "everyorg",
-      everyorg &&
-        createEveryOrg(
-          { ...everyorg, startTimeout, onUnusable },
-          { accountId, waitForPermit: (bucket, limit) => waitForPermit(db, bucket, limit) },
-        ),
-    );
-  const shared: Record<Exclude<CharityProviderName, "everyorg">, CharityProvider> = {
-    catalogue: createCatalogue({ db, searches }),
-    change: remote("change", change && createChange({ ...change, startTimeout, onUnusable })),
-    pledge: remote("pledge", pledge && createPledge({ ...pledge, startTimeout, onUnusable })),
+  const catalogue = createCatalogue({ db, searches });
+  const found: FoundCharities = new LRUCache({
+    ttl: DAY_MS,
+    ttlResolution: 0,
+    perf: { now: () => clock.now().getTime() },
+    maxSize: REMEMBERED_CHARACTERS,
+    sizeCalculation: (charity) => JSON.stringify(charity).length,
+  });
+  const { everyorg, change, pledge } = settings;
+  const apis: Record<RemoteProviderName, (url: string, accountId: string) => RemoteApi | null> = {
+    everyorg: (url, accountId) => everyorg && everyOrgApi(url, everyorg, db, accountId),
+    change: (url) => change && changeApi(url, change),
+    pledge: (url) => pledge && pledgeApi(url, pledge),
   };
   return {
-    named: (name, accountId) => (name === "everyorg" ? everyOrgOf(accountId) : shared[name]),
+    named: (name, accountId) => {
+      if (name === "catalogue") {
+        return catalogue;
+      }
+      const api = apis[name](apiUrlOf(settings, name), accountId);
+      return api
+        ? createRemoteProvider(api, { found, startTimeout, onUnusable })
+        : createUnconfigured(name);
+    },
   };
 };
 

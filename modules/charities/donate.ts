@@ -1,4 +1,5 @@
-import { insertDonations, listDonationsByKeys } from "./donationBatches.sql.ts";
+import { insertDonations } from "./donationBatches.sql.ts";
+import { listDonationsOf } from "./donations.sql.ts";
 import { readCounts } from "./donationTotals.sql.ts";
 import { createLookups } from "../../db/batching/createLookups.ts";
 import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
@@ -19,7 +20,7 @@ import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RetryGuard } from "../registrations/createRetryGuard.ts";
-import { charityKey, createCharityConfirmer } from "./confirmCharity.ts";
+import { charityKey, confirmCharities } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
 import { donorName, listDonors } from "./donationSubscriptions.sql.ts";
@@ -72,81 +73,62 @@ export type Donated = {
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
 
-/** Returns the items that do not repeat a key, in their order. */
-const findFirstOfKeys = (items: readonly Item[]): readonly Item[] =>
-  Array.from(
-    Map.groupBy(items, (item) => item.request.idempotencyKey ?? item).values(),
-    ([first]) => first,
-  ).filter((first) => first !== undefined);
-
 /**
  * Decides items in their order, as if each were a call of its own: one that repeats the key of an accepted item is
  * a replay, whatever its charity and its amount are.
- * @returns the outcome of each item, unless there are items whose charities have no outcome yet
  */
 const decide = (
   items: readonly Outcome<Item>[],
   { knownKeys, totalCents }: Pick<Donor, "knownKeys" | "totalCents">,
   charities: CharityOutcomes,
-): { readonly outcomes: readonly Outcome<Decision>[]; readonly undecided: readonly Item[] } => {
+): readonly Outcome<Decision>[] => {
   const keys = new Set(knownKeys);
-  const outcomes: Outcome<Decision>[] = [];
-  const undecided: Item[] = [];
   let total = totalCents;
-  for (const item of items) {
+  return items.map((item): Outcome<Decision> => {
     if (!isAccepted(item)) {
-      outcomes.push(item);
-      continue;
+      return item;
     }
     const { idempotencyKey: key, amountCents, charity: ids } = item.request;
-    const charity = charities.get(charityKey(ids));
     if (key !== null && keys.has(key)) {
-      outcomes.push({ ...item, charity: null });
-    } else if (!charity) {
-      undecided.push(item);
-    } else if (!isAccepted(charity)) {
-      outcomes.push(charity);
-    } else if (amountCents > Number.MAX_SAFE_INTEGER - total) {
-      outcomes.push(
-        invalidRequest(
-          `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
-        ),
-      );
-    } else {
-      outcomes.push({ ...item, charity });
-      total += amountCents;
-      if (key !== null) {
-        keys.add(key);
-      }
+      return { ...item, charity: null };
     }
-  }
-  return { outcomes, undecided };
+    const charity = charities.get(charityKey(ids));
+    if (!charity) {
+      throw new TypeError("The charity of a donation is neither confirmed nor rejected.");
+    }
+    if (!isAccepted(charity)) {
+      return charity;
+    }
+    if (amountCents > Number.MAX_SAFE_INTEGER - total) {
+      return invalidRequest(
+        `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
+      );
+    }
+    total += amountCents;
+    if (key !== null) {
+      keys.add(key);
+    }
+    return { ...item, charity };
+  });
 };
 
-/** Confirms the charities that the decisions need, or refuses them all to a donor that may not donate. */
+/** Confirms the charities of new donations, or refuses them all to a donor that may not donate. */
 const confirmAll = async (
   context: DonationContext,
   { accountId, mode }: AccountMode,
   donor: Donor,
-  items: readonly Outcome<Item>[],
+  items: readonly Item[],
 ): Promise<CharityOutcomes> => {
+  const known = new Set<string | null>(donor.knownKeys);
+  const donations = items
+    .filter(({ request }) => !known.has(request.idempotencyKey))
+    .map(({ id, request: { charity } }) => ({ id, charity }));
   const refusal = mode === "live" ? findSubscriptionRefusal(context, donor) : null;
   if (refusal) {
-    return new Map(
-      items.filter(isAccepted).map(({ request }) => [charityKey(request.charity), refusal]),
-    );
+    return new Map(donations.map(({ charity }) => [charityKey(charity), refusal]));
   }
   const provider = context.charities.named(donor.charityProvider, accountId);
-  const confirm = createCharityConfirmer(context, provider, accountId);
-  let charities: CharityOutcomes = new Map();
-  // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
-  // one after the other could take a thousand rounds.
-  let unconfirmed = findFirstOfKeys(decide(items, donor, charities).undecided);
-  while (unconfirmed.length > 0) {
-    charities = await confirm(unconfirmed.map(({ id, request: { charity } }) => ({ id, charity })));
-    unconfirmed = decide(items, donor, charities).undecided;
-  }
-  return charities;
+  return confirmCharities(context, provider, accountId, donations);
 };
 
 /** Records accepted items of any owners in one statement, and presents them with their owner's total after each. */
@@ -220,8 +202,8 @@ export const donate = (
     if (donor === null) {
       throw new TypeError("The donor's account does not exist.");
     }
-    const charities = await confirmAll(context, owner, donor, items);
-    let { outcomes } = decide(items, donor, charities);
+    const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
+    let outcomes = decide(items, donor, charities);
     const refused = keysOf(
       items.filter((_, index) => outcomes[index] instanceof DomainError).filter(isAccepted),
     );
@@ -230,7 +212,7 @@ export const donate = (
       await awaitEarlier();
       const known = await listKnownKeys(context.db, "donation", owner, refused);
       const knownKeys = [...donor.knownKeys, ...known];
-      ({ outcomes } = decide(items, { ...donor, knownKeys }, charities));
+      outcomes = decide(items, { ...donor, knownKeys }, charities);
     }
     if (isAtomic) {
       requireAll(outcomes);
@@ -251,7 +233,7 @@ export const readDonated = async (
     donation === null ? (idempotencyKey ?? []) : [],
   );
   const originals =
-    keys.length === 0 ? [] : await listDonationsByKeys(db, accountModeOf(caller), keys);
+    keys.length === 0 ? [] : await listDonationsOf(db, accountModeOf(caller), { keys });
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
   return done.map((result) => {
     const donation = result.donation ?? byKey.get(result.idempotencyKey);

@@ -1,25 +1,23 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { ConfirmedDonation, Donation } from "./donations.rules.ts";
+import type { ConfirmedDonation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import {
   claimedKeys,
   deleteTestKeys,
-  keyHash,
   knownKeys,
+  scopeOf,
   scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
-import { ownedWithOwnIds, deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
-import type { NamedRecord } from "../records/ownedRecords.sql.ts";
+import { deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { sql, timestamp, safeInteger } from "../../db/sql.ts";
+import { nothing, sql, timestamp, safeInteger } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationColumns, donationCoreColumns, donationRow } from "./donations.sql.ts";
+import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
 import { countsByOwner, newCounts, totalSubtractions } from "./donationTotals.sql.ts";
 import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
@@ -92,125 +90,69 @@ export const insertDonations = async (
   }
 };
 
-export const listDonationsByKeys = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  keys: readonly string[],
-): Promise<readonly Donation[]> =>
-  db.any(sql.type(donationRow)`
-    SELECT ${donationColumns}
-    FROM donation
-    WHERE donation.id = ANY(ARRAY(SELECT record_id FROM ${knownKeys(owner, "donate", keys)}))
-  `);
+const lockedRow = z.strictObject({ ...donationCoreRow, accountId: z.uuid(), mode: modeColumn });
 
-export const listDonationsByIds = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  ids: readonly string[],
-): Promise<readonly Donation[]> =>
-  db.any(sql.type(donationRow)`
-    SELECT ${donationColumns}
-    FROM donation
-    WHERE ${ownedWithOwnIds("donation", owner, ids)}
-  `);
-
-const lockedRow = donationRow.extend({
-  metadata: donationRow.shape.metadata.nullable(),
-  accountId: z.uuid(),
-  mode: modeColumn,
-});
-
-/** A donation that is locked. Its metadata is null if it is one of many. */
+/** A donation that is locked. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
 
-const nameOf = (owner: AccountMode, id: string): string => `${accountModeKey(owner)}/${id}`;
-
 /**
- * Locks donations until the transaction ends.
- * @param options.skipsLocked whether those that another transaction has locked are left out
- * @returns them by their names, without those that do not exist
+ * Locks an owner's donations until the transaction ends.
+ * @param ids their own, or those that they were imported with
+ * @returns them by the given ids, without those that do not exist
  */
-export const lockDonations = async <Named extends NamedRecord>(
+export const lockDonations = async (
   transaction: DatabaseTransactionConnection,
-  named: readonly Named[],
-  { skipsLocked = false, withMetadata = false } = {},
-): Promise<ReadonlyMap<Named, LockedDonation>> => {
-  const rows = await transaction.any(sql.prepared(
-    `lock_donations_${skipsLocked ? "skip" : "wait"}`,
-    lockedRow,
-  )`
-    SELECT
-      ${donationCoreColumns},
-      donation.account_id AS "accountId",
-      donation.mode,
-      donation.charity_provider AS "charityProvider",
-      donation.idempotency_key AS "idempotencyKey",
-      donation.attribution,
-      CASE WHEN ${withMetadata} THEN donation.metadata END AS metadata
+  owner: AccountMode,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, LockedDonation>> => {
+  const named = ids.map((id) => Object.assign({ id }, owner));
+  const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
+    SELECT ${donationCoreColumns}, donation.account_id AS "accountId", donation.mode
     FROM donation
     WHERE donation.id = ANY(ARRAY(SELECT id FROM (${namedIds("donation", named)}) AS found))
     ORDER BY donation.id
-    FOR UPDATE OF donation ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
+    FOR UPDATE OF donation
   `);
-  const byName = new Map(
-    rows.flatMap((row) =>
-      [row.id, row.importedId ?? row.id].map((id) => [nameOf(row, id), row] as const),
-    ),
+  const byId = new Map(
+    rows.flatMap((row) => [row.id, row.importedId ?? row.id].map((id) => [id, row] as const)),
   );
   return new Map(
-    named.flatMap((name) => {
-      const row =
-        byName.get(nameOf(name, name.id)) ?? byName.get(nameOf(name, name.id.toLowerCase()));
-      return row ? [[name, row] as const] : [];
+    ids.flatMap((id) => {
+      const row = byId.get(id) ?? byId.get(id.toLowerCase());
+      return row ? [[id, row] as const] : [];
     }),
   );
 };
 
-const claimRow = z.strictObject({ place: z.int(), donationId: z.uuid() });
+const keyRow = z.strictObject({ key: z.string(), donationId: z.uuid() });
 
 /**
- * Assigns the idempotency keys of refunds to locked donations unless they already belong to some. A key belongs to the first
- * one that it is used for. Waits for concurrent calls with the keys.
- * @returns by the place of a refund of one of the donations, the id of the donation that its key belongs to
+ * Assigns the idempotency keys of refunds to donations unless they already belong to some. Waits for concurrent calls with the
+ * keys.
+ * @param donationIds by the keys
+ * @returns the ids of the donations that the keys belong to
  */
-export const claimRefundKeys = async <Refund extends AccountMode & NewDonationRefund["request"]>(
+export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
-  refunds: readonly Refund[],
-  donations: ReadonlyMap<Refund, LockedDonation>,
-): Promise<ReadonlyMap<number, string>> => {
-  const claims = refunds.flatMap((refund, place) => {
-    const { accountId, mode, idempotencyKey: key } = refund;
-    const donation = donations.get(refund);
-    return key !== null && donation ? [[place, accountId, mode, key, donation.id]] : [];
-  });
-  if (claims.length === 0) {
+  owner: AccountMode,
+  donationIds: ReadonlyMap<string, string>,
+): Promise<ReadonlyMap<string, string>> => {
+  if (donationIds.size === 0) {
     return new Map();
   }
-  const rows = await transaction.any(sql.prepared("claim_refund_keys", claimRow)`
-    WITH given AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::integer AS place, (value ->> 1)::uuid AS account_id, value ->> 2 AS mode, value ->> 3 AS key,
-        (value ->> 4)::uuid AS donation_id, 'refund_donate'::text AS operation
-      FROM json_array_elements(${JSON.stringify(claims)}::json) AS value
+  await transaction.query(sql.prepared("claim_refund_keys", nothing)`
+    WITH entry AS MATERIALIZED (
+      SELECT value ->> 0 AS idempotency_key, (value ->> 1)::uuid AS id
+      FROM json_array_elements(${JSON.stringify([...donationIds])}::json) AS value
     ),
-    claim AS MATERIALIZED (
-      SELECT given.*, ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))} AS key_hash
-      FROM given
-    ),
-    claimed AS (
-      INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-      SELECT DISTINCT ON (key_hash) key_hash, account_id, mode, operation, donation_id
-      FROM claim
-      ORDER BY key_hash, place
-      -- The update changes nothing: it locks the row, and RETURNING needs it.
-      ON CONFLICT (key_hash) DO UPDATE SET record_id = idempotency_key.record_id
-      RETURNING key_hash, record_id
-    )
-    SELECT claim.place, claimed.record_id AS "donationId"
-    FROM claimed
-    JOIN claim ON claim.key_hash = claimed.key_hash
+    ${claimedKeys(scopeOf(owner, "refund_donate"))}
+    SELECT
   `);
-  return new Map(rows.map(({ place, donationId }) => [place, donationId]));
+  const rows = await transaction.any(sql.prepared("list_refund_keys", keyRow)`
+    SELECT known.key, known.record_id AS "donationId"
+    FROM ${knownKeys(owner, "refund_donate", [...donationIds.keys()])}
+  `);
+  return new Map(rows.map(({ key, donationId }) => [key, donationId]));
 };
 
 /** The refund of a locked donation. */
@@ -237,14 +179,7 @@ export const insertDonationRefunds = (
   createdAt: Date,
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof countsByOwner>>> => {
-  const given = refunds.map(
-    ({ donation: { id }, request: { reason, idempotencyKey, metadata } }) => ({
-      id,
-      reason,
-      idempotencyKey,
-      metadata,
-    }),
-  );
+  const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));
   return transaction.oneFirst(sql.prepared("insert_donation_refunds", refundedRow)`
     WITH given AS MATERIALIZED (
       SELECT *

@@ -5,7 +5,6 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { DonationTotals } from "./donations.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import { nothing, safeInteger, sql, values } from "../../db/sql.ts";
-import { ownedBy } from "../records/ownedRecords.sql.ts";
 
 const totalsRow = z
   .strictObject({
@@ -33,33 +32,6 @@ export const readDonationTotals = (
       coalesce(max(amount_cents) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCents"
     FROM donation_total
     WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(time)})
-  `);
-
-const monthRow = z.strictObject({ month: z.string(), count: safeInteger });
-
-/** Lists the UTC months in which an owner's donations were recorded, newest first. The counts include refunded donations. */
-export const listDonationMonths = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-): Promise<readonly Readonly<z.output<typeof monthRow>>[]> =>
-  db.any(sql.type(monthRow)`
-    WITH refunded AS (
-      SELECT date_trunc('month', created_at AT TIME ZONE 'UTC') AS month, count(*) AS count
-      FROM donation
-      WHERE ${ownedBy("donation", owner)} AND refunded
-      GROUP BY 1
-    )
-    SELECT month, sum(count)::bigint AS count
-    FROM (
-      SELECT period AS month, count
-      FROM donation_total
-      WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period <> 'all'
-      UNION ALL
-      SELECT to_char(month, 'YYYY-MM'), count FROM refunded
-    ) AS counted
-    GROUP BY month
-    HAVING sum(count) > 0
-    ORDER BY month DESC
   `);
 
 /**

@@ -4,7 +4,13 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { Donation, DonationFilter } from "./donations.rules.ts";
 import { metadata } from "../records/fields.rules.ts";
-import { attributionCondition, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { knownKeys } from "../records/idempotencyKeys.sql.ts";
+import {
+  attributionCondition,
+  isFoundOwn,
+  ownedBy,
+  ownedWithId,
+} from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
@@ -33,7 +39,7 @@ export const donationCoreColumns = sql.fragment`
   donation.refunded
 `;
 
-export const donationRow = z.strictObject({
+const donationRow = z.strictObject({
   ...donationCoreRow,
   charityProvider: z.enum(CHARITY_PROVIDERS),
   idempotencyKey: z.string().nullable(),
@@ -41,7 +47,7 @@ export const donationRow = z.strictObject({
   metadata: z.record(z.string(), z.unknown()),
 });
 
-export const donationColumns = sql.fragment`
+const donationColumns = sql.fragment`
   ${donationCoreColumns},
   donation.charity_provider AS "charityProvider",
   donation.idempotency_key AS "idempotencyKey",
@@ -105,62 +111,38 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
     sql.fragment` AND `,
   );
 
+const listedRow = donationRow.extend({ position: z.string() });
+
+/** A donation of a list. */
+export type ListedDonation = Readonly<z.output<typeof listedRow>>;
+
 /** Lists an owner's donations, newest first, including refunded ones. */
 export const listDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: DonationFilter,
-  page: { readonly offset: number; readonly limit: number },
-): Promise<readonly Donation[]> =>
-  db.any(sql.type(donationRow)`
-    SELECT ${donationColumns}
+  {
+    after = null,
+    offset = 0,
+    limit,
+  }: {
+    readonly after?: ListPosition | null;
+    readonly offset?: number;
+    readonly limit: number;
+  },
+): Promise<readonly ListedDonation[]> =>
+  db.any(sql.type(listedRow)`
+    SELECT ${donationColumns}, ${positionColumn("donation")}
     FROM (
       -- Only the ids, which the index has, so that skipped donations are not read.
       SELECT donation.id
       FROM donation
-      WHERE ${conditions(owner, filter)}
+      WHERE ${conditions(owner, filter)} AND ${olderThan("donation", after)}
       ORDER BY donation.created_at DESC, donation.id DESC
-      LIMIT ${page.limit}
-      OFFSET ${page.offset}
+      LIMIT ${limit}
+      OFFSET ${offset}
     ) AS listed
     JOIN donation ON donation.id = listed.id
-    ORDER BY donation.created_at DESC, donation.id DESC
-  `);
-
-const positionedRow = donationRow.extend({ position: z.string() });
-
-/** A donation of a list. */
-export type ListedDonation = Readonly<z.output<typeof positionedRow>>;
-
-/**
- * Lists the owner's donations that follow another, newest first.
- * @param limits the most donations, and the most bytes of metadata; a single donation may have more
- */
-export const listDonationsAfter = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  filter: DonationFilter,
-  after: ListPosition | null,
-  limits: { readonly rows: number; readonly bytes: number },
-): Promise<readonly ListedDonation[]> =>
-  db.any(sql.type(positionedRow)`
-    SELECT ${donationColumns}, ${positionColumn("donation")}
-    FROM (
-      SELECT
-        following.*,
-        sum(octet_length(following.metadata::text)) OVER (
-          ORDER BY following.created_at DESC, following.id DESC ROWS UNBOUNDED PRECEDING
-        ) - octet_length(following.metadata::text) AS preceding_bytes
-      FROM (
-        SELECT donation.*
-        FROM donation
-        WHERE ${conditions(owner, filter)}
-          AND ${olderThan("donation", after)}
-        ORDER BY donation.created_at DESC, donation.id DESC
-        LIMIT ${limits.rows}
-      ) AS following
-    ) AS donation
-    WHERE donation.preceding_bytes < ${limits.bytes}
     ORDER BY donation.created_at DESC, donation.id DESC
   `);
 
@@ -207,4 +189,19 @@ export const findDonationDetails = (
     JOIN account ON account.id = donation.account_id
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ${id}
+  `);
+
+/** Returns an owner's donations that have one of the ids, or that one of the idempotency keys has recorded. */
+export const listDonationsOf = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  { ids = [], keys = [] }: { readonly ids?: readonly string[]; readonly keys?: readonly string[] },
+): Promise<readonly Donation[]> =>
+  db.any(sql.prepared("list_donations_of", donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.id = ANY(
+      ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")})))
+      || ARRAY(SELECT record_id FROM ${knownKeys(owner, "donate", keys)})
+    ) AND ${isFoundOwn("donation", owner)}
   `);

@@ -17,29 +17,28 @@ export type CharityPage = {
   readonly totalIsExact: boolean;
 };
 
-/** Charities that the database can confirm without a call to a remote provider. */
-export type LocalCharities = {
-  /** Returns the charities in the order of their ids, by few queries. Missing ones are null. */
-  readonly find: (ids: readonly CharityIds[]) => Promise<readonly (Charity | null)[]>;
-  /** Whether a charity that is missing here does not exist: true for the built-in catalogue, false for a cache. */
-  readonly isComplete: boolean;
-};
+export const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
 /**
- * A source of charities, for one account. Every method stops when its signal aborts, and throws a CharityProviderError if
- * the provider fails, or a DomainError charity_unconfirmed if the account calls it too often; a charity that the provider does not
- * have is null.
+ * A source of charities, for one account. A charity that it does not have is null. `search` and `find` stop when their signal
+ * aborts, and throw a CharityProviderError if the provider fails, or a DomainError charity_unconfirmed if the account calls it
+ * too often.
  */
 export type CharityProvider = {
   readonly name: CharityProviderName;
   readonly search: (query: CharityQuery, signal: AbortSignal) => Promise<CharityPage>;
-  readonly findByEin: (ein: Ein, signal: AbortSignal) => Promise<Charity | null>;
-  readonly findById: (nonprofitId: string, signal: AbortSignal) => Promise<Charity | null>;
-  readonly local: LocalCharities;
+  /** Finds a charity by its id, or by its EIN if no id is given. */
+  readonly find: (ids: CharityIds, signal: AbortSignal) => Promise<Charity | null>;
+  /**
+   * Finds charities without a call of a remote provider: in the built-in catalogue, or among those that this process
+   * remembers. Missing ones are null.
+   */
+  readonly findKnown: (ids: readonly CharityIds[]) => Promise<readonly (Charity | null)[]>;
+  /** Whether a charity that is not known does not exist: true for the built-in catalogue. */
+  readonly knowsAll: boolean;
+  /** Remembers a charity that another process has found. */
+  readonly remember: (ids: CharityIds, charity: Charity) => void;
 };
-
-/** A provider without the local lookups that `withDetailsCache` adds. */
-export type RemoteCharityProvider = Omit<CharityProvider, "local">;
 
 /** A provider did not respond, or its response was unusable. The message is for the operator. */
 export class CharityProviderError extends Error {

@@ -5,7 +5,7 @@ import { OutageError } from "../../runtime/errors.rules.ts";
 import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityPage } from "./provider.ts";
-import { CharityProviderError } from "./provider.ts";
+import { CharityProviderError, NO_MATCHES } from "./provider.ts";
 import { providerOf } from "./createCharities.ts";
 import type { CharityContext } from "./context.ts";
 
@@ -13,8 +13,6 @@ import type { CharityContext } from "./context.ts";
 const CLIENT_TIMEOUT_MS = 5000;
 /** An operator may wait longer than a client. */
 const OPERATOR_TIMEOUT_MS = 60_000;
-
-const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
 /**
  * Searches with the account's provider. A name without letters and digits matches nothing; a name that is an EIN is
@@ -61,7 +59,7 @@ export const searchCharities = async (
  * Searches the built-in catalogue for an operator; a name that is an EIN is searched as one.
  * @throws CharityProviderError if the search takes too long
  */
-export const searchCatalogue = (
+export const searchForOperator = (
   { db }: { readonly db: DatabasePool },
   name: string,
   { page, pageSize }: { readonly page: number; readonly pageSize: number },

@@ -1,52 +1,13 @@
-import { utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { findCharityRecord } from "../../modules/charities/charities.sql.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import { importCharities } from "../../modules/charities/importCharities.ts";
-import { readJson, impactOf } from "../cli/runImpact.ts";
-import type { Run } from "../cli/runImpact.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
-import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
-
-const HEADER =
-  "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION," +
-  "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
-  "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
-
-/** An invented line of the file. */
-const lineOf = (ein: string, name: string, subsection = "03"): string =>
-  `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
-
-const stage = async (t: ExecutionContext<DatabaseContext>) => {
-  const folder = await makeTestFolder(t);
-  const impact = impactOf(t);
-  const run = (...args: readonly string[]): Promise<Run> => impact("charity", ...args);
-  return {
-    run,
-    write: async (name: string, content: string | Buffer): Promise<string> => {
-      const path = join(folder, name);
-      await writeFile(path, content);
-      await utimes(path, new Date("2026-04-13"), new Date("2026-04-13"));
-      return path;
-    },
-    load: async (...args: readonly string[]) => {
-      const done = await run("import", ...args, "--json");
-      t.is(done.exitCode, 0, done.stderr);
-      return { counts: readJson(done), stderr: done.stderr };
-    },
-    read: (ein: string) => findCharityRecord(t.context.db, ein),
-  };
-};
 
 const counts = (file: string, given: Record<string, number>) => ({
   file,
@@ -55,12 +16,11 @@ const counts = (file: string, given: Record<string, number>) => ({
   same: 0,
   older: 0,
   bad: 0,
-  lines_done_before: 0,
   ...given,
 });
 
 test("importing the same file again, under any name, changes nothing", async (t) => {
-  const { write, load, read } = await stage(t);
+  const { write, load, read } = await stageCatalogue(t);
   const ein = freshEin();
   const content = `${HEADER}\n${lineOf(ein, "LOADED ONCE")}\n${lineOf(freshEin(), "CLUB", "07")}\n`;
 
@@ -68,7 +28,7 @@ test("importing the same file again, under any name, changes nothing", async (t)
   const second = await load(await write("again.csv", content));
 
   t.deepEqual(first.counts, [counts("eo_vt.csv", { added: 2 })]);
-  t.deepEqual(second.counts, [counts("again.csv", { lines_done_before: 3 })]);
+  t.deepEqual(second.counts, [counts("again.csv", { same: 2 })]);
   t.like(await read(ein), {
     name: "LOADED ONCE",
     city: "NOWHERE",
@@ -79,7 +39,7 @@ test("importing the same file again, under any name, changes nothing", async (t)
 });
 
 test("gzip is detected by content, and line ends and a byte order mark are ignored", async (t) => {
-  const { write, load, read } = await stage(t);
+  const { write, load, read } = await stageCatalogue(t);
   const ein = freshEin();
   const content = `\uFEFF${HEADER}\r\n${lineOf(ein, "ZIPPED")}\r\n`;
   t.deepEqual((await load(await write("eo.csv", gzipSync(content)))).counts, [
@@ -89,7 +49,7 @@ test("gzip is detected by content, and line ends and a byte order mark are ignor
 });
 
 test("a newer extract updates the catalogue, and an older one does not", async (t) => {
-  const { write, load, read } = await stage(t);
+  const { write, load, read } = await stageCatalogue(t);
   const [kept, renamed, revoked] = [freshEin(), freshEin(), freshEin()];
   const name = (text: string, subsection = "03"): string =>
     [HEADER, lineOf(kept, "KEPT"), lineOf(renamed, text), lineOf(revoked, "REVOKED", subsection)]
@@ -112,7 +72,7 @@ test("a newer extract updates the catalogue, and an older one does not", async (
 });
 
 test("a charity in several files is stored once", async (t) => {
-  const { write, load } = await stage(t);
+  const { write, load } = await stageCatalogue(t);
   const lines = [freshEin(), freshEin()].map((ein) => lineOf(ein, "FOREIGN"));
   const all = await write("eo4.csv", [HEADER, ...lines, lines[0]].join("\n"));
   const part = await write("eo_xx.csv", [HEADER, lines[0]].join("\n"));
@@ -123,7 +83,7 @@ test("a charity in several files is stored once", async (t) => {
 });
 
 test("a malformed line is reported by its number and skipped", async (t) => {
-  const { write, run, read } = await stage(t);
+  const { write, run, read } = await stageCatalogue(t);
   const good = freshEin();
   const path = await write(
     "eo.csv",
@@ -150,7 +110,7 @@ test("a malformed line is reported by its number and skipped", async (t) => {
 
 const rejects = test.macro({
   exec: async (t, content: string, message: RegExp) => {
-    const { write, run } = await stage(t);
+    const { write, run } = await stageCatalogue(t);
     const { exitCode, stderr } = await run("import", await write("file.csv", content));
     t.is(exitCode, 1);
     t.regex(stderr, message);
@@ -172,14 +132,14 @@ test(
 );
 
 test("a missing file is reported by name", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   const { exitCode, stderr } = await run("import", "/nonexistent/eo1.csv");
   t.is(exitCode, 2);
   t.regex(stderr, /nonexistent\/eo1\.csv cannot be read/u);
 });
 
 test("the counts of the finished files are printed if a later file fails", async (t) => {
-  const { run, write } = await stage(t);
+  const { run, write } = await stageCatalogue(t);
   const good = await write("good.csv", `${HEADER}\n${lineOf(freshEin(), "GOOD")}\n`);
   const { exitCode, stdout } = await run("import", good, "/nonexistent/eo2.csv", "--json");
   t.is(exitCode, 2);
@@ -187,7 +147,7 @@ test("the counts of the finished files are printed if a later file fails", async
 });
 
 test("a folder and an incomplete or damaged gzip file are reported by name", async (t) => {
-  const { run, write } = await stage(t);
+  const { run, write } = await stageCatalogue(t);
   const zipped = gzipSync(`${HEADER}\n${lineOf(freshEin(), "CUT")}\n`);
   const damaged = Buffer.concat([zipped.subarray(0, 10), Buffer.alloc(40, 0xff)]);
   const files = {
@@ -196,8 +156,8 @@ test("a folder and an incomplete or damaged gzip file are reported by name", asy
   } as const;
   for (const [name, [content, message]] of Object.entries(files)) {
     const path = await write(name, content);
-    for (const command of ["import", "links"]) {
-      const failed = await run(command, path);
+    for (const links of [[], ["--links"]]) {
+      const failed = await run("import", path, ...links);
       t.is(failed.exitCode, 1);
       t.regex(failed.stderr, message);
     }
@@ -207,47 +167,11 @@ test("a folder and an incomplete or damaged gzip file are reported by name", asy
   t.regex(folder.stderr, / is a folder\./u);
   const piped = await run("import", "-");
   t.is(piped.exitCode, 2);
-  t.regex(piped.stderr, /standard input cannot be imported: pass a file/u);
-});
-
-test("an interrupted import resumes where it stopped", async (t) => {
-  const { db } = t.context;
-  const { read } = await stage(t);
-  const eins = Array.from({ length: 5000 }, freshEin);
-  const lines = [HEADER, ...eins.map((ein, index) => lineOf(ein, `CHARITY ${index}`))];
-  const file = { sha256: "a".repeat(64), extractedOn: "2026-04-13" };
-  const quiet = { onBadLine: () => undefined, onProgress: () => undefined };
-  // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous iterable.
-  async function* interrupted(): AsyncGenerator<string> {
-    yield* lines.slice(0, 4500);
-    throw new Error("The disk is gone.");
-  }
-  // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous iterable.
-  async function* whole(): AsyncGenerator<string> {
-    yield* lines;
-  }
-  const deps = { db, clock: systemClock, actor: SERVICE };
-
-  await t.throwsAsync(importCharities(deps, file, interrupted(), quiet), {
-    message: "The disk is gone.",
-  });
-  const resumed = await importCharities(deps, file, whole(), quiet);
-  const again = await importCharities(deps, file, whole(), quiet);
-
-  t.deepEqual(resumed, {
-    added: 1001,
-    changed: 0,
-    same: 0,
-    older: 0,
-    bad: 0,
-    linesDoneBefore: 4000,
-  });
-  t.like(again, { added: 0, same: 0, linesDoneBefore: 5001 });
-  t.like(await read(eins.at(-1) ?? ""), { name: "CHARITY 4999" });
+  t.regex(piped.stderr, /Standard input has no date: give --extracted\./u);
 });
 
 test("a well-known charity keeps its name and website when a file adds the rest", async (t) => {
-  const { write, load, run, read } = await stage(t);
+  const { write, load, run, read } = await stageCatalogue(t);
   t.like(await read("530196605"), { knownAs: "American Red Cross", extractedOn: null });
 
   await load(
@@ -269,7 +193,7 @@ test("a well-known charity keeps its name and website when a file adds the rest"
 });
 
 test("the JSON of charity show and search uses the API's field names", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   const shown = readJson(await run("show", "521693387", "--json"));
   t.like(shown, {
     ein: "52-1693387",
@@ -294,7 +218,7 @@ test("the JSON of charity show and search uses the API's field names", async (t)
 });
 
 test("charity show rejects a malformed and an unknown EIN, and charity search finds nothing for two letters that fit no name", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   t.is((await run("show", "53-01966")).exitCode, 2);
   t.is((await run("show", "000000001")).exitCode, 3);
   const search = await run("search", "qx");
@@ -303,13 +227,13 @@ test("charity show rejects a malformed and an unknown EIN, and charity search fi
 });
 
 test("the search in the documentation finds a charity of the initial catalogue", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   const { stdout } = await run("search", "red crsos");
   t.regex(stdout, /American Red Cross/u);
 });
 
 test("charity search says that a page after the last one has no charities", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   const { exitCode, stdout, stderr } = await run("search", "530196605", "--page", "9");
   t.is(exitCode, 0);
   t.is(stdout, "");
@@ -317,7 +241,7 @@ test("charity search says that a page after the last one has no charities", asyn
 });
 
 test("an operator's search follows the rule of the API for short names, other scripts and no letters", async (t) => {
-  const { run } = await stage(t);
+  const { run } = await stageCatalogue(t);
   const search = async (name: string): Promise<Record<string, unknown>> => {
     const { stdout, exitCode } = await run("search", name, "--json");
     t.is(exitCode, 0, name);
@@ -335,7 +259,7 @@ test("an operator's search follows the rule of the API for short names, other sc
 
 test("imported websites and icons are in search results, and malformed lines are skipped and reported", async (t) => {
   const { call, live } = await startDonationApi(t);
-  const { run, write } = await stage(t);
+  const { run, write } = await stageCatalogue(t);
   const path = await write(
     "links.ndjson",
     [
@@ -346,11 +270,11 @@ test("imported websites and icons are in search results, and malformed lines are
       "",
     ].join("\n"),
   );
-  const done = await run("links", path, "--json");
+  const done = await run("import", "--links", path, "--json");
   t.is(done.exitCode, 1);
-  t.deepEqual(JSON.parse(done.stdout), { updated: 1, unknown: 1, bad: 2 });
-  t.regex(done.stderr, /Line 3 skipped: icon_url: must be an http/u);
-  t.regex(done.stderr, /Line 4 skipped: not valid JSON/u);
+  t.deepEqual(JSON.parse(done.stdout), [{ file: "links.ndjson", updated: 1, unknown: 1, bad: 2 }]);
+  t.regex(done.stderr, /links\.ndjson:3 skipped: icon_url: must be an http/u);
+  t.regex(done.stderr, /links\.ndjson:4 skipped: not valid JSON/u);
 
   const { body } = await call("GET", "/charities/search?ein=530196605", { key: live });
   t.like(body, {

@@ -1,4 +1,4 @@
-import { findCharityRecord } from "../../modules/charities/charities.sql.ts";
+import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";

@@ -57,7 +57,7 @@ test("the worker validates a remote provider's charity for the API", async (t) =
     DATABASE_URL: databaseUrl,
     TEMPORAL_NAMESPACE: namespace,
     EVERYORG_API_KEY: "key",
-    EVERYORG_API_BASE: `${provider.url}/everyorg`,
+    CHARITY_API_BASE: provider.url,
     // Donations fail while the worker starts.
     LOG_LEVEL: "silent",
   };

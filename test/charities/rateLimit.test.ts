@@ -178,7 +178,7 @@ test("an account that has used its share of a charity provider gets a 503, and a
   const provider = charities.named("everyorg", busy.id);
   await Promise.all(
     Array.from({ length: 75 }, (_, index) =>
-      provider.findById(`unknown-${index}`, new AbortController().signal),
+      provider.find({ ein: null, nonprofitId: `unknown-${index}` }, new AbortController().signal),
     ),
   );
   const callsBefore = double.calls.length;

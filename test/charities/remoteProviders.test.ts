@@ -1,16 +1,55 @@
+import type { ExecutionContext } from "ava";
+import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
 import type { Charity } from "../../modules/charities/charities.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
-import type { CharityProvider } from "../../modules/charities/provider.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
 import { CharityProviderError } from "../../modules/charities/provider.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
-import { never, query, stage } from "./stageRemoteProvider.ts";
-import type { RemoteName } from "./stageRemoteProvider.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { settingsOf } from "./donations/donationSetup.ts";
+import { startProviderDouble } from "./startProviderDouble.ts";
 import type { Fault, ProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
 
+type RemoteName = Exclude<CharityProviderName, "catalogue">;
+
 const REMOTE: readonly RemoteName[] = ["everyorg", "change", "pledge"];
+
+const never = new AbortController().signal;
+
+/** Starts a double of the remote providers, and creates the named provider with it, for two accounts. */
+const stage = async (
+  t: ExecutionContext<DatabaseContext>,
+  name: RemoteName,
+  // No attempt times out unless its test says so, so a busy machine does not look like a silent provider.
+  startTimeout = () => never,
+) => {
+  const double = await startProviderDouble();
+  t.teardown(double.close);
+  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+  const unusable: unknown[] = [];
+  const charities = createCharities({
+    db: t.context.db,
+    clock,
+    // Every.org's rate limits are per API key.
+    settings: settingsOf(double, `key-${crypto.randomUUID()}`),
+    startTimeout,
+    onUnusable: (hits) => unusable.push(hits),
+  });
+  const open = (accountId: string) => {
+    const { find, search } = charities.named(name, accountId);
+    return {
+      byEin: (ein: string) => find({ ein, nonprofitId: null }, never),
+      byId: (nonprofitId: string, signal = never) => find({ ein: null, nonprofitId }, signal),
+      search: (query: { readonly name?: string; readonly page?: number } = {}) =>
+        search({ name: "tree", ein: null, page: 1, pageSize: 20, ...query }, never),
+    };
+  };
+  return { ...open("one"), openForAnother: () => open("another"), double, unusable, clock };
+};
 
 /** Adds one charity to the double in the provider's own format. */
 const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: string) => void> = {
@@ -83,112 +122,105 @@ const charityOf = (nonprofitId: string, ein: string): Charity => ({
 
 const twice = (fault: Fault): readonly Fault[] => [fault, fault];
 
+/** What the provider does, and how often it is called. */
+const FAULTS: readonly (readonly [string, readonly Fault[], number])[] = [
+  ["a 500 is retried once", twice({ status: 500 }), 2],
+  ["a 429 is retried once", twice({ status: 429 }), 2],
+  [
+    "a 429 with a Retry-After of a minute is not retried",
+    [{ status: 429, headers: { "retry-after": "60" } }],
+    1,
+  ],
+  ["a 401 is not retried", [{ status: 401 }], 1],
+  ["a redirect is not followed", twice({ status: 302, headers: { location: "/x" } }), 2],
+  ["a closed connection is retried once", ["cut", "cut"], 2],
+  ["a 200 with HTML is retried once", twice({ status: 200, body: "<html>" }), 2],
+  ["a 200 with null is an error", [{ status: 200, body: "null" }], 1],
+  ["a list in place of an object is an error", [{ status: 200, body: "[]" }], 1],
+  [
+    "a response over 4 MiB is rejected",
+    twice({ status: 200, body: " ".repeat(5 * 1024 * 1024) }),
+    2,
+  ],
+];
+
+const isFailure = { instanceOf: CharityProviderError };
+
 for (const name of REMOTE) {
-  test(`${name}: a charity is found by EIN and by id, and its details are stored for a day`, async (t) => {
-    const { provider, double, clock } = await stage(t, name);
+  test(`${name}: a charity is found by EIN and by id, and remembered for a day`, async (t) => {
+    const { byEin, byId, double, clock } = await stage(t, name);
     const ein = freshEin();
     const id = `n_${ein}`;
     addCharity[name](double, id, ein);
 
-    t.deepEqual(await provider.findByEin(ein, never), charityOf(id, ein));
-    t.deepEqual(await provider.findById(id, never), charityOf(id, ein));
+    for (const time of ["2026-03-10T12:00:00.000Z", "2026-03-11T11:59:59.000Z"]) {
+      clock.set(time);
+      t.deepEqual(await byEin(ein), charityOf(id, ein));
+      t.deepEqual(await byId(id), charityOf(id, ein));
+    }
     const callsBefore = double.calls.length;
-    clock.set("2026-03-11T11:59:59.000Z");
-    t.deepEqual(await provider.findByEin(ein, never), charityOf(id, ein));
-    t.deepEqual(await provider.findById(id, never), charityOf(id, ein));
+    await byId(id);
     t.is(double.calls.length, callsBefore);
     clock.set("2026-03-11T12:00:01.000Z");
-    await provider.findById(id, never);
+    await byId(id);
     t.is(double.calls.length, callsBefore + 1);
   });
 
   test(`${name}: an unknown charity is null, and looked up again`, async (t) => {
-    const { provider, double } = await stage(t, name);
+    const { byEin, byId, double } = await stage(t, name);
     addCharity[name](double, "n_unrelated", freshEin());
     const ein = freshEin();
-    t.is(await provider.findByEin(ein, never), null);
-    t.is(await provider.findById("n_nobody", never), null);
+    t.is(await byEin(ein), null);
+    t.is(await byId("n_nobody"), null);
     addCharity[name](double, `n_${ein}`, ein);
-    t.not(await provider.findByEin(ein, never), null);
+    t.not(await byEin(ein), null);
   });
 
   test(`${name}: an id cannot change the path`, async (t) => {
-    const { provider, double } = await stage(t, name);
+    const { byId, double } = await stage(t, name);
     for (const id of ["..", "../secrets", "a/b", "a?b=c", "a#b", " ", "%2e%2e", "a".repeat(300)]) {
-      t.is(await provider.findById(id, never), null);
+      t.is(await byId(id), null);
     }
     t.is(double.calls.length, 0);
   });
 
-  const fails = test.macro({
-    exec: async (t, faults: readonly Fault[], calls: number) => {
-      const { provider, double } = await stage(t, name);
+  for (const [title, faults, calls] of FAULTS) {
+    test(`${name}: ${title}`, async (t) => {
+      const { byId, double } = await stage(t, name);
       double.faults.push(...faults);
-      const error = await t.throwsAsync(provider.findById(`n_${freshEin()}`, never), {
-        instanceOf: CharityProviderError,
-      });
+      const error = await t.throwsAsync(byId("n_1"), isFailure);
       t.is(double.calls.length, calls);
       t.false(/key|secret/u.test(error.message), "the message contains no key");
-    },
-    title: (given = "") => `${name}: ${given}`,
-  });
-  test("a 500 is retried once", fails, twice({ status: 500 }), 2);
-  test("a 429 is retried once", fails, twice({ status: 429 }), 2);
-  test(
-    "a 429 with a Retry-After of a minute is not retried",
-    fails,
-    [{ status: 429, headers: { "retry-after": "60" } }],
-    1,
-  );
-  test("a 401 is not retried", fails, [{ status: 401 }], 1);
-  test("a redirect is not followed", fails, twice({ status: 302, headers: { location: "/x" } }), 2);
-  test("a closed connection is retried once", fails, ["cut", "cut"], 2);
-  test("a 200 with HTML is retried once", fails, twice({ status: 200, body: "<html>" }), 2);
-  test("a 200 with null is an error", fails, [{ status: 200, body: "null" }], 1);
-  test("a list in place of an object is an error", fails, [{ status: 200, body: "[]" }], 1);
-  test(
-    "a response over 4 MiB is rejected",
-    fails,
-    twice({ status: 200, body: " ".repeat(5 * 1024 * 1024) }),
-    2,
-  );
+    });
+  }
 
   test(`${name}: the error of a failed search does not name what was searched for`, async (t) => {
-    const { provider, double } = await stage(t, name);
+    const { search, double } = await stage(t, name);
     double.faults.push(...twice({ status: 500 }));
-    const error = await t.throwsAsync(provider.search({ ...query, name: "sought" }, never), {
-      instanceOf: CharityProviderError,
-    });
+    const error = await t.throwsAsync(search({ name: "sought" }), isFailure);
     t.is(error.message, `${name}: search: status 500`);
   });
 
-  test(`${name}: a silent provider times out twice`, async (t) => {
+  test(`${name}: a silent provider times out twice, and an aborted lookup is not retried`, async (t) => {
     let attempt = new AbortController();
-    const { provider, double } = await stage(t, name, () => {
+    const { byId, double } = await stage(t, name, () => {
       attempt = new AbortController();
       return attempt.signal;
     });
     const timeOut = (): void => attempt.abort();
     double.faults.push({ hang: timeOut }, { hang: timeOut });
-    await t.throwsAsync(provider.findById(`n_${freshEin()}`, never), {
-      instanceOf: CharityProviderError,
-    });
+    await t.throwsAsync(byId("n_1"), isFailure);
     t.is(double.calls.length, 2);
-  });
 
-  test(`${name}: an aborted lookup stops and is not retried`, async (t) => {
-    const { provider, double } = await stage(t, name);
     const caller = new AbortController();
     double.faults.push({ hang: () => caller.abort() });
-    await t.throwsAsync(provider.findById(`n_${freshEin()}`, caller.signal), {
-      instanceOf: CharityProviderError,
-    });
-    t.is(double.calls.length, 1);
+    await t.throwsAsync(byId("n_1", caller.signal), isFailure);
+    t.is(double.calls.length, 3);
   });
 }
 
 test("everyorg: a search pages through at most fifty hits and reports that there may be more", async (t) => {
-  const { provider, double } = await stage(t, "everyorg");
+  const { search, double } = await stage(t, "everyorg");
   const nonprofits = Array.from({ length: 50 }, (_, index) => ({
     name: `Tree ${index}`,
     profileUrl: `https://www.every.org/tree-${index}`,
@@ -201,7 +233,7 @@ test("everyorg: a search pages through at most fifty hits and reports that there
   double.responses.set("/everyorg/search/tree & co?take=50", { nonprofits });
   double.responses.set("/everyorg/search/few", { nonprofits: nonprofits.slice(0, 3) });
 
-  const last = await provider.search({ ...query, name: "tree & co", page: 3 }, never);
+  const last = await search({ name: "tree & co", page: 3 });
   t.is(last.items.length, 10);
   t.deepEqual(last.items[0], {
     nonprofitId: "tree-40",
@@ -212,98 +244,146 @@ test("everyorg: a search pages through at most fifty hits and reports that there
     iconUrl: "",
   });
   t.like(last, { totalItems: 50, totalIsExact: false });
-  t.like(await provider.search({ ...query, name: "few" }, never), {
-    totalItems: 3,
-    totalIsExact: true,
-  });
+  t.like(await search({ name: "few" }), { totalItems: 3, totalIsExact: true });
 });
 
 test("everyorg: a charity that it cannot pass donations on to is not found", async (t) => {
-  const { provider, double } = await stage(t, "everyorg");
+  const { byId, double } = await stage(t, "everyorg");
   double.responses.set("/everyorg/nonprofit/closed", {
     data: { nonprofit: { name: "Closed", primarySlug: "closed", isDisbursable: false } },
   });
-  t.is(await provider.findById("closed", never), null);
+  t.is(await byId("closed"), null);
 });
 
-/** Looks up 130 charities that do not exist, and returns the errors. */
-const findUnknown = async ({ findById }: CharityProvider) => {
-  const results = await Promise.allSettled(
-    Array.from({ length: 130 }, (_, index) => findById(`unknown-${index}`, never)),
-  );
-  return results.flatMap((result): readonly unknown[] =>
-    result.status === "rejected" ? [result.reason] : [],
-  );
-};
-
 test("everyorg: at most a hundred details a minute are requested, and 75 of them for one account", async (t) => {
-  const { provider, otherProvider, double } = await stage(t, "everyorg");
+  const { byId, openForAnother, double } = await stage(t, "everyorg");
   const ein = freshEin();
   addCharity.everyorg(double, `n_${ein}`, ein);
-  const limited = await findUnknown(provider);
+  /** Looks up 130 charities that do not exist, and returns the errors. */
+  const findUnknown = async (find: typeof byId): Promise<readonly unknown[]> => {
+    const results = await Promise.allSettled(
+      Array.from({ length: 130 }, (_, index) => find(`unknown-${index}`)),
+    );
+    return results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+  };
+  const limited = await findUnknown(byId);
   t.is(double.calls.length, 75);
   t.is(limited.length, 55);
   t.true(
     limited.every((error) => error instanceof DomainError && error.code === "charity_unconfirmed"),
   );
 
-  const failed = await findUnknown(otherProvider);
+  const failed = await findUnknown(openForAnother().byId);
   t.is(double.calls.length, 100);
   t.is(failed.filter((error) => error instanceof CharityProviderError).length, 50);
   t.is(failed.filter((error) => error instanceof DomainError).length, 55);
 });
 
 test("change: a full page counts one more charity than was seen", async (t) => {
-  const { provider, double } = await stage(t, "change");
+  const { search, double } = await stage(t, "change");
   const nonprofits = Array.from({ length: 20 }, (_, index) => ({
     id: `n_${index}`,
     name: `Tree ${index}`,
   }));
-  double.responses.set(
-    "/change/nonprofits?search_term=tree&page=1&limit=20&public_key=change-public",
-    {
-      nonprofits,
-      page: 1,
-    },
-  );
-  double.responses.set("/change/nonprofits?search_term=tree&page=2&limit=20", {
-    nonprofits: nonprofits.slice(0, 5),
-    page: 2,
-  });
-  t.like(await provider.search(query, never), { totalItems: 21, totalIsExact: false });
-  t.like(await provider.search({ ...query, page: 2 }, never), {
-    totalItems: 25,
-    totalIsExact: true,
-  });
+  const url = "/change/nonprofits?search_term=tree&limit=20";
+  double.responses.set(`${url}&page=1&public_key=change-public`, { nonprofits, page: 1 });
+  double.responses.set(`${url}&page=2`, { nonprofits: nonprofits.slice(0, 5), page: 2 });
+  t.like(await search(), { totalItems: 21, totalIsExact: false });
+  t.like(await search({ page: 2 }), { totalItems: 25, totalIsExact: true });
 });
 
 test("change: details are requested with both keys", async (t) => {
-  const { provider, double } = await stage(t, "change");
-  await provider.findById("n_auth", never);
-  t.is(
-    double.calls[0]?.authorization,
-    `Basic ${Buffer.from("change-public:change-secret").toString("base64")}`,
-  );
+  const { byId, double } = await stage(t, "change");
+  await byId("n_auth");
+  const keys = Buffer.from("change-public:change-secret").toString("base64");
+  t.is(double.calls[0]?.authorization, `Basic ${keys}`);
 });
 
 test("pledge: a total below the number of results is raised, and one that is no number is an error", async (t) => {
-  const { provider, double } = await stage(t, "pledge");
+  const { search, double } = await stage(t, "pledge");
   const results = [
     { id: "p-1", name: "Tree", ngo_id: "CA-123" },
     { id: "p-2", name: "Tree" },
   ];
   double.responses.set("/pledge/organizations?q=tree", { total_count: 1, results });
-  const page = await provider.search(query, never);
+  const page = await search();
   t.like(page, { totalItems: 2, totalIsExact: false });
   t.is(page.items[0]?.ein, null, "a foreign number is not an EIN");
   t.is(double.calls[0]?.authorization, "Bearer pledge-key");
   double.responses.set("/pledge/organizations?q=tree", { total_count: "many", results });
-  await t.throwsAsync(provider.search(query, never), { instanceOf: CharityProviderError });
+  await t.throwsAsync(search(), isFailure);
 });
 
 test("pledge: a page longer than requested is cut", async (t) => {
-  const { provider, double } = await stage(t, "pledge");
+  const { search, double } = await stage(t, "pledge");
   const results = Array.from({ length: 30 }, (_, index) => ({ id: `p-${index}`, name: "Tree" }));
   double.responses.set("/pledge/organizations", { total_count: 30, results });
-  t.is((await provider.search(query, never)).items.length, 20);
+  t.is((await search()).items.length, 20);
 });
+
+test("everyorg: records that cannot be used are left out and reported", async (t) => {
+  const { search, double, unusable } = await stage(t, "everyorg");
+  const profileUrl = "https://www.every.org/unnamed";
+  const faulty = [
+    { name: "", profileUrl },
+    { name: "Tree", profileUrl: "tree" },
+    { name: "Tree", profileUrl: null },
+  ];
+  const good = { name: "Tree", profileUrl: "https://www.every.org/tree" };
+  const many = [...faulty, ...Array.from({ length: 47 }, () => good)];
+  double.responses.set("/everyorg/search/tree", { nonprofits: [...faulty, good] });
+  double.responses.set("/everyorg/search/many", { nonprofits: many });
+  double.responses.set("/everyorg/search/none", { nonprofits: faulty });
+
+  const { items, ...total } = await search();
+  t.deepEqual(
+    items.map(({ nonprofitId }) => nonprofitId),
+    ["tree"],
+  );
+  t.deepEqual(total, { totalItems: 1, totalIsExact: true });
+  t.deepEqual(unusable, [{ provider: "everyorg", count: 3, firstIds: [profileUrl, "tree", null] }]);
+  t.like(await search({ name: "many" }), { totalItems: 47, totalIsExact: false });
+  const error = await t.throwsAsync(search({ name: "none" }), isFailure);
+  t.is(error.message, "everyorg: search: unexpected response format");
+});
+
+/** A page of records of which four cannot be used, in the format of Change and Pledge. */
+const faultyPage = (length: number, good: object) => [
+  { id: null, name: "Tree 1" },
+  { id: "unnamed", name: " " },
+  { id: "numeric", name: "Tree 3", ein: 123_456_789, ngo_id: 123_456_789 },
+  null,
+  ...Array.from({ length }, (_, index) => ({ id: `n_${index}`, name: `Tree ${index}` })),
+  good,
+];
+
+for (const [name, path, pageOf, total] of [
+  [
+    "change",
+    "/change/nonprofits",
+    (nonprofits: readonly unknown[]) => ({ nonprofits }),
+    { totalItems: 21, totalIsExact: false },
+  ],
+  [
+    "pledge",
+    "/pledge/organizations",
+    (results: readonly unknown[]) => ({ total_count: results.length, results }),
+    { totalItems: 20, totalIsExact: true },
+  ],
+] as const) {
+  test(`${name}: records that cannot be used are left out and reported, and count in the total`, async (t) => {
+    const { search, byEin, double, unusable } = await stage(t, name);
+    const ein = freshEin();
+    const records = faultyPage(15, { id: "good", name: "Tree", ein, ngo_id: ein });
+    double.responses.set(path, pageOf(records));
+
+    const page = await search();
+    t.is(page.items.length, 16);
+    t.like(page, total);
+    const firstIds = [null, "unnamed", "numeric", null];
+    t.deepEqual(unusable, [{ provider: name, count: 4, firstIds }]);
+    t.is((await byEin(ein))?.nonprofitId, "good");
+    double.responses.set(path, pageOf(records.slice(0, 4)));
+    await t.throwsAsync(search(), isFailure);
+  });
+}

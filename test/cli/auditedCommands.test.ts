@@ -189,11 +189,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     await writeFile(path, `${header}\n`);
     return { args: [path] };
   },
-  "charity links": async () => {
-    const path = join(process.env["TMPDIR"] ?? "/tmp", `audited-${crypto.randomUUID()}.jsonl`);
-    await writeFile(path, `{"ein":"53-0196605","website":"https://example.org"}\n`);
-    return { args: [path] };
-  },
   "evidence cache clear": () => Promise.resolve({ args: ["--all"] }),
   "import history": async (t) => {
     const { id } = await createTestOrganization(t.context.db);

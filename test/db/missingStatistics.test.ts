@@ -72,10 +72,7 @@ test.serial("records are found by their keys in tables without statistics", asyn
     "a donor and known keys": (single) => listDonors(single, [donorName(owner, keys)]),
     "locked donations": (single) =>
       single.transaction((transaction) =>
-        lockDonations(
-          transaction,
-          [importedIdOf(7), importedIdOf(8)].map((id) => Object.assign({ id }, owner)),
-        ),
+        lockDonations(transaction, owner, [importedIdOf(7), importedIdOf(8)]),
       ),
     "a donation by the id of an import": (single) =>
       findOwnDonation(single, owner, importedIdOf(7)),

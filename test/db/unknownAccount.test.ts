@@ -4,13 +4,13 @@ import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
-import {
-  listDonationsByIds,
-  listDonationsByKeys,
-  lockDonations,
-} from "../../modules/charities/donationBatches.sql.ts";
+import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
 import { donorName, listDonors } from "../../modules/charities/donationSubscriptions.sql.ts";
-import { findOwnDonation, listDonations } from "../../modules/charities/donations.sql.ts";
+import {
+  findOwnDonation,
+  listDonations,
+  listDonationsOf,
+} from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
   lockFurtherRefunded,
@@ -199,17 +199,12 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
     "a donor and known keys": (single) => listDonors(single, [donorName(donor, keys)]),
     "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
-    "donations by keys": (single) => listDonationsByKeys(single, donor, keys),
-    "donations by ids": (single) => listDonationsByIds(single, donor, [donationId]),
+    "donations by ids and keys": (single) =>
+      listDonationsOf(single, donor, { ids: [donationId], keys }),
     "a donation": (single) => findOwnDonation(single, donor, donationId),
     "an imported donation": (single) => findOwnDonation(single, donor, "old-10000"),
     "locked donations": (single) =>
-      single.transaction((transaction) =>
-        lockDonations(
-          transaction,
-          [donationId, "old-4"].map((id) => Object.assign({ id }, donor)),
-        ),
-      ),
+      single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
     "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),

@@ -121,7 +121,7 @@ test.serial("a donation's trace leads through its workflow to the charity provid
   t.teardown(provider.close);
   const { spans, post, startWorker, organization } = await deploy(t, {
     EVERYORG_API_KEY: "everyorg-key",
-    EVERYORG_API_BASE: `${provider.url}/everyorg`,
+    CHARITY_API_BASE: provider.url,
     // Usage of the tests before is another Stripe's.
     LOG_LEVEL: "silent",
   });

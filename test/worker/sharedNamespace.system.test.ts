@@ -27,7 +27,7 @@ const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: strin
     DATABASE_URL: databaseUrl,
     TEMPORAL_NAMESPACE: namespace,
     EVERYORG_API_KEY: "everyorg-key",
-    EVERYORG_API_BASE: `${provider.url}/everyorg`,
+    CHARITY_API_BASE: provider.url,
     PLANTING_ORDER_INTERVAL_SECONDS: "1",
     PLANTING_POLL_INTERVAL_SECONDS: "1",
     SIMULATED_ALLOCATION_SECONDS: "1",

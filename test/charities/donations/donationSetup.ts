@@ -16,9 +16,10 @@ export const settingsOf = (
   { url }: ProviderDouble,
   everyorgKey = "everyorg-key",
 ): CharitySettings => ({
-  everyorg: { apiKey: everyorgKey, apiBase: `${url}/everyorg` },
-  change: { publicKey: "change-public", secretKey: "change-secret", apiBase: `${url}/change` },
-  pledge: { apiKey: "pledge-key", apiBase: `${url}/pledge` },
+  everyorg: { apiKey: everyorgKey },
+  change: { publicKey: "change-public", secretKey: "change-secret" },
+  pledge: { apiKey: "pledge-key" },
+  apiBase: url,
 });
 
 const ledgerRow = z.strictObject({

@@ -1,0 +1,49 @@
+import { z } from "zod";
+import { charityOf } from "./charityFields.ts";
+import type { RemoteApi } from "./createRemoteProvider.ts";
+
+/*
+ * The API of Change, v1 (docs.getchange.io); the facts are from that documentation. A search returns no total, and without a
+ * term it lists featured charities.
+ */
+
+const nonprofit = charityOf(({ id, name, ein, mission, description, website, icon_url }) => ({
+  nonprofitId: id,
+  name,
+  ein,
+  // `description` is the former name of `mission`.
+  description: mission || description,
+  website,
+  iconUrl: icon_url,
+}));
+
+export const changeApi = (
+  apiBase: string,
+  { publicKey, secretKey }: { readonly publicKey: string; readonly secretKey: string },
+): RemoteApi => ({
+  name: "change",
+  detailsRequest: (id) => ({
+    url: `${apiBase}/nonprofits/${id}`,
+    headers: {
+      authorization: `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`,
+    },
+  }),
+  details: nonprofit,
+  findsEins: false,
+  searchRequest: (term, page, limit) => ({
+    url: `${apiBase}/nonprofits`,
+    parameters: {
+      public_key: publicKey,
+      ...(term === null ? {} : { search_term: term }),
+      page: String(page),
+      limit: String(limit),
+    },
+  }),
+  searchResponse: z
+    .object({ nonprofits: z.array(z.unknown()) })
+    .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
+  hit: nonprofit,
+  maximumHits: null,
+  termsOf: (ein) => [ein],
+  takePermit: () => Promise.resolve(),
+});

@@ -1,0 +1,200 @@
+import type { LRUCache } from "lru-cache";
+import type { z } from "zod";
+import type { CharityProviderName } from "../../accounts/accounts.rules.ts";
+import { splitReadable } from "../../../runtime/splitReadable.ts";
+import type { LeftOut } from "../../../runtime/splitReadable.ts";
+import { nameWords } from "../charities.rules.ts";
+import type { Charity, CharityIds, Ein } from "../charities.rules.ts";
+import { CharityProviderError } from "../provider.ts";
+import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
+import { fetchJson } from "./fetchJson.ts";
+import type { CallName, JsonRequest, StartTimeout } from "./fetchJson.ts";
+
+export type RemoteProviderName = Exclude<CharityProviderName, "catalogue">;
+
+/** What the adapter has to know of a provider's API. */
+export type RemoteApi = {
+  readonly name: RemoteProviderName;
+  /** The request for one charity by its id, or by its EIN if `findsEins`. */
+  readonly detailsRequest: (id: string) => JsonRequest;
+  /** Null for a charity that cannot receive donations. */
+  readonly details: z.ZodType<Charity | null>;
+  readonly findsEins: boolean;
+  /** The request for a page of hits; null if the API has no search without a term. */
+  readonly searchRequest: (term: string | null, page: number, limit: number) => JsonRequest | null;
+  /** The total is null if the API reports none. */
+  readonly searchResponse: z.ZodType<{
+    readonly hits: readonly unknown[];
+    readonly total: number | null;
+  }>;
+  readonly hit: z.ZodType<Charity>;
+  /** How many hits a search without pages returns at most; null if it has pages. */
+  readonly maximumHits: number | null;
+  /** Returns the search terms that may find an EIN. */
+  readonly termsOf: (ein: Ein) => readonly string[];
+  /** Counts a call against the API's rate limit; throws if the limit is reached. */
+  readonly takePermit: (call: CallName) => Promise<void>;
+};
+
+/** Records of a search's response that cannot be used. */
+export type UnusableHits = LeftOut & { readonly provider: RemoteProviderName };
+
+/** Charities that were found, by `lookupOf`. */
+export type FoundCharities = LRUCache<string, Charity>;
+
+type RemoteContext = {
+  readonly found: FoundCharities;
+  readonly startTimeout: StartTimeout;
+  /** Called after each search whose response has records that cannot be used. */
+  readonly onUnusable: (unusable: UnusableHits) => void;
+};
+
+/** Whether an id can be a path segment without changing the path. */
+const isPathSafe = (id: string): boolean => /^[\w~-][\w.~-]{0,199}$/u.test(id);
+
+const matchesName = (charity: Charity, name: string): boolean => {
+  const { phrase } = nameWords(charity.name);
+  return nameWords(name).words.every((word) => phrase.includes(word));
+};
+
+/** Returns how many charities a search with pages has, as far as a page and what the provider reports tell. */
+const totalOf = (
+  { page, pageSize }: CharityQuery,
+  listedCount: number,
+  total: number | null,
+): Omit<CharityPage, "items"> => {
+  // An empty page may be beyond the last.
+  const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
+  return total === null
+    ? {
+        // A full page may not be the last, so a client that pages by the total must be able to request another.
+        totalItems: listedCount === pageSize ? seen + 1 : seen,
+        totalIsExact: listedCount < pageSize && (listedCount > 0 || page === 1),
+      }
+    : // The reported total can be lower than the number of results.
+      { totalItems: Math.max(total, seen), totalIsExact: total >= seen };
+};
+
+const lookupOf = (provider: RemoteProviderName, { ein, nonprofitId }: CharityIds): string =>
+  JSON.stringify([provider, nonprofitId === null ? { ein } : { nonprofitId }]);
+
+/** Creates the functions that call a provider's API. */
+const createCalls = (api: RemoteApi, { startTimeout, onUnusable }: RemoteContext) => {
+  const call = <Schema extends z.ZodType>(
+    name: CallName,
+    request: JsonRequest,
+    schema: Schema,
+    signal: AbortSignal,
+  ) =>
+    fetchJson(
+      request,
+      {
+        title: `${api.name}: ${name}`,
+        schema,
+        startTimeout,
+        takePermit: () => api.takePermit(name),
+      },
+      signal,
+    );
+
+  const readDetails = (id: string, signal: AbortSignal): Promise<Charity | null> =>
+    call("details", api.detailsRequest(id), api.details, signal);
+
+  const readHits = async (request: JsonRequest, limit: number, signal: AbortSignal) => {
+    const found = await call("search", request, api.searchResponse, signal);
+    const listed = (found?.hits ?? []).slice(0, limit);
+    const { readable, unreadable } = await splitReadable(listed, api.hit).catch(
+      (cause: unknown) => {
+        throw new CharityProviderError(`${api.name}: search: unexpected response format`, {
+          cause,
+        });
+      },
+    );
+    if (unreadable.count > 0) {
+      onUnusable({ provider: api.name, ...unreadable });
+    }
+    return { hits: readable, listedCount: listed.length, total: found?.total ?? null };
+  };
+  return { readDetails, readHits };
+};
+
+/** How many hits of a search for an EIN are looked at. */
+const EIN_HITS = 20;
+
+/** Creates a provider outside. A charity that it has found is remembered; one that was not found is looked up again. */
+export const createRemoteProvider = (api: RemoteApi, context: RemoteContext): CharityProvider => {
+  const { found } = context;
+  const { readDetails, readHits } = createCalls(api, context);
+
+  const findByEin = async (ein: Ein, signal: AbortSignal): Promise<Charity | null> => {
+    if (api.findsEins) {
+      const charity = await readDetails(ein, signal);
+      return charity?.ein === ein ? charity : null;
+    }
+    for (const term of api.termsOf(ein)) {
+      const request = api.searchRequest(term, 1, EIN_HITS);
+      const { hits } = request ? await readHits(request, EIN_HITS, signal) : { hits: [] };
+      const charity = hits.find((hit) => hit.ein === ein);
+      if (charity) {
+        return charity;
+      }
+    }
+    return null;
+  };
+
+  const findById = async (id: string, signal: AbortSignal): Promise<Charity | null> => {
+    const charity = isPathSafe(id) ? await readDetails(id, signal) : null;
+    // It may respond with another one, except that Every.org finds a charity by former slugs, too.
+    return api.findsEins || charity?.nonprofitId === id ? charity : null;
+  };
+
+  const remember = (ids: CharityIds, charity: Charity): void => {
+    found.set(lookupOf(api.name, ids), charity);
+  };
+
+  const find: CharityProvider["find"] = async (ids, signal) => {
+    const known = found.get(lookupOf(api.name, ids));
+    if (known) {
+      return known;
+    }
+    const charity = await (ids.nonprofitId === null
+      ? findByEin(ids.ein, signal)
+      : findById(ids.nonprofitId, signal));
+    if (charity) {
+      remember(ids, charity);
+    }
+    return charity;
+  };
+
+  const search: CharityProvider["search"] = async (query, signal) => {
+    const { name, ein, page, pageSize } = query;
+    if (ein !== null) {
+      const charity = await find({ ein, nonprofitId: null }, signal);
+      const items = charity && (name === null || matchesName(charity, name)) ? [charity] : [];
+      return { items: page === 1 ? items : [], totalItems: items.length, totalIsExact: true };
+    }
+    const request = api.searchRequest(name, page, pageSize);
+    if (request === null) {
+      return { items: [], totalItems: 0, totalIsExact: false };
+    }
+    const limit = api.maximumHits ?? pageSize;
+    const { hits, listedCount, total } = await readHits(request, limit, signal);
+    return api.maximumHits === null
+      ? { items: hits, ...totalOf(query, listedCount, total) }
+      : {
+          items: hits.slice((page - 1) * pageSize, page * pageSize),
+          totalItems: hits.length,
+          totalIsExact: listedCount < limit,
+        };
+  };
+
+  return {
+    name: api.name,
+    search,
+    find,
+    remember,
+    findKnown: (ids) =>
+      Promise.resolve(ids.map((each) => found.get(lookupOf(api.name, each)) ?? null)),
+    knowsAll: false,
+  };
+};

@@ -1,0 +1,45 @@
+import { z } from "zod";
+import { formatEin } from "../charities.rules.ts";
+import { charityOf } from "./charityFields.ts";
+import type { RemoteApi } from "./createRemoteProvider.ts";
+
+/*
+ * The API of Pledge, v1 (developer.pledge.to); the facts are from that documentation. It also lists foreign charities, which
+ * have no EIN.
+ */
+
+const organization = charityOf(({ id, name, ngo_id, mission, website_url, logo_url }) => ({
+  nonprofitId: id,
+  name,
+  ein: ngo_id,
+  description: mission,
+  website: website_url,
+  iconUrl: logo_url,
+}));
+
+export const pledgeApi = (apiBase: string, { apiKey }: { readonly apiKey: string }): RemoteApi => {
+  const headers = { authorization: `Bearer ${apiKey}` };
+  return {
+    name: "pledge",
+    detailsRequest: (id) => ({ url: `${apiBase}/organizations/${id}`, headers }),
+    details: organization,
+    findsEins: false,
+    searchRequest: (term, page, limit) => ({
+      url: `${apiBase}/organizations`,
+      parameters: {
+        ...(term === null ? {} : { q: term }),
+        page: String(page),
+        per_page: String(limit),
+      },
+      headers,
+    }),
+    searchResponse: z
+      .object({ total_count: z.int().min(0), results: z.array(z.unknown()) })
+      .transform(({ total_count: total, results: hits }) => ({ hits, total })),
+    hit: organization,
+    maximumHits: null,
+    // The documentation does not say whether its search expects an EIN with or without the dash.
+    termsOf: (ein) => [ein, formatEin(ein)],
+    takePermit: () => Promise.resolve(),
+  };
+};
