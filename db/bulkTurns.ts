@@ -33,8 +33,8 @@ const latest = sql.fragment`
     FROM (SELECT id, second, record_count FROM usage_fact ORDER BY id DESC LIMIT ${AVERAGED_FACTS}) AS last
   ) AS fact ON accepts_writes
   LEFT JOIN (
-    SELECT id, created_at, imported_id FROM balance_entry ORDER BY id DESC LIMIT 1
-  ) AS entry ON accepts_writes AND entry.imported_id IS NULL
+    SELECT id, created_at FROM balance_entry ORDER BY id DESC LIMIT 1
+  ) AS entry ON accepts_writes
   LEFT JOIN (
     SELECT id, created_at, type FROM event ORDER BY id DESC LIMIT 1
   ) AS event ON accepts_writes AND event.type LIKE 'donation.%'

@@ -30,9 +30,9 @@ test.serial("a registration is a new record, and young; an imported one is neith
   const before = await readLatestRecords(db);
   const { kinds } = await importHistory(
     { db, clock: systemClock, actor: SERVICE },
-    { accountId, mode: "live" },
+    { accountId, mode: "live", isStore: false },
     oneLine(),
-    { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue", isStore: false },
+    { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
     { onRejected: () => undefined, onProgress: () => undefined },
   );
   t.is(kinds.tree.new, 1);
