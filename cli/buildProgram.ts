@@ -112,10 +112,6 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       description: "Import history from another system",
       load: async () => (await import("./commands/import.ts")).addImportCommands,
     },
-    "verify-import": {
-      description: "Compare the totals of imported files with the database",
-      load: async () => (await import("./commands/verifyImport.ts")).defineVerifyImportCommand,
-    },
   },
   "Operations:": {
     doctor: {

@@ -92,13 +92,11 @@ CREATE TABLE balance_entry (
   donation_id uuid,
   reference text COLLATE "C",
   created_at timestamp with time zone NOT NULL,
-  imported_id text COLLATE "C",
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT balance_entry_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id),
   CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
-  CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) >= 1 AND length(imported_id) <= 64),
   CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'adjustment'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
 ) WITH ();
@@ -361,41 +359,14 @@ CREATE TABLE impact_total (
   CONSTRAINT impact_total_safe CHECK (total >= 0 AND total <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
-CREATE UNLOGGED TABLE import_file_total (
-  run_id uuid NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  month text COLLATE "C" NOT NULL,
-  attribution text NOT NULL,
-  attribution_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(attribution)) STORED,
-  records bigint NOT NULL,
-  quantity numeric NOT NULL,
-  refunded numeric NOT NULL,
-  CONSTRAINT import_file_total_pkey PRIMARY KEY (run_id, kind, month, attribution_digest),
-  CONSTRAINT import_file_total_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
-) WITH ();
-
-CREATE UNLOGGED TABLE import_identity (
+CREATE TABLE import_line (
   run_id uuid NOT NULL,
   identity uuid NOT NULL,
+  count integer NOT NULL,
   content uuid NOT NULL,
   refunded bigint NOT NULL,
-  holder bigint NOT NULL,
-  CONSTRAINT import_identity_pkey PRIMARY KEY (run_id, identity),
-  CONSTRAINT import_identity_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
-) WITH ();
-
-CREATE UNLOGGED TABLE import_occurrence (
-  run_id uuid NOT NULL,
-  content uuid NOT NULL,
-  count integer NOT NULL,
-  CONSTRAINT import_occurrence_pkey PRIMARY KEY (run_id, content),
-  CONSTRAINT import_occurrence_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
-) WITH ();
-
-CREATE UNLOGGED TABLE import_run (
-  id uuid NOT NULL,
-  started_at timestamp with time zone NOT NULL,
-  CONSTRAINT import_run_pkey PRIMARY KEY (id)
+  line bigint NOT NULL,
+  CONSTRAINT import_line_pkey PRIMARY KEY (run_id, identity)
 ) WITH ();
 
 CREATE TABLE invoiced_usage (
@@ -966,8 +937,6 @@ CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, 
 CREATE INDEX audit_entry_action ON public.audit_entry USING btree (action, id);
 
 CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donation_id) WHERE (donation_id IS NOT NULL);
-
-CREATE UNIQUE INDEX balance_entry_imported_id ON public.balance_entry USING btree (account_id, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 

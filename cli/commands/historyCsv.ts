@@ -1,138 +1,115 @@
+import { CsvError, Parser } from "csv-parse";
 import { counted } from "../../runtime/counted.rules.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { decodeText } from "../input/readLines.ts";
+import { MAXIMUM_LINE_LENGTH, NOT_WELL_FORMED, decodeText } from "../input/readLines.ts";
 import { printable } from "../output/printable.ts";
 import { LINE_FIELDS } from "./historyRecords.ts";
 
-/** A record of a CSV file as it is written, numbered by the line on which it starts, or why it cannot be read. */
-type CsvRecord = { readonly number: number } & (
-  | { readonly text: string }
-  | { readonly problem: string }
+/** A row of a CSV file as the object that a line of JSON would be, or why it is none. */
+type CsvRow = { readonly number: number } & (
+  | { readonly fields: Readonly<Record<string, unknown>> }
+  | { readonly problem: string; readonly text: string }
 );
 
-/** Thrown if a quote stays open: then the start of the next record is unknown. */
-class OpenQuoteError extends Error {
-  override readonly name = "OpenQuoteError";
-  /** The line on which the record starts. */
-  readonly number: number;
+/** How messages name the separators. */
+const DELIMITERS = { ",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars" } as const;
+type Delimiter = keyof typeof DELIMITERS;
 
-  constructor(number: number) {
-    super(`A quote is not closed in the record that starts on line ${number}.`);
-    this.number = number;
-  }
-}
-
-/** Metadata may take 64 KiB, several times that when escaped; no valid record is longer than this. */
-const MAXIMUM_CHARACTERS = 1024 * 1024;
-
-const hasOddQuotes = (text: string): boolean => {
-  let isOdd = false;
-  for (let at = text.indexOf('"'); at !== -1; at = text.indexOf('"', at + 1)) {
-    isOdd = !isOdd;
-  }
-  return isOdd;
+/** Returns the delimiter that is most frequent in a header: no name of a column has one. */
+const delimiterOf = (header: string): Delimiter => {
+  const found = (["\t", ";", "|", ","] as const).map((delimiter) => ({
+    delimiter,
+    count: header.split(delimiter).length,
+  }));
+  return found.toSorted((left, right) => right.count - left.count)[0]?.delimiter ?? ",";
 };
+
+/** Matches a record whose cells have quotes only around them, with those within doubled. */
+const wellQuoted = (delimiter: Delimiter): RegExp => {
+  const cell = `(?:"[^"]*(?:""[^"]*)*"|[^"${delimiter}]*)`;
+  return new RegExp(`^${cell}(?:[${delimiter}]${cell})*$`, "u");
+};
+
+type CsvRecord = {
+  /** The line on which it starts. */
+  readonly number: number;
+  readonly text: string;
+  readonly cells: readonly string[];
+};
+
+/** Returns whether it is a record with its text, which the types of the option `raw` do not say. */
+const isParsed = (
+  given: unknown,
+): given is { readonly raw: string; readonly record: readonly string[] } =>
+  typeof given === "object" && given !== null && "raw" in given && "record" in given;
+
+const countLineBreaks = (text: string): number => text.match(/\r\n|\n|\r/gu)?.length ?? 0;
+
+/** Resolves when a step of a stream is done. */
+const settled = (act: (done: (error?: Error | null) => void) => void): Promise<void> =>
+  new Promise((resolve, reject) => {
+    act((error) => (error ? reject(error) : resolve()));
+  });
 
 /**
- * Splits a CSV file into its non-empty records. A record ends with the first line after which its quotes are even in
- * number, so whatever else is wrong with it, the next one starts on the next line.
- * @throws OpenQuoteError if a quote is not closed within the longest record
+ * Yields the records of a CSV text. Misplaced quotes are taken as they are, so the next record starts on the next line.
+ * @throws CommandError if a record has no end
  */
-async function* splitCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord, void, void> {
-  let [line, start] = [1, 1];
-  let text = "";
-  let [isQuoted, isTooLong] = [false, false];
-
-  const add = (piece: string): void => {
-    isQuoted = hasOddQuotes(piece) ? !isQuoted : isQuoted;
-    text += piece;
-    if (text.length > MAXIMUM_CHARACTERS) {
-      if (isQuoted) {
-        throw new OpenQuoteError(start);
-      }
-      isTooLong = true;
-      text = "";
-    }
-  };
-
-  /** Returns the record that ends here; null if it is empty. */
-  const end = (): CsvRecord | null => {
-    const written = text.endsWith("\r") ? text.slice(0, -1) : text;
-    const record: CsvRecord = isTooLong
-      ? { number: start, problem: `longer than ${MAXIMUM_CHARACTERS} characters` }
-      : { number: start, text: written };
-    const isEmpty = !isTooLong && written.trim() === "";
-    [text, isTooLong] = ["", false];
-    return isEmpty ? null : record;
-  };
-
-  for await (const chunk of decodeText(bytes)) {
-    let from = 0;
-    for (let feed = chunk.indexOf("\n"); feed !== -1; feed = chunk.indexOf("\n", from)) {
-      add(chunk.slice(from, feed));
-      from = feed + 1;
-      line += 1;
-      if (isQuoted) {
-        text += "\n";
-        continue;
-      }
-      const record = end();
-      start = line;
-      if (record) {
-        yield record;
-      }
-    }
-    add(chunk.slice(from));
-  }
-  if (isQuoted) {
-    throw new OpenQuoteError(start);
-  }
-  const last = end();
-  if (last) {
-    yield last;
-  }
-}
-
-/** Returns the end of a quoted cell that starts at a position: the position of its closing quote; -1 without one. */
-const findClosingQuote = (text: string, start: number): number => {
-  let at = text.indexOf('"', start + 1);
-  while (at !== -1 && text[at + 1] === '"') {
-    at = text.indexOf('"', at + 2);
-  }
-  return at;
-};
-
-/** Returns the cells of a record (RFC 4180), or null if its quotes are misplaced. */
-const splitCells = (text: string): readonly string[] | null => {
-  if (!text.includes('"')) {
-    return text.split(",");
-  }
-  const cells: string[] = [];
-  for (let at = 0; ; at += 1) {
-    if (text[at] === '"') {
-      const close = findClosingQuote(text, at);
-      if (close === -1) {
+async function* parseRecords(
+  name: string,
+  pieces: AsyncIterable<string>,
+  delimiter: Delimiter,
+): AsyncGenerator<CsvRecord, void, void> {
+  const parsed: CsvRecord[] = [];
+  let line = 1;
+  const parser = new Parser({
+    delimiter,
+    record_delimiter: ["\r\n", "\n", "\r"],
+    relax_quotes: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: MAXIMUM_LINE_LENGTH,
+    raw: true,
+    // Collected here, because the stream would drop the records before an error.
+    on_record: (given: unknown) => {
+      if (!isParsed(given)) {
         return null;
       }
-      cells.push(text.slice(at + 1, close).replaceAll('""', '"'));
-      at = close + 1;
-    } else {
-      const comma = text.indexOf(",", at);
-      const cell = text.slice(at, comma === -1 ? text.length : comma);
-      if (cell.includes('"')) {
-        return null;
-      }
-      cells.push(cell);
-      at += cell.length;
-    }
-    if (at >= text.length) {
-      return cells;
-    }
-    if (text[at] !== ",") {
+      const { raw, record } = given;
+      // The text begins with the skipped lines before the record, and ends with the first character of its line break.
+      const [skipped] = /^[\r\n]*/u.exec(raw) ?? [""];
+      const text = raw.slice(skipped.length).replace(/[\r\n]$/u, "");
+      line += countLineBreaks(skipped);
+      parsed.push({ number: line, text, cells: record });
+      line += countLineBreaks(text) + 1;
       return null;
+    },
+  });
+  // Those who write get the same error.
+  parser.on("error", () => undefined);
+  try {
+    for await (const piece of pieces) {
+      await settled((done) => parser.write(piece, done));
+      yield* parsed.splice(0);
     }
+    await settled((done) => parser.end(done));
+  } catch (error) {
+    yield* parsed.splice(0);
+    if (!(error instanceof CsvError)) {
+      throw error;
+    }
+    const problem =
+      error.code === "CSV_MAX_RECORD_SIZE"
+        ? `the record is longer than ${MAXIMUM_LINE_LENGTH} characters, perhaps because a quote is not closed`
+        : "a quote is not closed";
+    throw new CommandError(
+      EXIT.failed,
+      `${name}, line ${line}: ${problem}, so the end of the record is unknown. Earlier lines were processed. Correct the line and run the command again.`,
+      { cause: error },
+    );
   }
-};
+  yield* parsed;
+}
 
 const NUMBERS: ReadonlySet<string> = new Set([
   "count",
@@ -141,38 +118,7 @@ const NUMBERS: ReadonlySet<string> = new Set([
   "amount",
   "amount_cents",
   "unit_price_cents",
-  "balance_cents",
-  "quantity",
 ]);
-
-/** A row of a CSV file as the object that a line of JSON would be, or why it is none. */
-type CsvRow = { readonly number: number } & (
-  | { readonly fields: Readonly<Record<string, unknown>> }
-  | {
-      readonly problem: string;
-      /** The record as it is written; null if it is too long to be kept. */
-      readonly text: string | null;
-    }
-);
-
-const columnsOf = (name: string, header: readonly string[]): readonly string[] => {
-  const columns = header.map((column) => column.trim());
-  const wrong = columns.filter(
-    (column, index) => !LINE_FIELDS.has(column) || columns.indexOf(column) !== index,
-  );
-  if (wrong.length > 0) {
-    throw new CommandError(
-      EXIT.usage,
-      `${name} is neither JSON lines nor CSV with known columns: ${wrong
-        .slice(0, 5)
-        .map((column) => printable(column, 40) || "(empty)")
-        .join(
-          ", ",
-        )} ${wrong.length === 1 ? "is" : "are"} unknown or repeated. Known columns: ${[...LINE_FIELDS].join(", ")}.`,
-    );
-  }
-  return columns;
-};
 
 /** Returns the value of a cell. A cell that cannot be converted stays text, which the field then rejects. */
 const valueOf = (column: string, cell: string): unknown => {
@@ -192,75 +138,98 @@ const valueOf = (column: string, cell: string): unknown => {
   return cell;
 };
 
-/** Returns the object that the cells of a record make, or what is wrong with it. */
-const toFields = (
+const listColumns = (names: readonly string[]): string =>
+  names
+    .slice(0, 10)
+    .map((column) => printable(column, 40) || "(empty)")
+    .join(", ");
+
+const columnsOf = (
+  name: string,
+  header: readonly string[],
+  delimiter: Delimiter,
+): readonly string[] => {
+  const columns = header.map((column) => column.trim());
+  const wrong = columns.filter(
+    (column, index) => !LINE_FIELDS.has(column) || columns.indexOf(column) !== index,
+  );
+  if (wrong.length > 0) {
+    throw new CommandError(
+      EXIT.usage,
+      `${name} is neither JSON lines nor CSV with known columns. Its first line, split at ${DELIMITERS[delimiter]}, has ${counted(columns.length, "column")}: ${listColumns(columns)}. ${listColumns(wrong)} ${wrong.length === 1 ? "is" : "are"} unknown or repeated. Known columns: ${[...LINE_FIELDS].join(", ")}.`,
+    );
+  }
+  return columns;
+};
+
+/** Returns what is wrong with a record, or null. */
+const findProblem = (
+  { text, cells }: CsvRecord,
   columns: readonly string[],
-  text: string,
-): Readonly<Record<string, unknown>> | string => {
-  const cells = splitCells(text);
-  if (cells === null) {
+  isWellQuoted: RegExp,
+): string | null => {
+  if (text.includes('"') && !isWellQuoted.test(text)) {
     return "a cell with quotes must be in quotes, with its own quotes doubled";
   }
   if (cells.length !== columns.length) {
     return `has ${counted(cells.length, "column")} instead of ${columns.length}`;
   }
-  if (text.includes("\uFFFD")) {
-    return "not well-formed UTF-8";
-  }
-  // An empty cell is a field that is not given.
-  const given = columns.flatMap((column, index): [string, unknown][] => {
-    const cell = cells[index] ?? "";
-    return cell === "" ? [] : [[column, valueOf(column, cell)]];
-  });
-  return Object.fromEntries(given);
+  return text.includes("\uFFFD") ? NOT_WELL_FORMED : null;
 };
 
-const toRow = (number: number, columns: readonly string[], text: string): CsvRow => {
-  const fields = toFields(columns, text);
-  if (typeof fields !== "string") {
-    return { number, fields };
+/** Reads chunks until they have the first line that is not blank. */
+const readHeader = async (pieces: AsyncGenerator<string, void, void>): Promise<string> => {
+  let start = "";
+  while (!/\S.*[\r\n]/u.test(start) && start.length < MAXIMUM_LINE_LENGTH) {
+    const { value } = await pieces.next();
+    if (value === undefined) {
+      break;
+    }
+    start += value;
   }
-  const lines = text.split("\n").length;
-  const span = lines === 1 ? "" : ` (with all lines to ${number + lines - 1}, by its quotes)`;
-  return { number, problem: `${fields}${span}`, text };
-};
-
-const headerOf = (name: string, text: string): readonly string[] => {
-  const header = splitCells(text);
-  if (header === null) {
-    throw new CommandError(EXIT.usage, `The first line of ${name} has misplaced quotes.`);
-  }
-  return columnsOf(name, header);
+  return start;
 };
 
 /**
- * Reads the rows of a CSV file with a header (RFC 4180; a byte order mark is ignored), numbered by the line on which
- * they start. A malformed row is reported, and the rest is read.
+ * Reads the rows of a CSV file with a header, numbered by the line on which they start. Commas, semicolons, tabs or bars
+ * separate the cells. A malformed row is reported, and the rest is read.
  * @throws CommandError for a column that is unknown, and for a quote that stays open
  */
 export async function* readCsv(
   name: string,
   bytes: AsyncIterable<Buffer>,
 ): AsyncGenerator<CsvRow, void, void> {
+  const pieces = decodeText(bytes);
+  const start = await readHeader(pieces);
+  const delimiter = delimiterOf(start.trimStart().split(/[\r\n]/u)[0] ?? "");
+  const isWellQuoted = wellQuoted(delimiter);
+  const all = async function* all(): AsyncGenerator<string, void, void> {
+    yield start;
+    yield* pieces;
+  };
   let columns: readonly string[] | null = null;
-  try {
-    for await (const record of splitCsv(bytes)) {
-      if ("problem" in record) {
-        yield { ...record, text: null };
-      } else if (columns === null) {
-        columns = headerOf(name, record.text);
-      } else {
-        yield toRow(record.number, columns, record.text);
-      }
+  for await (const record of parseRecords(name, all(), delimiter)) {
+    const { number, text, cells } = record;
+    // Spreadsheets write rows of empty cells.
+    if (cells.every((cell) => cell.trim() === "")) {
+      continue;
     }
-  } catch (error) {
-    if (!(error instanceof OpenQuoteError)) {
-      throw error;
+    if (columns === null) {
+      columns = columnsOf(name, cells, delimiter);
+      continue;
     }
-    throw new CommandError(
-      EXIT.failed,
-      `${name}, line ${error.number}: a quote is not closed, so the end of the line is unknown. Earlier lines were processed. Correct the line and run the command again.`,
-      { cause: error },
-    );
+    const problem = findProblem(record, columns, isWellQuoted);
+    if (problem === null) {
+      // An empty cell is a field that is not given.
+      const given = columns.map((column, index) => [column, cells[index] ?? ""] as const);
+      const fields = given
+        .filter(([, cell]) => cell !== "")
+        .map(([column, cell]) => [column, valueOf(column, cell)] as const);
+      yield { number, fields: Object.fromEntries(fields) };
+    } else {
+      const last = number + countLineBreaks(text);
+      const span = last === number ? "" : ` (with all lines to ${last}, by its quotes)`;
+      yield { number, problem: `${problem}${span}`, text };
+    }
   }
 }

@@ -38,9 +38,11 @@ export const withHistory = (command: Command): Command =>
     .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
     .option("--source <name>", "system from which the evidence is imported", parseSource);
 
-/** A byte order mark and white space, which may precede the first line. */
-const SKIPPED: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0x20, 0x09, 0x0a, 0x0d]);
+/** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
+const SKIPPED: ReadonlySet<number> = new Set([...Buffer.from("\uFEFF \t\r\n\0"), 0xff, 0xfe]);
 const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
+/** Of a ZIP archive, which a spreadsheet's own format is. */
+const ZIP_START = "PK\x03\x04";
 
 const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
 
@@ -49,30 +51,31 @@ async function* readHistory(
   input: Input,
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
-  const { name } = input;
+  const { name: file } = input;
   const { start, bytes } = await peek(input.bytes, (chunk) => chunk.some(showsFormat));
   const first = start.find(showsFormat);
   if (first === undefined) {
     return;
   }
+  if (start.toString("latin1").startsWith(ZIP_START)) {
+    throw new CommandError(
+      EXIT.usage,
+      `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
+    );
+  }
   if (JSON_STARTS.has(first)) {
     for await (const line of readLines(bytes)) {
       yield "problem" in line
-        ? { file: name, number: line.number, problem: line.problem, text: null }
-        : {
-            file: name,
-            number: line.number,
-            text: line.text,
-            ...parseJsonLine(line.text, options),
-          };
+        ? { file, text: null, ...line }
+        : { file, ...line, ...parseJsonLine(line.text, options) };
     }
     return;
   }
-  for await (const row of readCsv(name, bytes)) {
+  for await (const row of readCsv(file, bytes)) {
     yield "problem" in row
-      ? { file: name, ...row }
+      ? { file, ...row }
       : {
-          file: name,
+          file,
           number: row.number,
           text: JSON.stringify(row.fields),
           ...parseRecord(row.fields, options),
@@ -86,9 +89,6 @@ type History = {
   /** Returns the share of the files that was read; null if one is a pipe. */
   readonly shareRead: () => number | null;
 };
-
-/** What the options say of lines that do not say it themselves. */
-type Defaults = { readonly kind?: LineKind; readonly source?: string };
 
 const shareOf = (inputs: readonly Input[]): number | null => {
   let read = 0;
@@ -110,7 +110,7 @@ const shareOf = (inputs: readonly Input[]): number | null => {
 export const openHistory = async (
   context: CliContext,
   paths: readonly string[],
-  defaults: Defaults,
+  { kind, source }: Pick<HistoryOptions, "kind" | "source">,
 ): Promise<History> => {
   const inputs: Input[] = [];
   const repeated = paths.find(
@@ -129,8 +129,8 @@ export const openHistory = async (
           now: context.clock.now(),
           fractionalCounting,
           storeMode: type === "store" ? mode : null,
-          kind: defaults.kind ?? null,
-          source: defaults.source ?? null,
+          kind: kind ?? null,
+          source: source ?? null,
         });
       }
     },

@@ -6,13 +6,10 @@ import { describeIssues, messageOfIssue, mustBeOneOf } from "../../runtime/descr
 import {
   blankAsNull,
   count,
-  emptyAsNull,
   metadata,
   shortText,
   text,
 } from "../../modules/records/fields.rules.ts";
-import { findAmountProblem } from "../../modules/history/importedBalance.rules.ts";
-import type { ImportedBalanceEntry } from "../../modules/history/importedBalance.rules.ts";
 import type { ImportedEvidence } from "../../modules/history/importedEvidence.rules.ts";
 import { IMPORT_KINDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
 import type {
@@ -36,8 +33,6 @@ import {
   notes,
   orderId,
 } from "../../modules/stores/customers.rules.ts";
-import { BALANCE_ENTRY_KINDS, balanceNote } from "../../modules/stores/stores.rules.ts";
-import type { BalanceEntryKind } from "../../modules/stores/stores.rules.ts";
 import { readTimestamp } from "../../modules/records/timestamps.rules.ts";
 import { parseEvidence } from "./historyEvidence.ts";
 
@@ -49,67 +44,6 @@ const createdAt = () =>
     .datetime({ offset: true, error: CREATED_AT_MUST_BE })
     .transform((written) => readTimestamp(written, "down") ?? "")
     .refine((time) => time >= "1970", "must not be before 1970");
-
-const CENTS_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
-
-const balanceLine = z.strictObject({
-  kind: z.literal("balance_entry"),
-  id: importedId(),
-  entry_kind: z.enum(BALANCE_ENTRY_KINDS, { error: mustBeOneOf(BALANCE_ENTRY_KINDS) }),
-  amount_cents: z.int({ error: "must be an integer" }),
-  balance_cents: z.int({ error: CENTS_MUST_BE }).min(0, CENTS_MUST_BE).optional(),
-  quantity: z.int({ error: "must be an integer" }).min(1).optional(),
-  reference: text(200).transform(emptyAsNull).default(null),
-  note: balanceNote().default(""),
-  created_at: createdAt(),
-});
-
-/**
- * The kinds whose references and notes operators write. Those of other kinds may name customers, as reasons of refunds do,
- * and an erasure could not find them: an imported entry does not say to which record it belongs.
- */
-const BY_OPERATORS: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"]);
-
-/** The fields of a line, to name the columns of a CSV file. */
-const BALANCE_FIELDS: readonly string[] = Object.keys(balanceLine.shape);
-
-/**
- * Parses a line of a store's ledger, or returns all that is wrong with it.
- * @param storeMode null if the owner is no store
- */
-const parseBalanceEntry = (
-  fields: Readonly<Record<string, unknown>>,
-  { now, storeMode }: { readonly now: Date; readonly storeMode: Mode | null },
-): { readonly balanceEntry: ImportedBalanceEntry } | { readonly problem: string } => {
-  if (storeMode !== "live") {
-    return { problem: "only stores have a balance, and only in live mode" };
-  }
-  const parsed = balanceLine.safeParse(fields, { error: messageOfIssue });
-  if (!parsed.success) {
-    return { problem: describeIssues(parsed.error.issues, "field") };
-  }
-  const line = parsed.data;
-  const problem = findAmountProblem(line.entry_kind, line.amount_cents);
-  if (problem !== null) {
-    return { problem };
-  }
-  if (new Date(line.created_at) > now) {
-    return { problem: "created_at: must not be in the future" };
-  }
-  const isByOperator = BY_OPERATORS.has(line.entry_kind);
-  return {
-    balanceEntry: {
-      importedId: line.id,
-      kind: line.entry_kind,
-      amountCents: line.amount_cents,
-      balanceCents: line.balance_cents ?? null,
-      quantity: line.quantity ?? null,
-      reference: isByOperator ? line.reference : null,
-      note: isByOperator ? line.note : "",
-      createdAt: line.created_at,
-    },
-  };
-};
 
 const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
   schema.transform(blankAsNull).default(null);
@@ -162,13 +96,11 @@ const donationLine = z.strictObject({
 export const LINE_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(registrationLine.shape),
   ...Object.keys(donationLine.shape),
-  ...BALANCE_FIELDS,
 ]);
 
 type Parsed =
   | { readonly record: ImportedRecord }
   | { readonly evidence: ImportedEvidence }
-  | { readonly balanceEntry: ImportedBalanceEntry }
   | { readonly problem: string };
 
 /** What a line is parsed with. */
@@ -308,9 +240,6 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   fields["kind"] ??= options.kind;
   if (fields["kind"] === "evidence") {
     return parseEvidence(fields, options);
-  }
-  if (fields["kind"] === "balance_entry") {
-    return parseBalanceEntry(fields, options);
   }
   if (!IMPORT_KINDS.some((kind) => kind === fields["kind"])) {
     return { problem: KIND_MUST_BE };

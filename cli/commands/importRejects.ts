@@ -1,7 +1,5 @@
-import { once } from "node:events";
 import { constants, open, stat } from "node:fs/promises";
-import type { WriteStream } from "node:fs";
-import { finished } from "node:stream/promises";
+import type { FileHandle } from "node:fs/promises";
 import type { Rejection } from "../../modules/history/importLine.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -14,7 +12,6 @@ const REASON_SHOWN = 500;
 
 type Rejects = {
   readonly add: (rejection: Rejection) => Promise<void>;
-  /** Resolves once all rejections are written. */
   readonly end: () => Promise<void>;
 };
 
@@ -26,7 +23,7 @@ const isSameFile = async (path: string, other: string): Promise<boolean> => {
 };
 
 /** Opens a file for what was rejected. It holds customers' data, so only its owner may read it. */
-const openFile = async (path: string, inputs: readonly string[]): Promise<WriteStream> => {
+const openFile = async (path: string, inputs: readonly string[]): Promise<FileHandle> => {
   for (const input of inputs) {
     if (await isSameFile(path, input)) {
       throw new CommandError(
@@ -36,58 +33,22 @@ const openFile = async (path: string, inputs: readonly string[]): Promise<WriteS
     }
   }
   try {
-    const handle = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
+    const file = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
     // An existing file keeps its mode when it is opened. A device, such as /dev/null, is for all users.
-    if ((await handle.stat()).isFile()) {
-      await handle.chmod(0o600);
+    if ((await file.stat()).isFile()) {
+      await file.chmod(0o600);
       // Only now, because another user's file does not change its mode.
-      await handle.truncate();
+      await file.truncate();
     }
-    return handle.createWriteStream();
+    return file;
   } catch (error) {
     throw unwritableFileError(path, EXIT.usage, error);
   }
 };
 
-type RejectsFile = {
-  readonly write: (line: string) => Promise<void>;
-  readonly end: () => Promise<void>;
-};
-
-/** @throws CommandError from each function if the file cannot be written, such as when the disk is full */
-const openRejectsFile = async (path: string, inputs: readonly string[]): Promise<RejectsFile> => {
-  const file = await openFile(path, inputs);
-  let failure: Error | null = null;
-  // A write fails after `write` has returned.
-  file.on("error", (error) => {
-    failure = error;
-  });
-  const requireWritten = async (written: Promise<unknown>): Promise<void> => {
-    try {
-      await written;
-    } catch (error) {
-      throw unwritableFileError(path, EXIT.failed, error);
-    }
-  };
-  return {
-    write: async (line) => {
-      if (failure !== null) {
-        throw unwritableFileError(path, EXIT.failed, failure);
-      }
-      if (!file.write(line)) {
-        await requireWritten(once(file, "drain"));
-      }
-    },
-    end: () => {
-      file.end();
-      return requireWritten(finished(file));
-    },
-  };
-};
-
 /**
  * Reports rejected lines: the first ones as messages, all of them in a file, if there is one. Each line of the file is a
- * JSON object; its `text` is the rejected line, to be mended and imported.
+ * JSON object; its `text` is the rejected line, to be corrected and imported.
  * @param inputs the imported files, none of which is overwritten
  */
 export const createRejects = async (
@@ -96,31 +57,32 @@ export const createRejects = async (
   inputs: readonly string[],
   beforeMessage: () => void,
 ): Promise<Rejects> => {
-  const file = path === undefined ? null : await openRejectsFile(path, inputs);
+  const file = path === undefined ? null : await openFile(path, inputs);
   let rejected = 0;
   return {
-    add: async ({ line, outcome, reason }) => {
+    add: async ({ line: { file: name, number, text }, outcome, reason }) => {
       rejected += 1;
-      if (rejected <= SHOWN) {
+      if (rejected <= SHOWN + 1) {
         beforeMessage();
+        const more =
+          path === undefined ? ". To see all of them, use --rejects FILE." : `; see ${path}.`;
+        const prefix = outcome === "bad" ? "" : `${outcome}: `;
         say(
           io,
-          `${printable(line.file, 200)}, line ${line.number}: ${outcome === "conflict" ? "conflict: " : ""}${printable(reason, REASON_SHOWN)}`,
-        );
-      } else if (rejected === SHOWN + 1) {
-        beforeMessage();
-        say(
-          io,
-          path === undefined
-            ? "More lines are rejected. To see all of them, use --rejects FILE."
-            : `More lines are rejected; see ${path}.`,
+          rejected <= SHOWN
+            ? `${printable(name, 200)}, line ${number}: ${prefix}${printable(reason, REASON_SHOWN)}`
+            : `More lines are rejected${more}`,
         );
       }
-      const { file: name, number, text } = line;
-      await file?.write(`${JSON.stringify({ file: name, line: number, outcome, reason, text })}\n`);
+      const entry = { file: name, line: number, outcome, reason, text };
+      try {
+        await file?.write(`${JSON.stringify(entry)}\n`);
+      } catch (error) {
+        throw unwritableFileError(path ?? "", EXIT.failed, error);
+      }
     },
     end: async () => {
-      await file?.end();
+      await file?.close();
     },
   };
 };

@@ -20,7 +20,7 @@ CREATE TABLE idempotency_key (
     )
   ),
   -- The registration, the donation or the refund that the write recorded; of the refund of a donation, the donation. Null
-  -- for a store's refund, which may change several records, and for a store's imported key.
+  -- for a store's refund, which may change several records.
   record_id uuid,
   -- SHA-256 of a store's request. Null once it is erased, because personal data could be guessed from it, for an imported
   -- key, and in organizations' writes: then any request repeats the write.

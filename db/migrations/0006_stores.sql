@@ -51,8 +51,6 @@ CREATE TABLE balance_entry (
   -- The operator's reference of a top-up or an adjustment; makes repeating it safe.
   reference text COLLATE "C",
   created_at timestamptz NOT NULL,
-  -- The id in the system that the entry was imported from.
-  imported_id text COLLATE "C" CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup' OR amount_cents > 0)
 );
 
@@ -62,7 +60,6 @@ CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donatio
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
 -- Erasing the reason of a refund finds its entry by the time.
 CREATE INDEX balance_entry_refund ON balance_entry (account_id, created_at) WHERE kind = 'refund';
-CREATE UNIQUE INDEX balance_entry_imported_id ON balance_entry (account_id, imported_id) WHERE imported_id IS NOT NULL;
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

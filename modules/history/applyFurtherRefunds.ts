@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { subtractDonations } from "../charities/donationTotals.sql.ts";
 import {
   lockFurtherRefunded,
@@ -25,9 +25,8 @@ type AppliedRefund = { readonly id: string } & (
 
 const applyChunk = async (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
   chunk: readonly ImportedEntry<ImportedRecord>[],
-  { clock, actor }: Pick<OperatorContext, "clock" | "actor">,
+  { clock, actor, owner }: OperatorContext & { readonly owner: AccountMode },
 ): Promise<readonly AppliedRefund[]> => {
   const units = await lockFurtherRefunded(
     transaction,
@@ -79,16 +78,14 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  context: Pick<OperatorContext, "clock" | "actor">,
-  connection: CommonQueryMethods,
-  owner: AccountMode,
+  context: OperatorContext & { readonly owner: AccountMode },
   entries: readonly ImportedEntry<ImportedRecord>[],
 ): Promise<ReadonlySet<string>> => {
   const changed = new Set<string>();
   for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
     const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
-    const refunds = await connection.transaction((transaction) =>
-      applyChunk(transaction, owner, chunk, context),
+    const refunds = await context.db.transaction((transaction) =>
+      applyChunk(transaction, chunk, context),
     );
     for (const { id } of refunds) {
       changed.add(id);

@@ -1,82 +1,71 @@
 import type { LineKind } from "./importedRecords.rules.ts";
-import type { ImportLine, Rejection } from "./importLine.ts";
+import { kindOf } from "./importLine.ts";
+import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
 
 /** The outcomes of the lines of one kind. */
 type KindSummary = {
-  readonly new: number;
+  /** In a verification, lines that are not recorded. */
+  new: number;
   /** Recorded already with the same content. */
-  readonly known: number;
+  known: number;
   /** Recorded already, and refunded further in the other system since. */
-  readonly refunded: number;
-  readonly conflict: number;
+  refunded: number;
+  conflict: number;
+  /** Records of the files. Lines with the same id or key are one. Known of a dry run only. */
+  records: number;
 };
 
 export type ImportSummary = {
   /** Lines read, without empty ones. */
-  readonly lines: number;
-  readonly kinds: Readonly<Record<LineKind, KindSummary>>;
+  lines: number;
+  readonly kinds: Readonly<Record<LineKind, Readonly<KindSummary>>>;
   /** Lines that cannot be imported. */
-  readonly bad: number;
+  bad: number;
 };
-
-/** Returns the kind of a line; null if it cannot be imported. */
-const kindOf = (line: ImportLine): LineKind | null => {
-  if ("evidence" in line) {
-    return "evidence";
-  }
-  if ("balanceEntry" in line) {
-    return "balance_entry";
-  }
-  return "record" in line ? line.record.kind : null;
-};
-
-const nothing = () => ({ new: 0, known: 0, refunded: 0, conflict: 0 });
 
 /** Counts the outcomes of an import's lines. */
 export type Report = {
-  /** Counts lines, whatever their outcomes, and returns how many there were before. */
-  readonly addLines: (count: number) => number;
-  readonly add: (kind: LineKind, outcome: "new" | "known" | "refunded") => void;
-  readonly reject: (
-    line: ImportLine,
-    outcome: Rejection["outcome"],
-    reason: string,
-  ) => Promise<void>;
-  readonly summary: () => ImportSummary;
+  readonly summary: ImportSummary & { readonly kinds: Record<LineKind, KindSummary> };
+  readonly add: (line: ImportLine, outcome: LineOutcome) => Promise<void>;
 };
 
+const NOT_IMPORTED = {
+  new: "it is not recorded here",
+  refunded: "more of it is refunded in the file",
+} as const;
+
+const summarize = (): KindSummary => ({ new: 0, known: 0, refunded: 0, conflict: 0, records: 0 });
+
+/** @param isVerification whether lines that an import would change something for are reported, too */
 export const createReport = (
+  isVerification: boolean,
   onRejected: (rejection: Rejection) => void | Promise<void>,
 ): Report => {
-  const counters = {
+  const summary = {
     lines: 0,
     kinds: {
-      tree: nothing(),
-      bottle: nothing(),
-      donation: nothing(),
-      evidence: nothing(),
-      balance_entry: nothing(),
+      tree: summarize(),
+      bottle: summarize(),
+      donation: summarize(),
+      evidence: summarize(),
     } satisfies Record<LineKind, KindSummary>,
     bad: 0,
   };
   return {
-    addLines: (count) => {
-      const before = counters.lines;
-      counters.lines += count;
-      return before;
-    },
-    add: (kind, outcome) => {
-      counters.kinds[kind][outcome] += 1;
-    },
-    reject: async (line, outcome, reason) => {
+    summary,
+    add: async (line, result) => {
+      const { outcome } = result;
       const kind = kindOf(line);
-      if (outcome === "conflict" && kind !== null) {
-        counters.kinds[kind].conflict += 1;
+      if (kind === null || outcome === "bad") {
+        summary.bad += 1;
       } else {
-        counters.bad += 1;
+        summary.kinds[kind][outcome] += 1;
       }
-      await onRejected({ line, outcome, reason });
+      if ("reason" in result) {
+        await onRejected({ line, outcome: result.outcome, reason: result.reason });
+      } else if (isVerification && result.outcome !== "known") {
+        await onRejected({ line, outcome: "missing", reason: NOT_IMPORTED[result.outcome] });
+      }
     },
-    summary: () => structuredClone(counters),
   };
 };

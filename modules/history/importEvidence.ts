@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import {
   assignToOrder,
   findImportedOrder,
@@ -9,20 +9,20 @@ import {
   updateOrderSize,
 } from "./importedEvidence.sql.ts";
 import type { ImportedTree } from "./importedEvidence.sql.ts";
-import { listIdentities } from "./importRuns.sql.ts";
+import { listIdentities } from "./importLines.sql.ts";
+import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/cachedResponses.sql.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
 import { addToTally } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
 import { tallyChange } from "../planting/tally.rules.ts";
 import { digestOf, recordFacts, storeProgress } from "../planting/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
-import type { LineOutcome } from "./importLine.ts";
+import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
 
 const UNKNOWN: LineOutcome = {
@@ -170,16 +170,18 @@ const leaveOrders = async (
   return revision;
 };
 
-type Placed<Line> = { readonly line: Line; readonly evidence: Ordered };
+type Placed = { readonly line: EvidenceLine; readonly evidence: Ordered };
+
+type Decided = readonly [EvidenceLine, LineOutcome];
 
 /** Records the evidence of lines with one key in one transaction. */
-const importGroup = async <Line>(
+const importGroup = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   key: string,
-  group: readonly Placed<Line>[],
+  group: readonly Placed[],
   now: Date,
-): Promise<readonly (readonly [Line, LineOutcome])[]> => {
+): Promise<readonly Decided[]> => {
   const locked = await lockImportedTrees(
     transaction,
     owner,
@@ -187,7 +189,7 @@ const importGroup = async <Line>(
   );
   const trees = new Map(locked.map((tree) => [tree.treeId, tree]));
   const joining = new Map<string, { readonly tree: ImportedTree; readonly evidence: Ordered }>();
-  const outcomes = group.map(({ line, evidence }): readonly [Line, LineOutcome] => {
+  const outcomes = group.map(({ line, evidence }): Decided => {
     const tree = trees.get(evidence.treeId);
     if (!tree) {
       return [line, UNKNOWN];
@@ -222,10 +224,8 @@ const importGroup = async <Line>(
   return outcomes;
 };
 
-/** Splits lines by whether the other system had ordered their trees. */
-const placedOf = <Line extends { readonly evidence: ImportedEvidence }>(
-  lines: readonly Line[],
-): readonly Placed<Line>[] =>
+/** Returns the lines whose trees the other system had ordered. */
+const placedOf = (lines: readonly EvidenceLine[]): readonly Placed[] =>
   lines.flatMap((line) => {
     const { order } = line.evidence;
     return order === null ? [] : [{ line, evidence: { ...line.evidence, order } }];
@@ -234,17 +234,15 @@ const placedOf = <Line extends { readonly evidence: ImportedEvidence }>(
 const identityOf = (treeId: string): string => uuidOf(treeIdentity(treeId));
 
 /** Decides what an import would do. The trees of a line may be new in the same files, which the database does not know. */
-const decideWithoutLocks = async <Line>(
-  connection: CommonQueryMethods,
-  runId: string,
-  owner: AccountMode,
-  placed: readonly Placed<Line>[],
-): Promise<readonly (readonly [Line, LineOutcome])[]> => {
+const decideWithoutLocks = async (
+  { db, runId, owner }: ImportContext,
+  placed: readonly Placed[],
+): Promise<readonly Decided[]> => {
   const ids = placed.map(({ evidence }) => evidence.treeId);
   const trees = new Map(
-    (await listImportedTrees(connection, owner, ids)).map((tree) => [tree.treeId, tree]),
+    (await listImportedTrees(db, owner, ids)).map((tree) => [tree.treeId, tree]),
   );
-  const inFiles = new Set(await listIdentities(connection, runId, ids.map(identityOf)));
+  const inFiles = new Set(await listIdentities(db, runId, ids.map(identityOf)));
   return placed.map(({ line, evidence }) => {
     const tree = trees.get(evidence.treeId);
     if (tree) {
@@ -259,42 +257,34 @@ const decideWithoutLocks = async <Line>(
  * with the same evidence share an order, which no workflow polls.
  * @returns the outcome of each line
  */
-export const importEvidence = async <Line extends { readonly evidence: ImportedEvidence }>(
-  {
-    clock,
-    runId,
-    isDryRun,
-  }: { readonly clock: Clock; readonly runId: string; readonly isDryRun: boolean },
-  connection: CommonQueryMethods,
-  owner: AccountMode,
-  lines: readonly Line[],
-): Promise<ReadonlyMap<Line, LineOutcome>> => {
+export const importEvidence = async (
+  context: ImportContext,
+  lines: readonly EvidenceLine[],
+): Promise<ReadonlyMap<EvidenceLine, LineOutcome>> => {
+  const { db, clock, owner, isDryRun } = context;
   // Trees that were only registered have no further evidence.
-  const outcomes = new Map<Line, LineOutcome>(lines.map((line) => [line, { outcome: "known" }]));
+  const outcomes = new Map<EvidenceLine, LineOutcome>(
+    lines.map((line) => [line, { outcome: "known" }]),
+  );
   const placed = placedOf(lines);
   if (isDryRun) {
-    const decided = await decideWithoutLocks(connection, runId, owner, placed);
-    for (const [line, outcome] of decided) {
-      outcomes.set(line, outcome);
-    }
-    return outcomes;
+    return new Map([...outcomes, ...(await decideWithoutLocks(context, placed))]);
   }
   for (const [key, group] of Map.groupBy(placed, ({ evidence }) => keyOf(evidence))) {
+    let decided: readonly Decided[];
     try {
-      const decided = await connection.transaction((transaction) =>
+      decided = await db.transaction((transaction) =>
         importGroup(transaction, owner, key, group, clock.now()),
       );
-      for (const [line, outcome] of decided) {
-        outcomes.set(line, outcome);
-      }
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
       const reason = contentErrorReason(error);
-      for (const { line } of group) {
-        outcomes.set(line, { outcome: "bad", reason });
-      }
+      decided = group.map(({ line }) => [line, { outcome: "bad", reason }]);
+    }
+    for (const [line, outcome] of decided) {
+      outcomes.set(line, outcome);
     }
   }
   return outcomes;

@@ -1,23 +1,24 @@
 import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
-import type { LineKind } from "./importedRecords.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { assignIds } from "./assignIds.ts";
-import { createLedgerImport } from "./createLedgerImport.ts";
-import { createRecordImport } from "./createRecordImport.ts";
+import { daysBefore } from "../../runtime/durations.rules.ts";
+import { newId } from "../../runtime/newId.ts";
+import { assignIds, firstIdOf } from "./assignIds.ts";
 import { createReport } from "./createReport.ts";
-import type { ImportSummary, Report } from "./createReport.ts";
-import { createWriters } from "./createWriters.ts";
-import type { WriterOptions } from "./createWriters.ts";
+import type { ImportSummary } from "./createReport.ts";
 import { importEvidence } from "./importEvidence.ts";
-import { sortLines, inBatches } from "./importLine.ts";
-import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
-import { withImportRun } from "./withImportRun.ts";
+import { deleteImportRun, deleteImportRunsBefore } from "./importLines.sql.ts";
+import { inBatches } from "./importLine.ts";
+import type { EvidenceLine, ImportLine, Rejection } from "./importLine.ts";
+import type { ImportOwner } from "./importedRecords.rules.ts";
+import { importRecords } from "./importRecords.ts";
+import type { ImportContext } from "./importRecords.ts";
+import { createWriters } from "./recordWriters.ts";
+import type { Writer, WriterOptions } from "./recordWriters.ts";
 
 type ImportOptions = WriterOptions & {
-  /** Reports what an import would do, and changes nothing. */
-  readonly isDryRun: boolean;
+  /** A dry run reports what an import would do. A verification also reports the lines that it would do something for. */
+  readonly purpose: "import" | "dry run" | "verification";
 };
 
 type ImportObserver = {
@@ -26,6 +27,9 @@ type ImportObserver = {
   /** Called after each batch. */
   readonly onProgress: (summary: ImportSummary) => void;
 };
+
+/** Longer than any import takes. */
+const MAXIMUM_RUN_DAYS = 7;
 
 /** Lets the next batch be read while one is written. */
 async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
@@ -42,18 +46,33 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
   }
 }
 
-/** Counts the outcomes of lines that are not records. */
-const settle = async <Line extends ImportLine>(
-  report: Report,
-  kind: LineKind,
-  outcomes: ReadonlyMap<Line, LineOutcome>,
+const importBatch = async (
+  context: ImportContext,
+  writers: readonly Writer[],
+  batch: readonly ImportLine[],
 ): Promise<void> => {
-  for (const [line, result] of outcomes) {
-    if ("reason" in result) {
-      await report.reject(line, result.outcome, result.reason);
+  const { db, runId, owner, report } = context;
+  const records: Parameters<typeof assignIds>[3][number][] = [];
+  const evidence: EvidenceLine[] = [];
+  for (const line of batch) {
+    report.summary.lines += 1;
+    if ("problem" in line) {
+      await report.add(line, { outcome: "bad", reason: line.problem });
+    } else if ("evidence" in line) {
+      evidence.push(line);
     } else {
-      report.add(kind, result.outcome);
+      records.push({ line, ordinal: report.summary.lines });
     }
+  }
+  const entries = await assignIds(db, runId, owner, records);
+  for (const writer of writers) {
+    const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
+    if (own.length > 0) {
+      await importRecords(context, writer, own);
+    }
+  }
+  for (const [line, outcome] of await importEvidence(context, evidence)) {
+    await report.add(line, outcome);
   }
 };
 
@@ -62,47 +81,29 @@ const settle = async <Line extends ImportLine>(
  * Nothing is imported twice, so an interrupted import is completed by running it again. Memory use is constant: lines
  * are read as fast as they are written.
  */
-export const importHistory = (
-  {
-    pace = unhurriedPace,
-    ...given
-  }: OperatorContext & {
-    readonly pace?: BulkPace;
-  },
-  owner: AccountMode,
+export const importHistory = async (
+  { pace = unhurriedPace, ...given }: OperatorContext & { readonly pace?: BulkPace },
+  owner: ImportOwner,
   lines: AsyncIterable<ImportLine>,
-  options: ImportOptions,
+  { purpose, ...options }: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
-  const context = { ...given, db: openBulkPool(given.db, pace) };
-  return withImportRun(context, async (runId) => {
-    const { db, clock } = context;
-    const { isDryRun } = options;
-    const report = createReport(onRejected);
-    const writers = createWriters(owner, options, clock);
-    const importRecords = createRecordImport({ ...context, runId, isDryRun }, owner, report);
-    const ledger = createLedgerImport({ ...context, runId, isDryRun }, owner.accountId);
+  const db = openBulkPool(given.db, pace);
+  const report = createReport(purpose === "verification", onRejected);
+  const runId = newId();
+  const context = { ...given, db, runId, isDryRun: purpose !== "import", owner, report };
+  const writers = createWriters(owner, options);
+  await deleteImportRunsBefore(db, firstIdOf(daysBefore(given.clock.now(), MAXIMUM_RUN_DAYS)));
+  try {
     for await (const batch of readAhead(inBatches(lines, pace))) {
-      const before = report.addLines(batch.length);
-      const { bad, records, evidence, balanceEntries } = sortLines(batch, before);
-      for (const line of bad) {
-        await report.reject(line, "bad", line.problem);
-      }
-      const entries = await assignIds(db, runId, owner, records);
-      for (const writer of writers) {
-        const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
-        if (own.length > 0) {
-          await importRecords(writer, own);
-        }
-      }
-      await settle(
-        report,
-        "evidence",
-        await importEvidence({ clock, runId, isDryRun }, db, owner, evidence),
-      );
-      await settle(report, "balance_entry", await ledger.add(db, balanceEntries));
-      onProgress(report.summary());
+      await importBatch(context, writers, batch);
+      onProgress(report.summary);
     }
-    return report.summary();
-  });
+  } catch (error) {
+    // The error of the run is the one to report.
+    await deleteImportRun(db, runId).catch(() => undefined);
+    throw error;
+  }
+  await deleteImportRun(db, runId);
+  return report.summary;
 };

@@ -1,71 +1,47 @@
-import type { ImportedBalanceEntry } from "./importedBalance.rules.ts";
-import type { ImportedEvidence } from "./importedEvidence.rules.ts";
-import type { ImportedRecord } from "./importedRecords.rules.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
+import type { ImportedEvidence } from "./importedEvidence.rules.ts";
+import type { ImportedRecord, LineKind } from "./importedRecords.rules.ts";
 
-/** A line of an import, numbered from 1: its record, or why it cannot be imported. */
-export type ImportLine = {
-  /** Where it was read. */
+type Place = {
   readonly file: string;
+  /** The line's number in its file, from 1. */
   readonly number: number;
-} & (
-  | { readonly record: ImportedRecord; readonly text: string }
-  | { readonly evidence: ImportedEvidence; readonly text: string }
-  | { readonly balanceEntry: ImportedBalanceEntry; readonly text: string }
-  | { readonly problem: string; readonly text: string | null }
-);
+};
 
-/** Why a line was not imported. A conflict: another record has its id or key. */
+export type RecordLine = Place & { readonly record: ImportedRecord; readonly text: string };
+export type EvidenceLine = Place & { readonly evidence: ImportedEvidence; readonly text: string };
+type BadLine = Place & { readonly problem: string; readonly text: string | null };
+
+/** A line of an import: its record, the evidence of a tree, or why it cannot be imported. */
+export type ImportLine = RecordLine | EvidenceLine | BadLine;
+
+/**
+ * Why a line was not imported. A conflict: another record has its id or key. In a verification, a line is missing if an
+ * import would change something.
+ */
 export type Rejection = {
   readonly line: ImportLine;
-  readonly outcome: "conflict" | "bad";
+  readonly outcome: "conflict" | "bad" | "missing";
   readonly reason: string;
 };
 
-/** A line's place among all lines, from 1. */
-type Numbered = { readonly ordinal: number };
-
-export type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & Numbered;
-
-export type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
-
-type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }> & Numbered;
-
-type BadLine = Extract<ImportLine, { readonly problem: string }>;
-
-/** The outcome of a line that is not a record. */
+/** What an import does with a line. */
 export type LineOutcome =
-  | { readonly outcome: "new" | "known" }
+  | { readonly outcome: "new" | "known" | "refunded" }
   | { readonly outcome: "conflict" | "bad"; readonly reason: string };
 
-/**
- * Sorts lines by what they are.
- * @param before how many lines were read before these
- */
-export const sortLines = (lines: readonly ImportLine[], before: number) => {
-  const bad: BadLine[] = [];
-  const records: RecordLine[] = [];
-  const evidence: EvidenceLine[] = [];
-  const balanceEntries: BalanceLine[] = [];
-  for (const [index, line] of lines.entries()) {
-    const ordinal = before + index + 1;
-    if ("problem" in line) {
-      bad.push(line);
-    } else if ("evidence" in line) {
-      evidence.push(line);
-    } else if ("balanceEntry" in line) {
-      balanceEntries.push({ ...line, ordinal });
-    } else {
-      records.push({ ...line, ordinal });
-    }
+/** Returns the kind of a line; null if it cannot be imported. */
+export const kindOf = (line: ImportLine): LineKind | null => {
+  if ("evidence" in line) {
+    return "evidence";
   }
-  return { bad, records, evidence, balanceEntries };
+  return "record" in line ? line.record.kind : null;
 };
 
-/** Two statements of about 50 ms, which are written at the same time unless bulk work yields. */
+/** A statement of about 100 ms. */
 const BATCH = 2000;
 
-/** The same in two steps of a few milliseconds, while bulk work yields to what clients record. */
+/** A few milliseconds, while bulk work yields to what clients record. */
 const YIELDING_BATCH = 100;
 
 /** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */

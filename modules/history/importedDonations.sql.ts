@@ -1,10 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedDonation } from "./importedRecords.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { ImportedEntry, KnownRecord, RecordColumn } from "./importedEntries.sql.ts";
+import type { ImportOwner } from "./importedRecords.rules.ts";
 import { entryRows, idRow, insertKeys, isNew, listKnown } from "./importedEntries.sql.ts";
 
 type DonationEntry = ImportedEntry<ImportedDonation>;
@@ -28,12 +28,12 @@ const COLUMNS: readonly RecordColumn<ImportedDonation>[] = [
  */
 export const insertImportedDonations = async (
   db: CommonQueryMethods,
-  owner: AccountMode,
+  owner: ImportOwner,
   batch: readonly DonationEntry[],
   provider: CharityProviderName,
 ): Promise<readonly string[]> => {
   const { accountId, mode } = owner;
-  const { entries, columns } = entryRows(batch, COLUMNS);
+  const { entries, columns } = entryRows(owner, batch, COLUMNS);
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entries}),
@@ -79,11 +79,11 @@ export const insertImportedDonations = async (
 /** Lists the recorded donations that have the ids or keys of a batch, and in which fields they differ from it. */
 export const listKnownDonations = (
   db: CommonQueryMethods,
-  owner: AccountMode,
+  owner: ImportOwner,
   batch: readonly DonationEntry[],
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "donation", {
-    entries: entryRows(batch, COLUMNS).entries,
+    entries: entryRows(owner, batch, COLUMNS).entries,
     owner,
     kind: null,
     columns: ["amount_cents", "ein", "nonprofit_id", "charity_name"],

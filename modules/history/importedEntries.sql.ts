@@ -3,12 +3,7 @@ import { z } from "zod";
 import { isUuid } from "../records/fields.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import {
-  keyHash,
-  recordOfKey,
-  registerOperation,
-  scopeOfRow,
-} from "../records/idempotencyKeys.sql.ts";
+import { keyHash, recordOfKey, registerOperation } from "../records/idempotencyKeys.sql.ts";
 import {
   importedRecord,
   importScopeOf,
@@ -17,9 +12,9 @@ import {
 } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.sql.ts";
-import { afterLookup, inMicroseconds, sql, literals, timestamp } from "../../db/sql.ts";
+import { afterLookup, inMicroseconds, sql, literals } from "../../db/sql.ts";
 import type { ImportedRecord } from "./importedRecords.rules.ts";
-import type { StoreOperation } from "../stores/stores.rules.ts";
+import type { ImportOwner } from "./importedRecords.rules.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
@@ -34,7 +29,6 @@ export type RecordColumn<Imported> = readonly [
 const RECORD_COLUMNS: readonly RecordColumn<ImportedRecord>[] = [
   ["imported_id", "text", ({ importedId }) => importedId],
   ["created_at", "timestamptz", ({ createdAt }) => createdAt],
-  ["idempotency_key", "text", ({ idempotencyKey }) => idempotencyKey],
   ["attribution", "text", ({ attribution }) => attribution],
   ["metadata", "jsonb", ({ metadata }) => metadata],
   ["customer_name", "text", ({ customerName }) => customerName],
@@ -48,17 +42,25 @@ const uuidOrNull = ({ importedId }: ImportedRecord): string | null =>
   importedId !== null && isUuid(importedId) ? importedId : null;
 
 /**
- * Returns the rows of a batch, with their places in it, and the columns in which they are stored.
+ * Returns the rows of a batch, with their places in it and their keys, and the columns in which they are stored. A store's
+ * records do not have their keys: these may name customers, and an erasure leaves only their hashes.
  * @param ownColumns those that other records do not have
  */
 export const entryRows = <Imported extends ImportedRecord>(
+  { isStore }: ImportOwner,
   batch: readonly ImportedEntry<Imported>[],
   ownColumns: readonly RecordColumn<Imported>[],
 ): { readonly entries: FragmentSqlToken; readonly columns: ListSqlToken } => {
-  const columns = [...RECORD_COLUMNS, ...ownColumns];
+  const keyColumn: RecordColumn<Imported> = [
+    "idempotency_key",
+    "text",
+    ({ idempotencyKey }) => (isStore ? null : idempotencyKey),
+  ];
+  const columns = [...RECORD_COLUMNS, keyColumn, ...ownColumns];
   const rows = batch.map(({ id, record }) => ({
     id,
     own_id: uuidOrNull(record),
+    key: record.idempotencyKey,
     ...Object.fromEntries(columns.map(([name, , valueOf]) => [name, valueOf(record)])),
   }));
   const types = columns.map(
@@ -69,7 +71,7 @@ export const entryRows = <Imported extends ImportedRecord>(
       SELECT *, ordinality AS place
       FROM ROWS FROM (
         jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
-          AS (id uuid, own_id uuid, ${sql.join(types, sql.fragment`, `)})
+          AS (id uuid, own_id uuid, key text, ${sql.join(types, sql.fragment`, `)})
       ) WITH ORDINALITY
     `,
     columns: sql.join(
@@ -122,7 +124,6 @@ export const listTakenTimes = (
 
 /** The fields of all kinds, in the order in which differences are reported after the own ones of a kind. */
 const COMMON_COLUMNS = [
-  "idempotency_key",
   "created_at",
   "attribution",
   "metadata",
@@ -133,10 +134,8 @@ const COMMON_COLUMNS = [
 ] as const;
 
 /** The condition that a record's time may be that of the entry: imported times of a store become unique. */
-const isSpread = sql.fragment`(
-  known.created_at > entry.created_at
-  AND known.created_at < entry.created_at + interval '1 second'
-  AND EXISTS (SELECT FROM store WHERE store.account_id = known.account_id)
+const isSpread = ({ isStore }: ImportOwner): FragmentSqlToken => sql.fragment`(
+  ${isStore} AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
 )`;
 
 /** The operation of an entry. */
@@ -153,7 +152,7 @@ const entryKeyHash = (table: RecordTable, { accountId, mode }: AccountMode): Fra
       mode: sql.fragment`${mode}::text`,
       operation: operationOf(table),
     },
-    sql.identifier(["entry", "idempotency_key"]),
+    sql.identifier(["entry", "key"]),
   );
 
 /**
@@ -190,24 +189,32 @@ export const insertKeys = (
     ${operationOf(table)}, entry.id
   FROM inserted
   JOIN entry ON entry.id = inserted.id
-  WHERE entry.idempotency_key IS NOT NULL
+  WHERE entry.key IS NOT NULL
   ORDER BY key_hash
   RETURNING key_hash
 `;
 
 /** A record without personal data may have been erased, so the data of the entry are no difference. */
-const difference = (table: RecordTable, column: string): FragmentSqlToken => {
-  const isPersonal = PERSONAL_COLUMNS[table].includes(column);
-  const isCompared = isPersonal
-    ? sql.fragment`AND ${namesCustomer(table, "known")}`
-    : sql.fragment`${column === "created_at" ? sql.fragment`AND NOT ${isSpread}` : sql.fragment``}`;
+const difference = (table: RecordTable, owner: ImportOwner, column: string): FragmentSqlToken => {
+  const isCompared = PERSONAL_COLUMNS[table].includes(column)
+    ? namesCustomer(table, "known")
+    : sql.fragment`${column !== "created_at"} OR NOT ${isSpread(owner)}`;
   return sql.fragment`
     CASE
-      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} ${isCompared}
+      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} AND (${isCompared})
         THEN ${column}::text
     END
   `;
 };
+
+/** A record has the key of the entry if it is the record of that key; a key here that the entry lacks differs, too. */
+const keyDifference = (table: RecordTable, owner: AccountMode): FragmentSqlToken => sql.fragment`
+  CASE
+    WHEN entry.key IS NULL AND known.idempotency_key IS NOT NULL
+      OR entry.key IS NOT NULL AND ${recordOfKey(entryKeyHash(table, owner))} IS DISTINCT FROM known.id
+      THEN 'idempotency_key'
+  END
+`;
 
 /**
  * Lists the records of a table that have the ids or keys of a batch.
@@ -226,7 +233,7 @@ export const listKnown = (
     refund,
   }: {
     readonly entries: FragmentSqlToken;
-    readonly owner: AccountMode;
+    readonly owner: ImportOwner;
     readonly kind: FragmentSqlToken | null;
     readonly columns: readonly string[];
     readonly refund: { readonly field: string; readonly difference: FragmentSqlToken };
@@ -234,7 +241,7 @@ export const listKnown = (
 ): Promise<readonly KnownRecord[]> => {
   const name = sql.identifier([table]);
   const differences = sql.join(
-    [...columns, ...COMMON_COLUMNS].map((column) => difference(table, column)),
+    [...columns, ...COMMON_COLUMNS].map((column) => difference(table, owner, column)),
     sql.fragment`, `,
   );
   return db.any(sql.type(knownRow)`
@@ -246,7 +253,8 @@ export const listKnown = (
         array_remove(
           ARRAY[
             CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
-            ${differences}
+            ${differences},
+            ${keyDifference(table, owner)}
           ],
           NULL
         ) AS others,
@@ -275,34 +283,5 @@ export const listKnown = (
       END AS differences,
       refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
     FROM compared
-  `);
-};
-
-/** The idempotency key of a store's write on another system, which did not export the request. */
-type ImportedStoreKey = { readonly operation: StoreOperation; readonly key: string };
-
-/** Stores the keys of a store's imported writes. Fails if a key is in use: its write would be recorded twice. */
-export const insertImportedStoreKeys = async (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  keys: readonly ImportedStoreKey[],
-  createdAt: Date,
-): Promise<void> => {
-  if (keys.length === 0) {
-    return;
-  }
-  const rows = keys.map(({ operation, key }) => ({
-    account_id: accountId,
-    mode,
-    operation,
-    key,
-  }));
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, created_at)
-    SELECT
-      ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))} AS key_hash, account_id, mode, operation,
-      ${timestamp(createdAt)}
-    FROM json_to_recordset(${JSON.stringify(rows)}) AS given (account_id uuid, mode text, operation text, key text)
-    ORDER BY key_hash
   `);
 };

@@ -1,15 +1,18 @@
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
+import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import type { Donation } from "../charities/donations.rules.ts";
 import type { Registration } from "../registrations/registrations.rules.ts";
 import type { CustomerDetails } from "../stores/customers.rules.ts";
+
+/** Whose history is imported. Stores have unique times, and their keys are not stored with their records. */
+export type ImportOwner = AccountMode & { readonly isStore: boolean };
 
 /** The kinds of records in an import. */
 export const IMPORT_KINDS = [...KINDS, "donation"] as const;
 export type ImportKind = (typeof IMPORT_KINDS)[number];
 
-/** What a line of an import can be: a record, the evidence of trees, or an entry of a store's ledger. */
-export const LINE_KINDS = [...IMPORT_KINDS, "evidence", "balance_entry"] as const;
+/** What a line of an import can be: a record, or the evidence of trees. */
+export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
 /** In microseconds, which other systems may show. */

@@ -1,11 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
-import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedRegistration } from "./importedRecords.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import type { ImportedEntry, KnownRecord, RecordColumn } from "./importedEntries.sql.ts";
+import type { ImportOwner } from "./importedRecords.rules.ts";
 import { entryRows, idRow, insertKeys, isNew, listKnown } from "./importedEntries.sql.ts";
 
 type RegistrationEntry = ImportedEntry<ImportedRegistration>;
@@ -31,12 +31,12 @@ const COLUMNS: readonly RecordColumn<ImportedRegistration>[] = [
  */
 export const insertImportedRegistrations = async (
   db: CommonQueryMethods,
-  owner: AccountMode,
+  owner: ImportOwner,
   batch: readonly RegistrationEntry[],
   isOrderedElsewhere: boolean,
 ): Promise<readonly string[]> => {
   const { accountId, mode } = owner;
-  const { entries, columns } = entryRows(batch, COLUMNS);
+  const { entries, columns } = entryRows(owner, batch, COLUMNS);
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entries}),
@@ -85,11 +85,11 @@ export const insertImportedRegistrations = async (
 /** Lists the recorded registrations that have the ids or keys of a batch, and in which fields they differ from it. */
 export const listKnownRegistrations = (
   db: CommonQueryMethods,
-  owner: AccountMode,
+  owner: ImportOwner,
   batch: readonly RegistrationEntry[],
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "registration", {
-    entries: entryRows(batch, COLUMNS).entries,
+    entries: entryRows(owner, batch, COLUMNS).entries,
     owner,
     kind: sql.fragment`entry.kind`,
     columns: ["count", "fractional_count", "notes", "unit_price_cents"],

@@ -130,7 +130,7 @@ export type NewBalance = {
 };
 
 /** The assignments that set a store's balance. One that rises is not depleted any more. */
-export const setBalance = (balanceCents: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+const setBalance = (balanceCents: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   balance_cents = ${balanceCents},
   depleted_at = CASE WHEN ${balanceCents} <= store_balance.balance_cents THEN store_balance.depleted_at END
 `;

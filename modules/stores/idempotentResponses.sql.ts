@@ -8,6 +8,7 @@ import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { sql, timestamp } from "../../db/sql.ts";
+import { isImported } from "../records/ownedRecords.sql.ts";
 
 /** An idempotency key with its scope. */
 type ScopedKey = AccountMode & {
@@ -24,7 +25,7 @@ const responseRow = z.strictObject({
   requestHash: z.string().nullable(),
   /** Null if it was erased. */
   responseBody: z.string().nullable(),
-  /** The registration or donation that the write recorded, if it recorded one. */
+  /** The registration or donation that the write recorded. Null if it recorded none, or if it was imported. */
   recordId: z.uuid().nullable(),
 });
 
@@ -47,7 +48,8 @@ export const listIdempotentResponses = async (
           wanted.key,
           encode(found.request_hash, 'hex') AS "requestHash",
           found.response_body AS "responseBody",
-          found.record_id AS "recordId"
+          -- Clients know an imported record by another id.
+          CASE WHEN ${isImported(sql.fragment`found.record_id`)} THEN NULL ELSE found.record_id END AS "recordId"
         FROM json_to_recordset(${JSON.stringify(
           keys.map(({ accountId, mode, operation, key }) => ({
             account_id: accountId,

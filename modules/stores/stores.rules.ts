@@ -112,8 +112,7 @@ export const defaultTopUpReference = (now: Date, amountCents: number): string =>
   `topup-${now.toISOString().slice(0, 10)}-${centsToDollars(amountCents).toFixed(2)}`;
 
 /** Returns whether a store can have a balance. */
-export const isPossibleBalance = (cents: number): boolean =>
-  cents >= 0 && Number.isSafeInteger(cents);
+const isPossibleBalance = (cents: number): boolean => cents >= 0 && Number.isSafeInteger(cents);
 
 /** Returns why an amount, which may be negative, cannot be added to a balance, or null. */
 export const findBalanceExcess = (

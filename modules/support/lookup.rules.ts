@@ -1,23 +1,21 @@
 import { z } from "zod";
 import { normalizeCustomerId } from "../stores/customers.rules.ts";
 
-/** The fields that registrations and donations have in common. */
-export const RECORD_FIELDS = [
-  "imported_id",
-  "attribution",
-  "order",
-  "customer_email",
-  "customer_id",
-] as const;
-export type RecordField = (typeof RECORD_FIELDS)[number];
-
 /** What a text was found to be. */
 export type FoundBy =
-  | RecordField
   | "id"
+  | "imported_id"
   | "idempotency_key"
   | "refund_idempotency_key"
+  | "attribution"
+  | "metadata"
+  | "order"
+  | "customer_email"
+  | "customer_id"
   | "customer_name"
+  | "name"
+  | "domain"
+  | "key"
   | "stripe_customer"
   | "meter_event";
 
@@ -26,16 +24,23 @@ export type Lookup = {
   readonly text: string;
   /** The id of a record, an account or a refund; null if the text is none. */
   readonly id: string | null;
+  /** The beginning of an id; null if the text is none, or a whole one. */
+  readonly idPrefix: string | null;
   /** The id of the refunded record, which may be imported, if the text is the id of a refund: `refund-<id>`. Null otherwise. */
   readonly refundedId: string | null;
   readonly customerId: string;
+  /** A part of the name of a customer, an organization or a store. */
   readonly mayBeName: boolean;
-  readonly mayBeStripeCustomer: boolean;
+  /** The whole of an API key, or its beginning. */
+  readonly mayBeKey: boolean;
   readonly mayBeMeterEvent: boolean;
 };
 
 /** The index of names consists of groups of three characters: a shorter part would read all of it. */
 const SHORTEST_NAME = 3;
+
+/** Of an id, as lists and logs shorten it. */
+const ID_PREFIX = /^[0-9a-f]{8}(?:-[0-9a-f-]{0,27})?$/iu;
 
 /** A meter event, as commands name it, or its number alone. */
 export const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
@@ -45,18 +50,19 @@ export const parseLookup = (given: string): Lookup => {
   const text = given.trim();
   const refundedId = /^refund-(?<id>.+)$/u.exec(text)?.groups?.["id"] ?? null;
   const id = z.guid().safeParse(refundedId ?? text);
-  const mayBeStripeCustomer = /^cus_\w+$/u.test(text);
   const isIdentifier = text.startsWith("u1:");
+  const isLongEnough = Array.from(text).length >= SHORTEST_NAME;
   return {
     text,
     id: id.success ? id.data.toLowerCase() : null,
+    idPrefix: !id.success && ID_PREFIX.test(text) ? text.toLowerCase() : null,
     refundedId,
     customerId: normalizeCustomerId(text),
     mayBeName:
-      Array.from(text).length >= SHORTEST_NAME &&
+      isLongEnough &&
       /\p{L}/u.test(text) &&
-      !(id.success || mayBeStripeCustomer || isIdentifier || text.includes("@")),
-    mayBeStripeCustomer,
+      !(id.success || isIdentifier || text.includes("@") || /^cus_\w+$/u.test(text)),
+    mayBeKey: isLongEnough && /^\S+$/u.test(text),
     mayBeMeterEvent: isIdentifier || METER_EVENT.test(text),
   };
 };

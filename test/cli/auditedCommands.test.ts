@@ -59,7 +59,6 @@ const READING = [
   "deployment show",
   "workflow list",
   "workflow show",
-  "verify-import",
 ];
 
 type Scenario = {

@@ -21,9 +21,9 @@ test.serial("registrations of clients count as recording, imported ones do not",
   const { id: accountId } = await createTestOrganization(db);
   const { kinds } = await importHistory(
     { db, clock: systemClock, actor: SERVICE },
-    { accountId, mode: "live" },
+    { accountId, mode: "live", isStore: false },
     oneLine(),
-    { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue", isStore: false },
+    { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
     { onRejected: () => undefined, onProgress: () => undefined },
   );
   t.is(kinds.tree.new, 1);

@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertImportedStoreKeys } from "../../modules/history/importedEntries.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import type { Operation } from "../../modules/records/idempotencyKeys.rules.ts";
+import { keyHash, scopeOf } from "../../modules/records/idempotencyKeys.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { lockBalances } from "../../modules/stores/balances.sql.ts";
 import { insertRegistrations } from "../../modules/registrations/registrations.sql.ts";
@@ -14,7 +15,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { lineOf, orderedTree } from "./importLine.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -23,6 +24,21 @@ const lockRegistrations = (accountId: string) => (transaction: DatabaseTransacti
   transaction.query(sql.typeAlias("void")`
     SELECT FROM registration WHERE account_id = ${accountId} FOR UPDATE
   `);
+
+/** Stores the key of a store's write, as an import does. */
+const insertStoreKey = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  operation: Operation,
+  key: string,
+): Promise<void> => {
+  const scope = scopeOf({ accountId, mode: "live" }, operation);
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
+    SELECT ${keyHash(scope, sql.fragment`${key}::text`)}, ${accountId}, 'live', ${operation},
+      (SELECT id FROM registration WHERE account_id = ${accountId} LIMIT 1)
+  `);
+};
 
 const SOURCE = ["--source", "old.example"];
 
@@ -78,22 +94,16 @@ test("a key that a store uses while its import runs is a conflict", async (t) =>
   const { impact } = await setUpImport(t);
   const lines = ["a", "b"].map((id) => lineOf({ id, unit_price_cents: 10, idempotency_key: id }));
   const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));
-  const keys = [{ operation: "plant", key: "b" }] as const;
+  await importForStore(t, store.domain, [JSON.parse(lineOf({ id: "c", unit_price_cents: 10 }))]);
 
   const [run] = await runBehindLocks<[Run]>(
     db,
-    (transaction) =>
-      insertImportedStoreKeys(
-        transaction,
-        { accountId: store.id, mode: "live" },
-        keys,
-        systemClock.now(),
-      ),
+    (transaction) => insertStoreKey(transaction, store.id, "plant", "b"),
     () => impact("import", "history", file, "--store", store.domain, "--json"),
   );
 
   t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);
-  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 2 });
 });
 
 test("a key that an organization uses while its import runs is a conflict", async (t) => {
@@ -130,12 +140,7 @@ for (const { operation, body } of [
       db,
       async (transaction) => {
         await lockBalances(transaction, [store.id]);
-        await insertImportedStoreKeys(
-          transaction,
-          { accountId: store.id, mode: "live" },
-          [{ operation, key: "k" }],
-          systemClock.now(),
-        );
+        await insertStoreKey(transaction, store.id, operation, "k");
       },
       () => post(path, { ...store.live, "Idempotency-Key": "k" }, body),
     );

@@ -225,7 +225,7 @@ test("half of a surrogate pair", rejectsLine, { metadata: { a: "\uD800" } }, /we
 test("a long key", rejectsLine, { idempotency_key: "x".repeat(1001) }, /at most 1000/u);
 test("metadata too deep", rejectsLine, { metadata: DEEP }, /nested deeper/u);
 test("metadata too big", rejectsLine, { metadata: { a: "x".repeat(66_000) } }, /at most 65536/u);
-test("a line over 1 MiB", rejectsLine, "x".repeat(1_100_000), /longer than 1048576 bytes/u);
+test("a line over 1 MiB", rejectsLine, "x".repeat(1_100_000), /longer than 1048576 characters/u);
 
 test("only the line that would make a total exceed a safe integer is skipped", async (t) => {
   const { id, importText } = await setUpImport(t);
@@ -250,7 +250,7 @@ test("bytes that are not UTF-8 make a line invalid; a byte order mark does not",
       Buffer.from(`\n${lineOf({ count: 2 })}`),
     ]),
   );
-  t.regex(run.stderr, /^standard input, line 2: not well-formed UTF-8$/mu);
+  t.regex(run.stderr, /^standard input, line 2: not well-formed UTF-8 or UTF-16$/mu);
   t.like(summaryOf(run), { new: 2, bad: 1 });
 });
 
@@ -297,9 +297,9 @@ test("several imports can use the same connections, even after a failed one", as
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
     importHistory(
       { db: pool, clock: systemClock, actor: SERVICE },
-      { accountId: id, mode: "live" },
+      { accountId: id, mode: "live", isStore: false },
       source,
-      { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue", isStore: false },
+      { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
       silent,
     );
 

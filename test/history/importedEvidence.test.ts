@@ -244,7 +244,8 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
 
   t.like(summaryOf(await importEvidence(...lines)), { new: 0, known: 5 });
   const file = await writeTestFile(t, "all.ndjson", linesOf(...trees, ...lines));
-  const verify = () => impact("verify-import", file, "--org", org, "--source", "old.example");
+  const verify = () =>
+    impact("import", "history", "--verify", file, "--org", org, "--source", "old.example");
   t.is((await verify()).exitCode, 0);
   const orders = await impact("evidence", "order", "list", "--org", org, "--json");
   t.is(z.array(z.unknown()).parse(readJson(orders)).length, 3, orders.stdout);

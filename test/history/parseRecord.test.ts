@@ -64,7 +64,7 @@ const rejects = test.macro({
 
 const MOST = Number.MAX_SAFE_INTEGER;
 const CREATED_AT = "created_at: must be a time with an offset, such as 2025-06-01T12:00:00Z";
-const KIND = "kind: must be one of tree, bottle, donation, evidence, balance_entry";
+const KIND = "kind: must be one of tree, bottle, donation, evidence";
 const COUNT = "count: must be an integer of at least 1";
 
 test("with only the required fields", accepts, {});
