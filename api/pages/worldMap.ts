@@ -40,25 +40,25 @@ const radiusOf = (trees: number, mostTrees: number): number =>
     (SMALLEST_RADIUS + (LARGEST_RADIUS - SMALLEST_RADIUS) * Math.sqrt(trees / mostTrees)) * 10,
   ) / 10;
 
-/** A point of the map, which links to what the page says about it. */
+/** A point of the map, which may link to what the page says about it. */
 export type MapPoint = {
   readonly latitude: number;
   readonly longitude: number;
   readonly trees: number;
-  readonly number: number;
   readonly href: string;
   readonly label: string;
 };
 
-/** Renders a map of numbered points; the page lists them in words too. */
-export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup => {
+/** Renders a map of points, which are numbered in their order; the page lists them in words too. */
+export const renderMap = (points: readonly MapPoint[], root: string): Markup => {
   const most = Math.max(1, ...points.map(({ trees }) => trees));
-  const dots = points.map(({ latitude, longitude, trees, number, href, label }) => {
-    const [x, y] = projection([longitude, latitude]) ?? [0, 0];
-    return html`<a class="point" href="${href}" aria-label="${number}: ${label}">
-      <circle class="hit" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="26" />
-      <circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${radiusOf(trees, most)}" />
-      <text x="${x.toFixed(1)}" y="${(y + 5).toFixed(1)}">${number}</text></a
+  const dots = points.map(({ latitude, longitude, trees, href, label }, index) => {
+    const [left, top] = projection([longitude, latitude]) ?? [0, 0];
+    const [x, y] = [left.toFixed(1), top.toFixed(1)];
+    return html`<a class="point" href="${href}" aria-label="${index + 1}: ${label}">
+      <circle class="hit" cx="${x}" cy="${y}" r="26" />
+      <circle class="dot" cx="${x}" cy="${y}" r="${radiusOf(trees, most)}" />
+      <text x="${x}" y="${(top + 5).toFixed(1)}">${index + 1}</text></a
     >`;
   });
   return html`<svg
@@ -67,7 +67,7 @@ export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup
     role="group"
     aria-label="World map with ${counted(points.length, "planting project")}"
   >
-    <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
+    <image href="${root}/dashboard/world.svg" width="${WIDTH}" height="${HEIGHT}" />
     ${dots}
   </svg>`;
 };
