@@ -9,7 +9,7 @@ import { pathParameter } from "../http/requestContext.ts";
 import { send } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import { drawSimulatedPhoto } from "../pages/drawSimulatedPhoto.ts";
-import { renderWorld } from "../pages/worldMap.ts";
+import { WORLD } from "../pages/worldMap.ts";
 import { IMMUTABLE, ONE_DAY, pictureOf } from "./servePages.ts";
 
 const SVG = "image/svg+xml";
@@ -17,8 +17,7 @@ const HASH = /^[0-9a-f]{64}$/u;
 const SEED = /^[\w-]{1,120}$/u;
 const CACHED_LOGO_BYTES = 16 * 1024 * 1024;
 
-/** Drawn at its first request, because the start of the API does not need it. */
-let world: Tagged | undefined;
+const WORLD_PICTURE = pictureOf(SVG, WORLD);
 
 const ICON = pictureOf(
   SVG,
@@ -66,7 +65,7 @@ const logoPage = (db: CommonQueryMethods): Page => {
 export const picturePages = (db: CommonQueryMethods): readonly Page[] => [
   {
     path: "/dashboard/world.svg",
-    run: (ctx) => send(ctx, (world ??= pictureOf(SVG, renderWorld())), ONE_DAY),
+    run: (ctx) => send(ctx, WORLD_PICTURE, ONE_DAY),
   },
   { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
   drawnPage("/media/simulated/:name.svg", (seed) =>

@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -254,35 +253,4 @@ test.serial("kind selects one of a store's records that were imported with one i
   }
   const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
   t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
-});
-
-test.serial("a donation's certificate has its charity, and says if it was refunded", async (t) => {
-  const { serve, organization, clock } = await setUp(t);
-  const { call, urlOf, read } = await serve();
-  const key = organization.apiKeyTest;
-  await call("POST", "/charities/subscribe", { key });
-  const { body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 2550, ein: "51-0401308", attribution: "spring" },
-  });
-  const { donation_id: id } = z.object({ donation_id: z.string() }).parse(body);
-  t.like(await read(id, "test"), {
-    type: "donation",
-    state: "registered",
-    test: true,
-    amount_cents: 2550,
-    charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
-  });
-  const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
-  t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
-  t.notRegex(html, /spring/u);
-  await refundDonations(
-    { db: t.context.db, clock },
-    { accountId: organization.id, mode: "test" },
-    [{ id, reason: null, idempotencyKey: null, metadata: {} }],
-    true,
-  );
-  const after = await serve();
-  t.like(await after.read(id, "test"), { state: "refunded" });
-  t.regex(await (await fetch(await after.urlOf(id, "test"))).text(), /no longer counts/u);
 });
