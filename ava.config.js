@@ -16,7 +16,6 @@ const LONGEST = [
   "worker/outage.system",
   "worker/frozen.system",
   "worker/temporalDown.system",
-  "dashboard/cardElement.system",
   "api/slowReads.system",
   "worker/shards.system",
   "api/documentPage.system",

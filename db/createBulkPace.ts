@@ -55,8 +55,7 @@ export const readRecordingRate = (db: CommonQueryMethods): Promise<number> =>
       (SELECT record_count AS records, to_timestamp(second) AS time FROM usage_fact ORDER BY id DESC LIMIT ${COUNTED_ROWS})
       UNION ALL
       SELECT 1, created_at
-      FROM (SELECT created_at, imported_id FROM balance_entry ORDER BY id DESC LIMIT ${COUNTED_ROWS}) AS entry
-      WHERE imported_id IS NULL
+      FROM (SELECT created_at FROM balance_entry ORDER BY id DESC LIMIT ${COUNTED_ROWS}) AS entry
       UNION ALL
       SELECT 1, created_at
       FROM (SELECT created_at, type FROM event ORDER BY id DESC LIMIT ${COUNTED_ROWS}) AS event

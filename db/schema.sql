@@ -144,23 +144,13 @@ CREATE TABLE certificate (
   token text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
   record_id uuid NOT NULL,
-  kind text NOT NULL,
+  further_record_ids uuid[] NOT NULL DEFAULT '{}'::uuid[],
   is_of_order boolean NOT NULL,
   created_at timestamp with time zone NOT NULL,
   revoked_at timestamp with time zone,
   CONSTRAINT certificate_pkey PRIMARY KEY (token),
   CONSTRAINT certificate_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT certificate_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text, 'donation'::text])),
   CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'::text)
-) WITH ();
-
-CREATE TABLE certificate_item (
-  token text COLLATE "C" NOT NULL,
-  record_id uuid NOT NULL,
-  kind text NOT NULL,
-  CONSTRAINT certificate_item_pkey PRIMARY KEY (token, record_id),
-  CONSTRAINT certificate_item_token_fkey FOREIGN KEY (token) REFERENCES certificate(token) ON DELETE CASCADE,
-  CONSTRAINT certificate_item_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text, 'donation'::text]))
 ) WITH ();
 
 CREATE TABLE charity (
@@ -187,22 +177,13 @@ CREATE TABLE charity (
 ) WITH (fillfactor=90);
 
 CREATE TABLE dashboard (
-  account_id uuid NOT NULL,
   slug text COLLATE "C" NOT NULL,
+  account_id uuid NOT NULL,
+  is_alias boolean NOT NULL DEFAULT false,
   created_at timestamp with time zone NOT NULL,
-  CONSTRAINT dashboard_slug UNIQUE (slug),
-  CONSTRAINT dashboard_pkey PRIMARY KEY (account_id),
+  CONSTRAINT dashboard_pkey PRIMARY KEY (slug),
   CONSTRAINT dashboard_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT dashboard_slug_check CHECK (slug ~ '^[a-z0-9-]{8,60}$'::text)
-) WITH ();
-
-CREATE TABLE dashboard_alias (
-  slug text COLLATE "C" NOT NULL,
-  account_id uuid NOT NULL,
-  created_at timestamp with time zone NOT NULL,
-  CONSTRAINT dashboard_alias_pkey PRIMARY KEY (slug),
-  CONSTRAINT dashboard_alias_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT dashboard_alias_slug CHECK (length(slug) >= 1 AND length(slug) <= 200)
+  CONSTRAINT dashboard_slug CHECK (length(slug) >= 1 AND length(slug) <= 200)
 ) WITH ();
 
 CREATE TABLE deployment (
@@ -388,18 +369,6 @@ CREATE TABLE invoiced_usage (
   CONSTRAINT invoiced_usage_pkey PRIMARY KEY (id),
   CONSTRAINT invoiced_usage_customer_id_fkey FOREIGN KEY (customer_id) REFERENCES stripe_customer(customer_id),
   CONSTRAINT invoiced_usage_span CHECK (start_second < end_second)
-) WITH ();
-
-CREATE TABLE logo (
-  hash text COLLATE "C" NOT NULL,
-  width smallint NOT NULL,
-  height smallint NOT NULL,
-  png bytea NOT NULL,
-  CONSTRAINT logo_pkey PRIMARY KEY (hash),
-  CONSTRAINT logo_hash CHECK (hash ~ '^[0-9a-f]{64}$'::text),
-  CONSTRAINT logo_height CHECK (height >= 1 AND height <= 240),
-  CONSTRAINT logo_png CHECK (length(png) >= 1 AND length(png) <= 1048576),
-  CONSTRAINT logo_width CHECK (width >= 1 AND width <= 480)
 ) WITH ();
 
 CREATE TABLE meter_event (
@@ -618,14 +587,22 @@ CREATE TABLE profile (
   home_url text,
   story text,
   hidden_sections text[] NOT NULL DEFAULT '{}'::text[],
+  shows_carbon boolean NOT NULL DEFAULT false,
+  logo bytea,
   logo_hash text COLLATE "C",
+  logo_type text,
+  logo_width integer,
+  logo_height integer,
   CONSTRAINT profile_pkey PRIMARY KEY (account_id),
   CONSTRAINT profile_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT profile_logo_hash_fkey FOREIGN KEY (logo_hash) REFERENCES logo(hash),
   CONSTRAINT profile_color CHECK (color ~ '^#[0-9a-f]{6}$'::text),
   CONSTRAINT profile_display_name CHECK (length(display_name) >= 1 AND length(display_name) <= 80),
-  CONSTRAINT profile_hidden_sections CHECK (hidden_sections <@ ARRAY['bottles'::text, 'donations'::text, 'carbon'::text, 'months'::text, 'sites'::text, 'photos'::text]),
+  CONSTRAINT profile_hidden_sections CHECK (hidden_sections <@ ARRAY['bottles'::text, 'donations'::text, 'months'::text, 'sites'::text, 'photos'::text]),
   CONSTRAINT profile_home_url CHECK (home_url ~~ 'https://%'::text AND length(home_url) <= 500),
+  CONSTRAINT profile_logo CHECK (length(logo) >= 1 AND length(logo) <= 524288),
+  CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_type, logo_width, logo_height) = ANY (ARRAY[0, 5])),
+  CONSTRAINT profile_logo_hash CHECK (logo_hash ~ '^[0-9a-f]{64}$'::text),
+  CONSTRAINT profile_logo_type CHECK (logo_type = ANY (ARRAY['png'::text, 'jpeg'::text, 'webp'::text])),
   CONSTRAINT profile_story CHECK (length(story) >= 1 AND length(story) <= 1200)
 ) WITH ();
 
@@ -950,13 +927,13 @@ CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (recor
 
 CREATE INDEX certificate_record_id ON public.certificate USING btree (record_id);
 
-CREATE INDEX certificate_item_record_id ON public.certificate_item USING btree (record_id);
-
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 
 CREATE INDEX charity_similarity ON public.charity USING gin (search_text gin_trgm_ops) WITH (gin_pending_list_limit='1024') WHERE eligible;
 
 CREATE INDEX charity_words ON public.charity USING gin (array_to_tsvector(string_to_array(btrim(search_text), ' '::text))) WITH (gin_pending_list_limit='1024') WHERE eligible;
+
+CREATE UNIQUE INDEX dashboard_own ON public.dashboard USING btree (account_id) WHERE (NOT is_alias);
 
 CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, text_digest(attribution), created_at, id) WHERE (attribution <> ''::text);
 
@@ -1040,7 +1017,7 @@ CREATE INDEX processor_event_pending ON public.processor_event USING btree (next
 
 CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
 
-CREATE INDEX profile_logo ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
+CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 
 CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
 

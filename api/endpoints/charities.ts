@@ -74,10 +74,10 @@ const monogramOf = (name: string): string => {
 };
 
 /** The path of the icon of a charity that has none. */
-export const MONOGRAM_PATH = "/media/monograms/:monogram.svg";
+export const MONOGRAM_PATH = "/media/monograms/:name.svg";
 
 export const monogramUrl = (publicBaseUrl: string, name: string): string =>
-  `${publicBaseUrl}${MONOGRAM_PATH.replace(":monogram", encodeURIComponent(monogramOf(name)))}`;
+  `${publicBaseUrl}${MONOGRAM_PATH.replace(":name", encodeURIComponent(monogramOf(name)))}`;
 
 /** Draws a monogram as SVG; returns null if it is none. */
 export const drawMonogram = (monogram: string): string | null => {

@@ -5,24 +5,22 @@ import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
 
 const numbers = new Intl.NumberFormat("en-US");
+const roughNumbers = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
 const compactNumbers = new Intl.NumberFormat("en-US", {
   notation: "compact",
   maximumFractionDigits: 1,
 });
-const measures = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
-const months = new Intl.DateTimeFormat("en-US", {
-  month: "long",
-  year: "numeric",
-  timeZone: "UTC",
-});
-const days = new Intl.DateTimeFormat("en-US", { dateStyle: "medium", timeZone: "UTC" });
-const times = new Intl.DateTimeFormat("en-US", {
-  dateStyle: "medium",
-  timeStyle: "short",
-  timeZone: "UTC",
-});
+const inUtc = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
+  new Intl.DateTimeFormat("en-US", { ...options, timeZone: "UTC" });
+const months = inUtc({ month: "long", year: "numeric" });
+const shortMonths = inUtc({ month: "short" });
+const days = inUtc({ dateStyle: "medium" });
+const times = inUtc({ dateStyle: "medium", timeStyle: "short" });
 
 export const formatNumber = (value: number): string => numbers.format(value);
+
+/** Formats a projection, which has no more than two exact digits. */
+export const formatRough = (value: number): string => roughNumbers.format(value);
 
 /** From here on, a number is too long for the label of a bar. */
 const LONG = 1_000_000;
@@ -39,25 +37,13 @@ const UNITS = {
 export const nameUnits = (kind: Kind, count: number): string =>
   count === 1 ? UNITS[kind].one : UNITS[kind].many;
 
-export const formatMeasure = (value: number): string => measures.format(value);
-
-const shortMonths = new Intl.DateTimeFormat("en-US", { month: "short", timeZone: "UTC" });
-
 /** @param month for example `2026-05` */
-export const formatShortMonth = (month: string): string =>
-  shortMonths.format(new Date(`${month}-01T00:00Z`));
-
-/** @param month for example `2026-05` */
-export const formatMonth = (month: string): string => months.format(new Date(`${month}-01T00:00Z`));
-
-const degrees = new Intl.NumberFormat("en-US", {
-  minimumFractionDigits: 2,
-  maximumFractionDigits: 2,
-});
+export const formatMonth = (month: string, isShort = false): string =>
+  (isShort ? shortMonths : months).format(new Date(`${month}-01T00:00Z`));
 
 export const formatCoordinates = (latitude: number, longitude: number): string =>
-  `${degrees.format(Math.abs(latitude))}° ${latitude < 0 ? "S" : "N"}, ` +
-  `${degrees.format(Math.abs(longitude))}° ${longitude < 0 ? "W" : "E"}`;
+  `${Math.abs(latitude).toFixed(2)}° ${latitude < 0 ? "S" : "N"}, ` +
+  `${Math.abs(longitude).toFixed(2)}° ${longitude < 0 ? "W" : "E"}`;
 
 /** Formats a URL's host as people write it: a URL has letters beyond ASCII in Punycode. */
 export const formatHost = (url: string): string => {
@@ -71,6 +57,15 @@ const NO_BREAK_SPACE = "\u00A0";
 export const formatDay = (time: Date): string => days.format(time).replaceAll(" ", NO_BREAK_SPACE);
 
 export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
+
+const MOST_SPECIES = 4;
+
+/** Names the first species. */
+export const listSpecies = (names: readonly string[]): string => {
+  const rest = names.length - MOST_SPECIES;
+  const shown = names.slice(0, MOST_SPECIES).join(", ");
+  return rest > 0 ? `${shown} and ${rest} more` : shown;
+};
 
 /** Renders a large number; the style sheet fits its type size to its length. */
 export const renderNumber = (number: string): Markup =>

@@ -7,20 +7,90 @@ import type {
   CertifiedRegistration,
 } from "../../modules/dashboard/certificates.sql.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
-import type {
-  CertificateState,
-  CertifiedCounts,
-} from "../../modules/dashboard/certificate.rules.ts";
 import {
   CERTIFICATE_STATES,
+  VERIFIED_BY,
+  certificateNumber,
   certify,
   stateOfOrder,
+  verifiedBy,
 } from "../../modules/dashboard/certificate.rules.ts";
 import { UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
+import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
+import { linksOf } from "./renderDocument.ts";
+
+/*
+ * The presenter of a certificate: what its page and its JSON say about each record.
+ */
 
 /** What a certificate certifies, and how the page of its owner looks. */
 export type Certificate = { readonly certified: Certified; readonly profile: Profile };
+
+/** Returns who has verified trees, and with which document; null if nobody has. */
+const verificationOf = ({ verification, partner, partnerName, site }: CertifiedRegistration) =>
+  verification && {
+    ...verification,
+    by: verifiedBy(verification.verifier, partner ?? "", [
+      ...(partnerName === null ? [] : [partnerName]),
+      ...(site === null ? [] : [site.organizationName]),
+    ]),
+  };
+
+const viewRegistration = (item: CertifiedRegistration) => {
+  const counts = certify(item);
+  const isPlanted = counts.planted > 0;
+  return {
+    item,
+    ...counts,
+    /** Null before the trees are planted, as what follows. */
+    site: isPlanted ? item.site : null,
+    photo: isPlanted ? item.photo : null,
+    plantedAt: isPlanted ? item.plantedAt : null,
+    verifiedAt: counts.verified > 0 ? item.verifiedAt : null,
+    verification: counts.verified > 0 ? verificationOf(item) : null,
+  };
+};
+
+const viewDonation = (item: CertifiedDonation) =>
+  ({
+    item,
+    state: item.isRefunded ? "refunded" : "registered",
+    isSimulated: false,
+  }) as const;
+
+export type RegistrationView = ReturnType<typeof viewRegistration>;
+export type DonationView = ReturnType<typeof viewDonation>;
+export type ItemView = RegistrationView | DonationView;
+
+export const isDonation = (view: ItemView): view is DonationView => view.item.kind === "donation";
+
+const isPictured = (view: ItemView): view is RegistrationView =>
+  !isDonation(view) && view.photo !== null;
+
+const viewItem = (item: CertifiedItem): ItemView =>
+  item.kind === "donation" ? viewDonation(item) : viewRegistration(item);
+
+export type CertificateView = ReturnType<typeof viewCertificate>;
+
+/** Returns what the formats of a certificate show. */
+export const viewCertificate = ({ certified, profile }: Certificate, baseUrl: string) => {
+  const items = certified.items.map(viewItem);
+  return {
+    certified,
+    profile,
+    links: linksOf(baseUrl, `/certificate/${certified.token}`),
+    name: profile.displayName ?? certified.ownerName,
+    number: certificateNumber(certified.token),
+    items,
+    /** The first trees of which there is a photo. */
+    pictured: items.find(isPictured) ?? null,
+    state: stateOfOrder(items.map(({ item: { kind }, state }) => ({ kind, state }))),
+    /** Whether it is of test mode, which all its records are then. */
+    isTest: certified.items.some(({ mode }) => mode === "test"),
+    isSimulated: items.some(({ isSimulated }) => isSimulated),
+  };
+};
 
 const wholeNumber = z.int().min(0);
 
@@ -35,6 +105,16 @@ const registrationFields = {
   planted_at: z.iso.datetime().nullable(),
   planted_and_verified: wholeNumber,
   verified_at: z.iso.datetime().nullable(),
+  verification: z
+    .strictObject({
+      verifier: z.string(),
+      by: z.enum(VERIFIED_BY).meta({
+        description: "A third party is an organization that did not plant the trees.",
+      }),
+      document_url: z.string(),
+    })
+    .nullable(),
+  photo_url: z.string().nullable(),
   partner: z.string().nullable(),
   project: z.strictObject({ name: z.string(), country: z.string() }).nullable(),
 };
@@ -57,7 +137,13 @@ const donationFields = {
 
 const itemResponse = z.union([z.strictObject(registrationFields), z.strictObject(donationFields)]);
 
-const ownerFields = { name: z.string(), url: z.url(), test: z.boolean() };
+const ownerFields = {
+  name: z.string(),
+  url: z.url(),
+  number: z.string(),
+  issued_at: z.iso.datetime(),
+  test: z.boolean(),
+};
 
 /** Public: needs no key. It has no ids and nothing about customers. */
 export const certificateResponse = z
@@ -73,77 +159,58 @@ export const certificateResponse = z
   ])
   .meta({ id: "Certificate" });
 
-export const nameOf = ({ certified, profile }: Certificate): string =>
-  profile.displayName ?? certified.ownerName;
+const presentDonation = ({ item, state }: DonationView): z.output<typeof itemResponse> => ({
+  type: "donation",
+  state,
+  amount_cents: item.amountCents,
+  currency: "USD",
+  charity: {
+    name: item.charityName,
+    ein: item.ein === null ? null : formatEin(item.ein),
+    looked_up: item.isCharityConfirmed,
+  },
+  registered_at: item.createdAt.toISOString(),
+});
 
-export const urlOf = ({ certified }: Certificate, baseUrl: string): string =>
-  `${baseUrl}/certificate/${certified.token}`;
-
-/** Returns the project; null before the trees are planted. */
-export const projectOf = (
-  { siteName, country }: CertifiedRegistration,
-  { planted }: CertifiedCounts,
-) => (planted === 0 || siteName === null || country === null ? null : { name: siteName, country });
-
-export const stateOfDonation = ({ isRefunded }: CertifiedDonation): "registered" | "refunded" =>
-  isRefunded ? "refunded" : "registered";
-
-const stateOf = (item: CertifiedItem): CertificateState =>
-  item.kind === "donation" ? stateOfDonation(item) : certify(item).state;
-
-/** Returns the state of everything that a certificate certifies. */
-export const stateOfAll = ({ items }: Certified): CertificateState =>
-  stateOfOrder(items.map((item) => ({ kind: item.kind, state: stateOf(item) })));
-
-/** Returns whether a certificate is of test mode, which all its records are then. */
-export const isOfTestMode = ({ items }: Certified): boolean =>
-  items.some(({ mode }) => mode === "test");
-
-const presentItem = (item: CertifiedItem): z.output<typeof itemResponse> => {
-  if (item.kind === "donation") {
-    return {
-      type: "donation",
-      state: stateOfDonation(item),
-      amount_cents: item.amountCents,
-      currency: "USD",
-      charity: {
-        name: item.charityName,
-        ein: item.ein === null ? null : formatEin(item.ein),
-        looked_up: item.isCharityConfirmed,
-      },
-      registered_at: item.createdAt.toISOString(),
-    };
+const presentItem = (view: ItemView, baseUrl: string): z.output<typeof itemResponse> => {
+  if (isDonation(view)) {
+    return presentDonation(view);
   }
-  const counts = certify(item);
+  const { item, site, photo, verification } = view;
   return {
     type: UNIT_FIELDS[item.kind],
-    state: counts.state,
-    simulated: counts.isSimulated,
-    registered: counts.registered,
+    state: view.state,
+    simulated: view.isSimulated,
+    registered: view.registered,
     registered_at: item.createdAt.toISOString(),
-    refunded: counts.refunded,
-    planted: counts.planted,
-    planted_at: counts.planted === 0 ? null : (item.plantedAt?.toISOString() ?? null),
-    planted_and_verified: counts.verified,
-    verified_at: counts.verified === 0 ? null : (item.verifiedAt?.toISOString() ?? null),
+    refunded: view.refunded,
+    planted: view.planted,
+    planted_at: view.plantedAt?.toISOString() ?? null,
+    planted_and_verified: view.verified,
+    verified_at: view.verifiedAt?.toISOString() ?? null,
+    verification: verification && {
+      verifier: verification.verifier,
+      by: verification.by,
+      document_url: absoluteUrl(verification.document, baseUrl),
+    },
+    photo_url: photo && absoluteUrl(photo.url, baseUrl),
     partner: item.partnerName,
-    project: projectOf(item, counts),
+    project: site && { name: site.name, country: site.country },
   };
 };
 
-export const presentCertificate = (
-  certificate: Certificate,
-  baseUrl: string,
-): z.output<typeof certificateResponse> => {
-  const { certified } = certificate;
+export const presentCertificate = (view: CertificateView): z.output<typeof certificateResponse> => {
+  const { certified, name, links, number, isTest, state } = view;
   const owner = {
-    name: nameOf(certificate),
-    url: urlOf(certificate, baseUrl),
-    test: isOfTestMode(certified),
+    name,
+    url: links.pageUrl,
+    number,
+    issued_at: certified.createdAt.toISOString(),
+    test: isTest,
   };
-  const items = certified.items.map(presentItem);
+  const items = view.items.map((item) => presentItem(item, links.baseUrl));
   const [first] = items;
   return certified.isOfOrder || first === undefined
-    ? { ...owner, type: "order", state: stateOfAll(certified), items }
+    ? { ...owner, type: "order", state, items }
     : { ...owner, ...first };
 };

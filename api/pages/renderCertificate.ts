@@ -1,56 +1,24 @@
-import { KINDS, PLANTED_KIND } from "../../modules/records/owner.rules.ts";
+import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import type {
-  Certified,
-  CertifiedDonation,
-  CertifiedItem,
-  CertifiedRegistration,
-} from "../../modules/dashboard/certificates.sql.ts";
-import type { CertifiedCounts } from "../../modules/dashboard/certificate.rules.ts";
-import { certify } from "../../modules/dashboard/certificate.rules.ts";
+import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
+import { PLANTING_STAGES } from "../../modules/planting/order.rules.ts";
+import type { PlantingStage } from "../../modules/planting/order.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
-import { formatDay, formatNumber, nameUnits, renderNumber } from "./format.ts";
+import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
+import { headlineOf } from "./certificateHeadline.ts";
+import { formatDay, formatNumber, listSpecies, nameUnits, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
-import { html, styleElement } from "./html.ts";
-import {
-  isOfTestMode,
-  nameOf,
-  projectOf,
-  stateOfAll,
-  stateOfDonation,
-  urlOf,
+import { html } from "./html.ts";
+import { isDonation } from "./presentCertificate.ts";
+import type {
+  CertificateView,
+  DonationView,
+  ItemView,
+  RegistrationView,
 } from "./presentCertificate.ts";
-import type { Certificate } from "./presentCertificate.ts";
-import { renderBrand } from "./renderBrand.ts";
-import { brandStyle, PAGE_STYLE } from "./styles.ts";
-
-const renderNotice = (title: string, text: string): Markup =>
-  html`<p class="notice" role="note"><strong>${title}</strong> ${text}</p>`;
-
-const isSimulated = (item: CertifiedItem): boolean =>
-  item.kind !== "donation" && certify(item).isSimulated;
-
-/** Returns how the description that other sites show begins, in the words of the notices; empty for real planting. */
-const markOf = (certified: Certified): string => {
-  if (isOfTestMode(certified)) {
-    return "Test data: ";
-  }
-  return certified.items.some(isSimulated) ? "Simulation: " : "";
-};
-
-const renderNotices = (certified: Certified): readonly Markup[] => [
-  ...(isOfTestMode(certified)
-    ? [renderNotice("Test data.", "Nothing was billed, planted, rescued or given for it.")]
-    : []),
-  ...(certified.items.some(isSimulated)
-    ? [
-        renderNotice(
-          "Simulation.",
-          "The planting comes from a simulated partner. No trees were planted.",
-        ),
-      ]
-    : []),
-];
+import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
+import { PAGE_STYLE } from "./styles.ts";
+import { renderMap } from "./worldMap.ts";
 
 const onDay = (time: Date | null): string => (time === null ? "" : ` on ${formatDay(time)}`);
 
@@ -62,31 +30,32 @@ const UNPROVEN = {
   bottle: "Bottles have no evidence for single registrations.",
 } satisfies Record<Exclude<Kind, typeof PLANTED_KIND>, string>;
 
+const NOTHING_LEFT = "Nothing: all of it was refunded.";
+
 /** Says what is proven. */
-const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts): string => {
-  if (certified.kind !== PLANTED_KIND) {
-    return UNPROVEN[certified.kind];
+const explainProof = (view: RegistrationView): string => {
+  const { item, state, planted, isSimulated, verification } = view;
+  if (item.kind !== PLANTED_KIND) {
+    return UNPROVEN[item.kind];
   }
-  switch (counts.state) {
+  switch (state) {
     case "refunded":
-      return "Nothing: all of it was refunded.";
+      return NOTHING_LEFT;
     case "planted_and_verified":
-      return counts.isSimulated
-        ? `${allPlanted(counts.verified)} and verified in a simulation${onDay(certified.verifiedAt)}.`
-        : `${allPlanted(counts.verified)}, and independently verified${onDay(certified.verifiedAt)}.`;
+      return `${allPlanted(planted)} and verified${verification ? ` ${VERIFIED_BY_WORDS[verification.by]}` : ""}${onDay(view.verifiedAt)}.`;
     case "planted":
-      return `${allPlanted(counts.planted)}${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
+      return `${allPlanted(planted)}${isSimulated ? " in a simulation" : ""}${onDay(view.plantedAt)}, not verified yet.`;
     case "registered":
-      if (certified.isOrderedElsewhere) {
+      if (item.isOrderedElsewhere) {
         return "An earlier system arranged the planting. There is no evidence here.";
       }
-      return counts.isSimulated
+      return isSimulated
         ? "Planting has not been simulated yet."
         : "Not planted yet. Planting and verification take months.";
   }
 };
 
-const explainRefund = ({ refunded, remaining }: CertifiedCounts): string => {
+const explainRefund = ({ refunded, remaining }: RegistrationView): string => {
   if (remaining === 0) {
     return refunded === 1 ? "Refunded." : `All ${formatNumber(refunded)} were refunded.`;
   }
@@ -95,226 +64,199 @@ const explainRefund = ({ refunded, remaining }: CertifiedCounts): string => {
   return `${formatNumber(refunded)} ${were} refunded. ${formatNumber(remaining)} ${remain}.`;
 };
 
-const renderRegistration = (item: CertifiedRegistration): Markup => {
-  const counts = certify(item);
-  const project = projectOf(item, counts);
-  return html`<dl class="sheet">
-    <dt>Registered</dt>
-    <dd>
-      ${formatNumber(counts.registered)} ${nameUnits(item.kind, counts.registered)} on
-      ${formatDay(item.createdAt)}
-    </dd>
-    ${
-      counts.refunded === 0
-        ? null
-        : html`<dt>Refunded</dt>
-            <dd>${explainRefund(counts)}</dd>`
-    }
-    <dt>${counts.isSimulated ? "Simulated" : "Proven"}</dt>
-    <dd>${explainProof(item, counts)}</dd>
-    ${
-      project === null
-        ? null
-        : html`<dt>Project</dt>
-            <dd><bdi>${project.name}</bdi>, ${project.country}</dd>`
-    }
-    ${
-      item.partnerName === null || item.kind !== PLANTED_KIND
-        ? null
-        : html`<dt>Planting partner</dt>
-            <dd>${item.partnerName}</dd>`
-    }
-  </dl>`;
+const STEPS: Readonly<Record<PlantingStage, string>> = {
+  funds_distributed: "Ordered",
+  allocated: "Site assigned",
+  planted: "Planted",
+  planted_and_verified: "Verified",
 };
 
-const explainCharity = ({ isCharityConfirmed }: CertifiedDonation): string =>
-  isCharityConfirmed
+/** The steps that a page shows before they are reached. Not every partner reports the others. */
+const AWAITED: ReadonlySet<PlantingStage> = new Set(["planted", "planted_and_verified"]);
+
+/** Renders the life of the trees so far; null for what nobody plants here. */
+const renderTimeline = ({ item, state }: RegistrationView): Markup | null => {
+  if (item.kind !== PLANTED_KIND || item.isOrderedElsewhere || state === "refunded") {
+    return null;
+  }
+  const last = PLANTING_STAGES.findLastIndex((stage) =>
+    item.reached.some((reached) => reached.stage === stage),
+  );
+  const steps = PLANTING_STAGES.flatMap((stage, index) => {
+    const reached = item.reached.find((candidate) => candidate.stage === stage);
+    const isAwaited = index > last && AWAITED.has(stage);
+    return reached || isAwaited ? [{ title: STEPS[stage], at: reached?.at ?? null }] : [];
+  });
+  return html`<ol class="timeline">
+    ${[{ title: "Registered", at: item.createdAt }, ...steps].map(
+      ({ title, at }) =>
+        html`<li class="${at === null ? "pending" : "reached"}">
+          <b>${title}</b>
+          ${at === null ? "pending" : html`<time datetime="${at.toISOString()}">${formatDay(at)}</time>`}
+        </li>`,
+    )}
+  </ol>`;
+};
+
+/** A term and what is said about it; nothing if there is nothing to say. */
+const renderFact = (term: string, text: string | Markup | null): Markup | null =>
+  text === null
+    ? null
+    : html`<dt>${term}</dt>
+        <dd>${text}</dd>`;
+
+const renderRegistration = (view: RegistrationView, root: string): Markup => {
+  const { item, site, verification } = view;
+  return html`${renderTimeline(view)}
+    <dl>
+      ${renderFact("Registered", `${formatNumber(view.registered)} ${nameUnits(item.kind, view.registered)} on ${formatDay(item.createdAt)}`)}
+      ${renderFact("Refunded", view.refunded === 0 ? null : explainRefund(view))}
+      ${renderFact(view.isSimulated ? "Simulated" : "Proven", explainProof(view))}
+      ${
+        verification &&
+        renderFact(
+          "Verified by",
+          html`<bdi>${verification.verifier}</bdi> ·
+            <a href="${absoluteUrl(verification.document, root)}" rel="noopener noreferrer"
+              >Document</a
+            >`,
+        )
+      }
+      ${site && renderFact("Project", html`<bdi>${site.name}</bdi>, ${site.region}, ${site.country}`)}
+      ${verification && renderFact("Species", html`<i>${listSpecies(verification.species)}</i>`)}
+      ${renderFact("Planting partner", item.kind === PLANTED_KIND ? item.partnerName : null)}
+    </dl>`;
+};
+
+const explainCharity = ({ item }: DonationView): string =>
+  item.isCharityConfirmed
     ? "The charity was looked up when the donation was recorded."
     : "An earlier system recorded the donation and named the charity.";
 
-const renderDonation = (item: CertifiedDonation): Markup =>
-  html`<dl class="sheet">
-    <dt>Registered</dt>
-    <dd>
-      ${formatCents(item.amountCents)} to <bdi>${item.charityName}</bdi> on
-      ${formatDay(item.createdAt)}
-    </dd>
-    ${
-      item.isRefunded
-        ? html`<dt>Refunded</dt>
-            <dd>${item.refundedAt === null ? "Refunded" : `On ${formatDay(item.refundedAt)}`}.</dd>`
-        : null
-    }
-    <dt>Proven</dt>
-    <dd>
-      ${
-        stateOfDonation(item) === "refunded"
-          ? "Nothing: all of it was refunded."
-          : `${explainCharity(item)} There is no evidence of the payment here.`
-      }
-    </dd>
+const renderDonation = (view: DonationView): Markup => {
+  const { item, state } = view;
+  return html`<dl>
+    ${renderFact("Registered", html`${formatCents(item.amountCents)} to <bdi>${item.charityName}</bdi> on ${formatDay(item.createdAt)}`)}
+    ${renderFact("Refunded", item.isRefunded ? `${item.refundedAt === null ? "Refunded" : `On ${formatDay(item.refundedAt)}`}.` : null)}
+    ${renderFact("Proven", state === "refunded" ? NOTHING_LEFT : `${explainCharity(view)} There is no evidence of the payment here.`)}
   </dl>`;
-
-/** A sum by itself, and within a sentence. */
-type Sum = { readonly number: string; readonly what: string; readonly inSentence: string };
-
-const sumUnits = (
-  items: readonly CertifiedItem[],
-  kind: CertifiedRegistration["kind"],
-): readonly Sum[] => {
-  const counts = items.flatMap((item) => (item.kind === kind ? [item.count] : []));
-  const count = counts.reduce((sum, each) => sum + each, 0);
-  const [number, what] = [formatNumber(count), nameUnits(kind, count)];
-  return counts.length === 0 ? [] : [{ number, what, inSentence: `${number} ${what}` }];
 };
 
-const sumDonations = (items: readonly CertifiedItem[]): readonly Sum[] => {
-  const donations = items.filter((item) => item.kind === "donation");
-  const [first, ...others] = new Set(donations.map(({ charityName }) => charityName));
-  if (first === undefined) {
-    return [];
-  }
-  const number = formatCents(donations.reduce((sum, { amountCents }) => sum + amountCents, 0));
-  const to = others.length === 0 ? first : `${others.length + 1} charities`;
-  const isOne = donations.length === 1;
-  return [
-    {
-      number,
-      what: `${isOne ? "donation" : "donations"} to ${to}`,
-      inSentence: `${isOne ? "a donation" : "donations"} of ${number} to ${to}`,
-    },
-  ];
+/** Lists the registrations whose trees are planted somewhere, the first of each site. */
+const listPlanted = (items: readonly ItemView[]) => {
+  const planted = items.flatMap((view, index) =>
+    isDonation(view) || view.site === null ? [] : [{ ...view, site: view.site, index }],
+  );
+  return [...Map.groupBy(planted, ({ site }) => site.id).values()];
 };
 
-/** Returns the part of what was registered that remains, or that was refunded. */
-const partOf = (
-  items: readonly CertifiedItem[],
-  part: "remaining" | "refunded",
-): readonly CertifiedItem[] =>
-  items.flatMap((item): readonly CertifiedItem[] => {
-    if (item.kind === "donation") {
-      return (stateOfDonation(item) === "refunded") === (part === "refunded") ? [item] : [];
-    }
-    const count = certify(item)[part];
-    return count === 0 ? [] : [{ ...item, count }];
+const renderPlace = ({ items, links }: CertificateView): Markup | null => {
+  const places = listPlanted(items).flatMap((group) => {
+    const [first] = group;
+    const trees = group.reduce((sum, { planted }) => sum + planted, 0);
+    return first
+      ? [
+          {
+            ...first.site,
+            trees,
+            href: `#record-${first.index + 1}`,
+            label: `${first.site.name}, ${first.site.country}: ${formatNumber(trees)} planted`,
+          },
+        ]
+      : [];
   });
-
-const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
-
-/** Returns the sum of the trees, or of what there is instead, and the other sums. */
-const sumUp = (items: readonly CertifiedItem[]) => {
-  const sums = [...KINDS.flatMap((kind) => sumUnits(items, kind)), ...sumDonations(items)];
-  const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
-  return {
-    number: sums[0]?.number ?? "",
-    what: conjunction.format(whats),
-    inSentence: conjunction.format(sums.map(({ inSentence }) => inSentence)),
-  };
+  return places.length === 0
+    ? null
+    : html`<section class="place" aria-labelledby="place">
+        <h2 id="place">Where the trees are planted</h2>
+        <div class="sheet">${renderMap(places, links.root)}</div>
+      </section>`;
 };
 
-type Headline = {
-  readonly number: string;
-  readonly what: string;
-  /** What to say below it about refunds. */
-  readonly refunds: string | null;
-};
-
-/** Returns what counts now. After refunds of a part, that is less than what was registered. */
-const headlineOf = (certified: Certified): Headline => {
-  const { items } = certified;
-  const registered = sumUp(items);
-  const refunded = partOf(items, "refunded");
-  if (refunded.length === 0) {
-    return { ...registered, what: `${registered.what} registered`, refunds: null };
+/** Renders a photo of the planted trees; null before there is one. */
+const renderPhoto = ({ pictured, links }: CertificateView): Markup | null => {
+  const { photo = null, site = null, isSimulated = false } = pictured ?? {};
+  if (photo === null) {
+    return null;
   }
-  if (stateOfAll(certified) === "refunded") {
-    return {
-      ...registered,
-      what: `${registered.what} registered and refunded`,
-      refunds: "This certificate no longer counts.",
-    };
-  }
-  const left = partOf(items, "remaining");
-  const remaining = sumUp(left);
-  const [first] = left;
-  const isOne = left.length === 1 && (first?.kind === "donation" || first?.count === 1);
-  return {
-    ...remaining,
-    what: `${remaining.what} ${isOne ? "remains" : "remain"}`,
-    refunds: `${registered.inSentence} registered, ${sumUp(refunded).inSentence} refunded.`,
-  };
+  const place = site ? ` from ${site.name}, ${site.country}` : "";
+  const caption = `${isSimulated ? "Simulated photo" : "Photo"}${place}, ${formatDay(photo.takenAt)}`;
+  return html`<figure class="photo">
+    <img
+      src="${absoluteUrl(photo.url, links.root)}"
+      alt="${caption}"
+      width="960"
+      height="720"
+      referrerpolicy="no-referrer"
+    />
+    <figcaption>${caption}</figcaption>
+  </figure>`;
 };
 
-/** Returns what other sites show beside a link to the page. */
-const describe = (certified: Certified, { number, what, refunds }: Headline): string =>
-  [`${markOf(certified)}${number} ${what}.`, ...(refunds === null ? [] : [refunds])].join(" ");
+const renderHero = (view: CertificateView): Markup => {
+  const { number, what, refunds } = headlineOf(view);
+  const { createdAt } = view.certified;
+  return html`<section class="hero sheet award" aria-labelledby="what">
+    <div>
+      <h2 id="what" class="headline">${renderNumber(number)} <span class="what">${what}</span></h2>
+      ${refunds && html`<p>${refunds}</p>`}
+      <p class="issue">
+        Certificate <b>${view.number}</b>, issued
+        <time datetime="${createdAt.toISOString()}">${formatDay(createdAt)}</time>
+      </p>
+      ${view.isTest ? renderNotice("Test data.", "Nothing was billed, planted, rescued or given for it.") : null}
+      ${view.isSimulated ? renderNotice("Simulation.", "The planting comes from a simulated partner. No trees were planted.") : null}
+    </div>
+    ${renderPhoto(view)}
+  </section>`;
+};
+
+/** Says in a sentence what is certified. It begins with the words of the notices. */
+const describe = (view: CertificateView): string => {
+  const { number, what, refunds } = headlineOf(view);
+  const mark = view.isTest ? "Test data: " : view.isSimulated ? "Simulation: " : "";
+  return `${mark}${number} ${what}.${refunds === null ? "" : ` ${refunds}`}`;
+};
 
 /** Renders a page that certifies a record or an order: what is registered, and apart from it what is proven. */
-export const renderCertificate = (certificate: Certificate, baseUrl: string): string => {
-  const { certified, profile } = certificate;
-  const root = new URL(baseUrl).pathname.replace(/\/+$/u, "");
-  const name = nameOf(certificate);
-  const headline = headlineOf(certified);
-  const title = `Certificate of ${name}`;
-  const url = urlOf(certificate, baseUrl);
-  return html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="robots" content="noindex, nofollow" />
-        <title>${title}</title>
-        <meta property="og:type" content="website" />
-        <meta property="og:title" content="${title}" />
-        <meta property="og:description" content="${describe(certified, headline)}" />
-        <meta property="og:url" content="${url}" />
-        <meta name="color-scheme" content="light dark" />
-        <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
-        <link
-          rel="alternate"
-          type="application/json"
-          href="${root}/certificate/${certified.token}.json"
-        />
-        ${styleElement(PAGE_STYLE)} ${styleElement(brandStyle(profile.color))}
-      </head>
-      <body>
-        <header>
-          ${renderBrand(profile, name, root)}
-          <p class="kicker">
-            ${stateOfAll(certified) === "refunded" ? "Refunded certificate" : "Certificate"}
-          </p>
-          <h1><bdi>${name}</bdi></h1>
-        </header>
-        <main>
-          <section class="hero" aria-labelledby="what">
-            <h2 id="what" class="headline">
-              ${renderNumber(headline.number)} <span class="what">${headline.what}</span>
-            </h2>
-            ${headline.refunds === null ? null : html`<p>${headline.refunds}</p>`}
-            ${renderNotices(certified)}
-          </section>
-          <section class="certified" aria-label="Details">
-            ${certified.items.map((item) =>
-              item.kind === "donation" ? renderDonation(item) : renderRegistration(item),
-            )}
-          </section>
-        </main>
-        <footer>
-          <p class="printed">This page: ${url}</p>
-          <p>
-            Whoever has this page's URL can read it. It names no customer.
-            ${
-              certified.slug === null
-                ? null
-                : html`<a href="${root}/dashboard/${certified.slug}"
-                      >All impact of <bdi>${name}</bdi></a
-                    >.`
-            }
-          </p>
-          <p class="links">
-            Machine-readable: <a href="${root}/certificate/${certified.token}.json">JSON</a>.
-          </p>
-        </footer>
-      </body>
-    </html> `.markup;
+export const renderCertificate = (view: CertificateView): string => {
+  const { certified, profile, name, links, state, items } = view;
+  const { root, pageUrl } = links;
+  return renderDocument({
+    title: `Certificate of ${name}`,
+    description: describe(view),
+    style: PAGE_STYLE,
+    profile,
+    links,
+    isIndexed: false,
+    body: html`${renderHeader(profile, { name, kicker: state === "refunded" ? "Refunded certificate" : "Certificate", root })}
+      <main>
+        ${renderHero(view)}
+        <section class="certified" aria-label="Details">
+          ${items.map(
+            (item, index) =>
+              html`<div class="sheet" id="record-${index + 1}">
+                ${isDonation(item) ? renderDonation(item) : renderRegistration(item, root)}
+              </div>`,
+          )}
+        </section>
+        ${renderPlace(view)}
+      </main>
+      <footer>
+        <p class="printed">This page: ${pageUrl}</p>
+        <p>
+          Whoever has this page's URL can read it. It names no customer.
+          ${
+            certified.slug === null
+              ? null
+              : html`<a href="${root}/dashboard/${certified.slug}"
+                    >All impact of <bdi>${name}</bdi></a
+                  >.`
+          }
+        </p>
+        <p class="links">
+          Machine-readable: <a href="${root}/certificate/${certified.token}.json">JSON</a>.
+        </p>
+      </footer>`,
+  });
 };

@@ -1,63 +1,125 @@
 import { paragraphsOf } from "../../modules/accounts/profile.rules.ts";
-import { isSimulated } from "../../modules/planting/order.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { isAllSimulated } from "./figures.ts";
-import { formatTime } from "./format.ts";
+import { IMPACT_FACTORS } from "../../modules/planting/impactFactors.rules.ts";
+import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
+import { formatNumber, formatTime, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
-import { renderBrand } from "./renderBrand.ts";
-import { describePage, renderHead } from "./renderHead.ts";
-import { renderHero } from "./renderHero.ts";
-import { renderMethod } from "./renderMethod.ts";
+import { listShownKinds } from "./presentDashboard.ts";
+import type { DashboardView, Figure } from "./presentDashboard.ts";
+import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
+import { NOTHING } from "./renderEmbeds.ts";
+import { renderPhotos, renderProjects, renderVerifications } from "./renderEvidence.ts";
 import { renderMonths } from "./renderMonths.ts";
-import { renderPhotos } from "./renderPhotos.ts";
-import { renderProjects } from "./renderProjects.ts";
+import { PAGE_STYLE } from "./styles.ts";
 
-/** The URLs that a page links to. */
-export type PageLinks = {
-  /** The public base URL. */
-  readonly baseUrl: string;
-  /** Its path, with which links between pages start. */
-  readonly root: string;
-  /** The page's own URL, for previews and shared links. */
-  readonly pageUrl: string;
+/** The width of the bar in units of its own. */
+const TRACK = 1000;
+
+const part = (name: string, from: number, until: number): Markup =>
+  html`<rect class="${name}" x="${from}" width="${until - from}" height="12" />`;
+
+/** Draws how many of the registered trees are verified: what is promised and what is proven are never one number. */
+const renderTrack = ({ dashboard: { trees }, simulated }: DashboardView): Markup => {
+  const position = (count: number): number => Math.round(Math.min(1, count / trees.total) * TRACK);
+  const real = position(trees.plantedAndVerified - simulated.verified);
+  const verified = position(trees.plantedAndVerified);
+  return html`<svg
+    class="track"
+    viewBox="0 0 ${TRACK} 12"
+    preserveAspectRatio="none"
+    aria-hidden="true"
+  >
+    ${part("whole", 0, TRACK)} ${part("part", 0, real)} ${part("simulated", real, verified)}
+    ${part("waiting", verified, position(trees.planted))}
+  </svg>`;
 };
 
-/** Returns what is simulated; null if nothing is. */
-const explainSimulation = (dashboard: Dashboard): string | null => {
-  const { sites, media, trees, isPartnerSimulated } = dashboard;
-  if (isAllSimulated(dashboard)) {
-    return "All planting on this page comes from a simulated partner: projects, photos and verification. No trees were planted.";
+const capitalize = (given: string): string => given.charAt(0).toUpperCase() + given.slice(1);
+
+const renderTile = ({ number, label, detail }: Figure): Markup =>
+  html`<div class="sheet tile">
+    <h3 class="label">${capitalize(label)}</h3>
+    ${renderNumber(number)}
+    <p>${detail}</p>
+  </div>`;
+
+/** Renders the headline and what follows from it. */
+const renderHero = (view: DashboardView): Markup => {
+  const { figures, progress, simulation } = view;
+  const [headline, ...others] = figures;
+  if (headline === undefined) {
+    return html`<section class="hero" aria-label="Impact">
+      <p class="lead">${NOTHING} New ones appear here right away.</p>
+    </section>`;
   }
-  if ([...sites, ...media].some(({ partner }) => isSimulated(partner))) {
-    return "What this page marks as simulated comes from a simulated partner. No trees were planted for it.";
-  }
-  return isPartnerSimulated && trees.total > 0 && trees.planted === 0
-    ? "The planting partner is simulated. It plants no trees."
-    : null;
+  return html`<section class="hero" aria-labelledby="impact">
+    <h2 id="impact" class="headline">
+      ${renderNumber(headline.number)} <span class="what">${headline.label}</span>
+    </h2>
+    <p class="lead">${headline.detail}</p>
+    ${
+      progress &&
+      html`<div class="verified">
+        ${renderTrack(view)}
+        <p>${progress}</p>
+      </div>`
+    }
+    ${simulation && renderNotice("Simulation.", simulation)}
+    ${others.length === 0 ? null : html`<div class="tiles">${others.map(renderTile)}</div>`}
+  </section>`;
 };
 
-/** Says once what is simulated. Items are marked one by one only if others are real. */
-const renderNotice = (dashboard: Dashboard): Markup | null => {
-  const explanation = explainSimulation(dashboard);
-  return explanation === null
-    ? null
-    : html`<p class="notice" role="note"><strong>Simulation.</strong> ${explanation}</p>`;
-};
-
-const renderStory = ({ name, profile }: Dashboard): Markup | null =>
-  profile.story === null
+const renderStory = ({ name, profile: { story } }: Dashboard): Markup | null =>
+  story === null
     ? null
     : html`<section aria-labelledby="story" class="story">
         <h2 id="story">About <bdi>${name}</bdi></h2>
-        ${paragraphsOf(profile.story).map((paragraph) => html`<p dir="auto">${paragraph}</p>`)}
+        ${paragraphsOf(story).map((paragraph) => html`<p dir="auto">${paragraph}</p>`)}
       </section>`;
 
+const renderFactor = (factor: (typeof IMPACT_FACTORS)[number]): Markup =>
+  html`<dd>
+    ${capitalize(factor.forestType)}: ${formatNumber(factor.kgCo2PerTree)} kg CO<sub>2</sub> per
+    tree over ${factor.horizonYears} years, ${formatNumber(factor.treesPerHectare)} trees per ha (<a
+      href="${factor.source.url}"
+      rel="noopener noreferrer"
+      >${factor.source.title}</a
+    >).
+  </dd>`;
+
+const explain = (isShown: boolean, term: string, meaning: string): Markup | null =>
+  isShown
+    ? html`<dt>${term}</dt>
+        <dd>${meaning}</dd>`
+    : null;
+
+/** Says what each number means, and only of numbers that the page has. */
+const renderMethod = (dashboard: Dashboard): Markup => {
+  const { sites, sections, trees } = dashboard;
+  const kinds = listShownKinds(dashboard);
+  // An empty page explains trees.
+  const named = kinds.length > 0 || sections.has("donations") ? kinds : [PLANTED_KIND];
+  const used = new Set(sites.map(({ factorId }) => factorId));
+  return html`<section aria-labelledby="method">
+    <h2 id="method">How these numbers are calculated</h2>
+    <dl class="sheet">
+      ${explain(named.length > 0, "Registered", `Every ${named.join(" and ")} registered for this organization. A refund lowers the total and the month of the registration. Months are in UTC.`)}
+      ${explain(trees.total > 0, "Planted", "Trees that the planting partner has reported as planted.")}
+      ${explain(trees.total > 0, "Planted and verified", "Planted trees that were verified on site. This page names who verified them: the planting partner, or a third party, which is an organization that did not plant them. Planting and verification take months, so this number follows the registered one with a delay.")}
+      ${explain(kinds.includes("bottle"), "Rescued bottles", "The registered bottles. There is no evidence for single registrations.")}
+      ${explain(sections.has("donations"), "Donated", "Donations recorded for this organization, in US dollars, without refunded ones. There is no evidence of the payments here.")}
+      ${explain(sections.has("carbon"), "Projected carbon and area", "Planted trees multiplied by the factors below: a projection over the lifetime of a tree, neither a measurement nor a carbon credit.")}
+      ${sections.has("carbon") ? IMPACT_FACTORS.filter(({ id }) => used.has(id)).map(renderFactor) : null}
+    </dl>
+  </section>`;
+};
+
 /** Plain links: the page loads nothing from the sites that it can be shared on. */
-const renderShareLinks = (dashboard: Dashboard, pageUrl: string): Markup => {
-  const url = encodeURIComponent(pageUrl);
-  const text = encodeURIComponent(describePage(dashboard));
-  const links = [
+const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup => {
+  const url = encodeURIComponent(links.pageUrl);
+  const text = encodeURIComponent(summary);
+  const targets = [
     ["Email", `mailto:?subject=${encodeURIComponent(dashboard.name)}&body=${text}%0A${url}`],
     ["LinkedIn", `https://www.linkedin.com/sharing/share-offsite/?url=${url}`],
     ["Facebook", `https://www.facebook.com/sharer/sharer.php?u=${url}`],
@@ -66,43 +128,41 @@ const renderShareLinks = (dashboard: Dashboard, pageUrl: string): Markup => {
   ] as const;
   return html`<nav class="share" aria-label="Share">
     <span>Share this page:</span>
-    ${links.map(([name, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${name}</a>`)}
+    ${targets.map(([name, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${name}</a>`)}
   </nav>`;
 };
 
-/** Renders the public page of an account, which needs no script. Sections without data are left out. */
-export const renderPage = (dashboard: Dashboard, { root, pageUrl }: PageLinks): string => {
-  const base = `${root}/dashboard`;
-  const { name, slug, updatedAt, sections } = dashboard;
-  return html`<!doctype html>
-    <html lang="en">
-      ${renderHead(dashboard, { base, pageUrl, previewUrl: `${pageUrl}/preview.png` })}
-      <body>
-        <a class="skip" href="#content">Skip to content</a>
-        <header>
-          ${renderBrand(dashboard.profile, name, root)}
-          <p class="kicker">Public impact record</p>
-          <h1><bdi>${name}</bdi></h1>
-        </header>
-        <main id="content">
-          ${renderHero(dashboard)} ${renderNotice(dashboard)} ${renderStory(dashboard)}
-          ${sections.has("months") ? renderMonths(dashboard) : null}
-          ${sections.has("sites") ? renderProjects(dashboard, base) : null}
-          ${sections.has("photos") ? renderPhotos(dashboard, root) : null}
-          ${renderMethod(dashboard)}
-        </main>
-        <footer>
-          ${renderShareLinks(dashboard, pageUrl)}
-          <p>
-            As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
-            data is not included.
-          </p>
-          <p class="printed">This page: ${pageUrl}</p>
-          <p class="links">
-            Machine-readable: <a href="${base}/${slug}.json">JSON</a>. For your own site:
-            <a href="${base}/${slug}/badge.svg">badge</a>, <a href="${base}/${slug}/card">card</a>.
-          </p>
-        </footer>
-      </body>
-    </html> `.markup;
+/** Renders the public page of an account. Sections without data are left out. */
+export const renderPage = (view: DashboardView): string => {
+  const { dashboard, links } = view;
+  const { name, slug, updatedAt, sections, profile } = dashboard;
+  const page = `${links.root}/dashboard/${slug}`;
+  return renderDocument({
+    title: `${name}: public impact record`,
+    description: view.summary,
+    style: PAGE_STYLE,
+    profile,
+    links,
+    isIndexed: true,
+    body: html`<a class="skip" href="#content">Skip to content</a>
+      ${renderHeader(profile, { name, kicker: "Public impact record", root: links.root })}
+      <main id="content">
+        ${renderHero(view)} ${renderStory(dashboard)}
+        ${sections.has("months") ? renderMonths(dashboard) : null}
+        ${sections.has("sites") ? renderProjects(view) : null} ${renderVerifications(view)}
+        ${sections.has("photos") ? renderPhotos(view) : null} ${renderMethod(dashboard)}
+      </main>
+      <footer>
+        ${renderShareLinks(view)}
+        <p>
+          As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
+          data is not included.
+        </p>
+        <p class="printed">This page: ${links.pageUrl}</p>
+        <p class="links">
+          Machine-readable: <a href="${page}.json">JSON</a>. For your own site:
+          <a href="${page}/badge.svg">badge</a>, <a href="${page}/card">card</a>.
+        </p>
+      </footer>`,
+  });
 };

@@ -2,8 +2,8 @@ import { BACKGROUNDS, brandColorsOf, mixColors } from "../../modules/accounts/br
 import type { Appearance, BrandColors } from "../../modules/accounts/brandColor.rules.ts";
 
 /** The colors of text and lines beside those of the organization, legible on the backgrounds of each mode. */
-const LIGHT = `--paper:${BACKGROUNDS.light.paper};--sheet:${BACKGROUNDS.light.sheet};--ink:#18231d;--soft:#55635b;--line:#dfdcd0;--bottle:#1f628c;--accent:#a4501f;--shadow:0 1px 2px #18231d12,0 8px 24px #18231d0d`;
-const DARK = `--paper:${BACKGROUNDS.dark.paper};--sheet:${BACKGROUNDS.dark.sheet};--ink:#e9efe9;--soft:#a3b2a9;--line:#2a3731;--bottle:#7dbde6;--accent:#f0a676;--shadow:none`;
+const LIGHT = `--paper:${BACKGROUNDS.light.paper};--sheet:${BACKGROUNDS.light.sheet};--ink:#18231d;--soft:#55635b;--line:#dfdcd0;--accent:#a4501f;--shadow:0 1px 2px #18231d12,0 8px 24px #18231d0d`;
+const DARK = `--paper:${BACKGROUNDS.dark.paper};--sheet:${BACKGROUNDS.dark.sheet};--ink:#e9efe9;--soft:#a3b2a9;--line:#2a3731;--accent:#f0a676;--shadow:none`;
 
 /** Paper is white, so only screens have a dark mode. */
 const DARK_MODE = "@media screen and (prefers-color-scheme:dark)";
@@ -80,19 +80,21 @@ dl{margin:0}
 dt{font-weight:650;margin-top:1rem}
 dt:first-child{margin-top:0}
 dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
-footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
+footer{margin-top:3.5rem;padding-bottom:3rem;color:var(--soft);font-size:.875rem}
+footer:before{content:"";display:block;border-top:1px solid var(--line);margin-bottom:1.25rem}
 footer p{margin:.2rem 0}
 .printed{display:none}
 `;
 
 /** Paper has no links to click, so it shows the URL of the page, and a sheet of it should not cut a project in two. */
 const PRINT = `
-@media print{body{background:#fff;font-size:10pt}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.chart,.whole,.part,.bar,.dot,.badge{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
+@page{margin:12mm}
+@media print{html{font-size:13px}body{background:#fff}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.award{border:2px solid var(--brand);border-top-width:8px}.place .map{width:70%;margin:0 auto}header{padding-top:0}.chart,.whole,.part,.bar,.dot,.badge,.timeline li:before,.award{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
 `;
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */
 const FORCED_COLORS = `
-@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.logo{forced-color-adjust:none}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated,.track .waiting{fill:CanvasText}}
+@media (forced-colors:active){.bar,.bottles .bar,.badge,.timeline .reached:before{background:CanvasText}.badge{color:Canvas}.logo{forced-color-adjust:none}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated,.track .waiting{fill:CanvasText}}
 `;
 
 const CHART = `
@@ -100,25 +102,46 @@ const CHART = `
 .chart+.chart{margin-top:2.25rem}
 .chart figcaption{margin-bottom:.75rem;color:var(--soft);font-size:.9375rem}
 .chart figcaption strong{color:var(--ink);margin-right:.4rem}
-.plot{position:relative}
 .bars{list-style:none;margin:0;padding:0;font-variant-numeric:tabular-nums}
 .bars li{display:grid;grid-template-columns:4.6rem 1fr;align-items:center;padding:.16rem 0}
 .month{color:var(--soft);font-size:.8125rem}
 .column{display:flex;flex-direction:row-reverse;justify-content:flex-end;align-items:center;gap:.45rem;border-left:1px solid var(--line)}
 .value{font-size:.8125rem}
 .bar{height:1rem;width:calc((100% - 4.5rem)*var(--h)/100);border-radius:0 3px 3px 0;background:var(--brand)}
-.bottles .bar{background:var(--bottle)}
-.ticks{display:none}
-@media (min-width:46rem){
-.plot{--height:12.5rem;padding-left:4.25rem}
-.bars{display:grid;grid-template-columns:repeat(12,minmax(0,1fr));position:relative}
+.bottles .bar{background:var(--brand-soft);box-shadow:inset 0 0 0 2px var(--brand)}
+@media print,(min-width:46rem){
+.bars{--height:12rem;display:grid;grid-template-columns:repeat(12,minmax(0,1fr))}
 .bars li{grid-template-columns:1fr;grid-template-rows:var(--height) auto;padding:0;text-align:center}
-.column{grid-row:1;height:var(--height);flex-direction:column;justify-content:flex-end;gap:.1rem;border:0}
+.column{grid-row:1;height:var(--height);flex-direction:column;justify-content:flex-end;gap:.1rem;border:0;border-bottom:1px solid var(--line)}
 .month{grid-row:2;align-self:start;padding-top:.35rem}
 .year{display:block;font-weight:650;min-height:1.3em}
 .bar{width:62%;height:calc((100% - 1.35rem)*var(--h)/100);border-radius:3px 3px 0 0}
-.ticks{display:block;position:absolute;left:0;right:0;top:1.35rem;height:calc(var(--height) - 1.35rem);font-size:.75rem;color:var(--soft);font-variant-numeric:tabular-nums}
-.ticks span{position:absolute;left:0;right:0;bottom:calc(100%*var(--h)/100);border-bottom:1px solid var(--line);line-height:1;padding-bottom:.15rem}
+}
+`;
+
+const CERTIFICATE = `
+.award{display:grid;gap:1.75rem;grid-template-columns:minmax(0,1fr);border-top:6px solid var(--brand)}
+.award .headline .number{font-size:min(clamp(3.2rem,13cqi,6.5rem),calc(90cqi/(var(--letters)*.62)))}
+.issue{margin:1.5rem 0 0;color:var(--soft);font-variant-numeric:tabular-nums}
+.issue b{color:var(--ink);letter-spacing:.04em}
+.photo{margin:0;align-self:center}
+.photo img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover;border-radius:10px;background:var(--brand-soft)}
+.photo figcaption{margin-top:.5rem;font-size:.875rem;color:var(--soft)}
+.timeline{list-style:none;margin:0 0 1.5rem;padding:0;display:grid;gap:0;font-size:.9375rem}
+.timeline li{position:relative;padding:0 0 1rem 1.75rem;color:var(--soft)}
+.timeline b{color:var(--ink)}
+.timeline li:before{content:"";position:absolute;left:0;top:.3rem;width:.85rem;height:.85rem;border-radius:50%;background:var(--brand);z-index:1}
+.timeline .pending:before{background:var(--sheet);box-shadow:inset 0 0 0 2px var(--line)}
+.timeline .pending b{color:var(--soft);font-weight:400}
+.timeline li:not(:last-child):after{content:"";position:absolute;left:.36rem;top:.7rem;bottom:-.3rem;width:2px;background:var(--line)}
+@media print,(min-width:46rem){
+.award:has(.photo){grid-template-columns:minmax(0,5fr) minmax(0,4fr)}
+.timeline{grid-auto-flow:column;grid-auto-columns:minmax(0,1fr)}
+.timeline li{padding:1.5rem .75rem 0 0}
+.timeline b{display:block}
+.timeline li:not(:last-child):after{left:.85rem;right:0;top:.66rem;bottom:auto;width:auto;height:2px}
+.certified dl{display:grid;grid-template-columns:10rem minmax(0,1fr);gap:.5rem 1.5rem}
+.certified dt,.certified dd{margin:0}
 }
 `;
 
@@ -137,20 +160,13 @@ export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}${HEIGHTS}${DOCUMENT}
 .tile .number{margin:.35rem 0 .3rem;font-size:min(2.6rem,calc(100cqi/(var(--letters)*.62)));font-weight:600}
 .tile p{margin:0;color:var(--soft);font-size:.9375rem}
 .story p{max-width:44rem;margin:0 0 1rem;font-size:1.0625rem}
-${CHART}
+${CHART}${CERTIFICATE}
 details{margin-top:1.25rem}
 summary{cursor:pointer;color:var(--brand);font-weight:600;width:fit-content;padding:.2rem 0}
 table{width:100%;border-collapse:collapse;margin-top:.75rem;font-size:.9375rem}
 caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
 th,td{padding:.45rem .6rem .45rem 0;min-width:4.5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:nowrap;font-variant-numeric:tabular-nums}
-@media (max-width:32rem){
-.factors thead{position:absolute;clip-path:inset(50%)}
-.factors tr{display:block;padding:.45rem 0;border-bottom:1px solid var(--line)}
-.factors th{display:block;border:0}
-.factors td.count{display:flex;justify-content:space-between;padding:.1rem 0;border:0}
-.factors td::before{content:attr(data-label);color:var(--soft)}
-}
 .scroll{overflow-x:auto}
 .scroll tbody th{min-width:9rem;font-weight:400}
 @media (max-width:32rem){.scroll tbody th,.scroll .count{min-width:0}.scroll tbody th{padding-right:0}.scroll table{font-size:.875rem}}
@@ -165,6 +181,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .project:target{border-color:var(--accent);box-shadow:0 0 0 2px var(--accent)}
 .project p{margin:.3rem 0 0}
 .badge{position:absolute;left:1.1rem;top:1.1rem;width:1.6rem;height:1.6rem;border-radius:50%;background:var(--accent);color:var(--sheet);font-size:.8125rem;font-weight:700;line-height:1.6rem;text-align:center}
+.verifications{list-style:none;margin:0;display:grid;gap:.6rem}
 .photos{list-style:none;margin:0;padding:0;display:grid;gap:1.75rem 1.25rem;grid-template-columns:minmax(0,1fr)}
 .photos figure{margin:0}
 .photos li:target img{outline:3px solid var(--accent)}
@@ -174,7 +191,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .share{display:flex;flex-wrap:wrap;align-items:baseline;gap:.3rem 1.1rem;margin-bottom:1rem}
 .share a{padding:.15rem 0}
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
-@media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:repeat(2,minmax(0,1fr))}}
+@media print,(min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}
 ${FORCED_COLORS}${PRINT}`;
 

@@ -1,7 +1,5 @@
 import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import { geoEqualEarth, geoPath } from "d3-geo";
-import { feature } from "topojson-client";
+import { geoEqualEarth } from "d3-geo";
 import { counted } from "../../runtime/counted.rules.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
@@ -12,23 +10,8 @@ const HEIGHT = 420;
 
 const projection = geoEqualEarth().fitWidth(WIDTH, { type: "Sphere" });
 
-const readLand = (): string => {
-  const file = fileURLToPath(import.meta.resolve("world-atlas/land-110m.json"));
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the format of a pinned version of the package.
-  const world = JSON.parse(readFileSync(file, "utf8")) as Parameters<typeof feature>[0];
-  const { land } = world.objects;
-  if (land === undefined) {
-    throw new TypeError("world-atlas has no land.");
-  }
-  return geoPath(projection).digits(1)(feature(world, land)) ?? "";
-};
-
-/**
- * Returns the continents as one picture for all pages. The outlines are Natural Earth's, in the public domain. Projecting
- * them takes 30 ms CPU.
- */
-export const renderWorld = (): string =>
-  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}"><path fill="#7d9688" fill-opacity=".38" d="${readLand()}"/></svg>`;
+/** The continents in this projection: Natural Earth's outlines (1:110m), in the public domain. */
+export const WORLD = readFileSync(new URL("world.svg", import.meta.url));
 
 /** Large enough for the number of the project. */
 const SMALLEST_RADIUS = 10;
@@ -40,25 +23,25 @@ const radiusOf = (trees: number, mostTrees: number): number =>
     (SMALLEST_RADIUS + (LARGEST_RADIUS - SMALLEST_RADIUS) * Math.sqrt(trees / mostTrees)) * 10,
   ) / 10;
 
-/** A point of the map, which links to what the page says about it. */
+/** A point of the map, which may link to what the page says about it. */
 export type MapPoint = {
   readonly latitude: number;
   readonly longitude: number;
   readonly trees: number;
-  readonly number: number;
   readonly href: string;
   readonly label: string;
 };
 
-/** Renders a map of numbered points; the page lists them in words too. */
-export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup => {
+/** Renders a map of points, which are numbered in their order; the page lists them in words too. */
+export const renderMap = (points: readonly MapPoint[], root: string): Markup => {
   const most = Math.max(1, ...points.map(({ trees }) => trees));
-  const dots = points.map(({ latitude, longitude, trees, number, href, label }) => {
-    const [x, y] = projection([longitude, latitude]) ?? [0, 0];
-    return html`<a class="point" href="${href}" aria-label="${number}: ${label}">
-      <circle class="hit" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="26" />
-      <circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${radiusOf(trees, most)}" />
-      <text x="${x.toFixed(1)}" y="${(y + 5).toFixed(1)}">${number}</text></a
+  const dots = points.map(({ latitude, longitude, trees, href, label }, index) => {
+    const [left, top] = projection([longitude, latitude]) ?? [0, 0];
+    const [x, y] = [left.toFixed(1), top.toFixed(1)];
+    return html`<a class="point" href="${href}" aria-label="${index + 1}: ${label}">
+      <circle class="hit" cx="${x}" cy="${y}" r="26" />
+      <circle class="dot" cx="${x}" cy="${y}" r="${radiusOf(trees, most)}" />
+      <text x="${x}" y="${(top + 5).toFixed(1)}">${index + 1}</text></a
     >`;
   });
   return html`<svg
@@ -67,7 +50,7 @@ export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup
     role="group"
     aria-label="World map with ${counted(points.length, "planting project")}"
   >
-    <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
+    <image href="${root}/dashboard/world.svg" width="${WIDTH}" height="${HEIGHT}" />
     ${dots}
   </svg>`;
 };

@@ -1,4 +1,3 @@
-import { LRUCache } from "lru-cache";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import { findCertified } from "../../modules/dashboard/certificates.sql.ts";
 import type { Certified } from "../../modules/dashboard/certificates.sql.ts";
@@ -12,20 +11,13 @@ import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
-import { createRenderings } from "./createRenderings.ts";
-import { send, tag } from "../http/taggedResponses.ts";
-import { allowStyles, openToAll, policy } from "./servePages.ts";
-import type { Tagged } from "../http/taggedResponses.ts";
-import { presentCertificate } from "../pages/presentCertificate.ts";
-import type { Certificate } from "../pages/presentCertificate.ts";
+import { JSON_TYPE, send, tag } from "../http/taggedResponses.ts";
+import { presentCertificate, viewCertificate } from "../pages/presentCertificate.ts";
+import { documentPolicy } from "../pages/renderDocument.ts";
 import { renderCertificate } from "../pages/renderCertificate.ts";
-import { brandStyle, PAGE_STYLE } from "../pages/styles.ts";
+import { PAGE_STYLE } from "../pages/styles.ts";
+import { CACHE_CONTROL, createPageCache, openToAll } from "./servePages.ts";
 
-const MAXIMUM_CACHED = 500;
-const RENDERED_BYTES = 8 * 1024 * 1024;
-/** A revoked certificate is gone after this time. */
-const CACHED_MS = 5000;
-const CACHE_CONTROL = "public, max-age=10";
 /** The URL is for those who were given it, not for search engines. */
 const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
 
@@ -39,70 +31,36 @@ const withExpectedPartners = (certified: Certified, planting: Planting): Certifi
   ),
 });
 
-const renderPage = (certificate: Certificate, baseUrl: string): Tagged =>
-  tag({
-    type: "text/html",
-    body: renderCertificate(certificate, baseUrl),
-    headers: {
-      ...NOT_INDEXED,
-      "Content-Security-Policy": policy(
-        allowStyles(PAGE_STYLE, brandStyle(certificate.profile.color)),
-        "img-src 'self'",
-        "frame-ancestors 'none'",
-      ),
-    },
-  });
-
-const renderJson = (certificate: Certificate, baseUrl: string): Tagged =>
-  tag({
-    type: "application/json",
-    body: JSON.stringify(presentCertificate(certificate, baseUrl)),
-    headers: NOT_INDEXED,
-  });
-
 /** Serves the certificates of records and orders, of both interfaces. */
-export const certificatePages = ({
-  db,
-  planting,
-  publicBaseUrl,
-  showNotFound,
-}: Pick<EvidenceContext, "db" | "planting" | "publicBaseUrl"> & {
-  readonly showNotFound: (ctx: RequestContext) => void;
-}): readonly Page[] => {
+export const certificatePages = (
+  { db, planting, publicBaseUrl }: EvidenceContext,
+  showNotFound: (ctx: RequestContext) => void,
+): readonly Page[] => {
   const lookUp = rememberUnknown(createLookups((tokens) => findCertified(db, tokens)));
-  const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });
-  const rendered = createRenderings<Certificate, Tagged>(({ body }) => body.length, {
-    maximumBytes: RENDERED_BYTES,
-  });
-
-  const find = async (token: string): Promise<Certificate | null> => {
-    const cached = certificates.get(token);
-    if (cached || !CERTIFICATE_TOKEN.test(token)) {
-      return cached ?? null;
-    }
-    const certified = await lookUp(token);
-    if (certified === null) {
+  const certificates = createPageCache(async (token) => {
+    const found = CERTIFICATE_TOKEN.test(token) ? await lookUp(token) : null;
+    if (found === null) {
       return null;
     }
-    const certificate = {
-      certified: withExpectedPartners(certified, planting),
-      profile: await findProfile(db, certified.ownerId),
-    };
-    certificates.set(token, certificate);
-    return certificate;
-  };
-
+    const profile = await findProfile(db, found.ownerId);
+    const certified = withExpectedPartners(found, planting);
+    return viewCertificate({ certified, profile }, publicBaseUrl());
+  });
   return [
     {
       path: "/certificate/:token.json",
       run: openToAll(async (ctx) => {
         const token = pathParameter(ctx, "token");
-        const certificate = await find(token);
-        if (certificate === null) {
+        const view = await certificates.read(token);
+        if (view === undefined) {
           throw new HttpError("path_not_found", "failed to find certificate");
         }
-        const json = rendered(`json/${token}`, certificate, () =>
-          renderJson(certificate, publicBaseUrl()),
+        const json = certificates.render(token, "json", view, () =>
+          tag({
+            type: JSON_TYPE,
+            body: JSON.stringify(presentCertificate(view)),
+            headers: NOT_INDEXED,
+          }),
         );
         send(ctx, json, CACHE_CONTROL);
       }),
@@ -111,13 +69,27 @@ export const certificatePages = ({
       path: "/certificate/:token",
       run: async (ctx) => {
         const token = pathParameter(ctx, "token");
-        const certificate = await find(token);
-        if (certificate === null) {
+        const view = await certificates.read(token);
+        if (view === undefined) {
           showNotFound(ctx);
           return;
         }
-        const page = rendered(`page/${token}`, certificate, () =>
-          renderPage(certificate, publicBaseUrl()),
+        const page = certificates.render(token, "page", view, () =>
+          tag({
+            type: "text/html",
+            body: renderCertificate(view),
+            headers: {
+              ...NOT_INDEXED,
+              "Content-Security-Policy": documentPolicy(
+                {
+                  style: PAGE_STYLE,
+                  color: view.profile.color,
+                  photos: view.pictured?.photo ? [view.pictured.photo.url] : [],
+                },
+                "frame-ancestors 'none'",
+              ),
+            },
+          }),
         );
         send(ctx, page, CACHE_CONTROL);
       },

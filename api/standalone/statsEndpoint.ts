@@ -85,17 +85,7 @@ const statsResponse = z
   })
   .meta({ id: "Statistics" });
 
-const COLUMNS = [
-  "start",
-  "group",
-  "is_rest",
-  "registered",
-  "refunded",
-  "net",
-  "registered_cents",
-  "refunded_cents",
-  "net_cents",
-] as const;
+const COLUMNS = statsRow.keyof().options;
 
 const presentRow = ({
   start,

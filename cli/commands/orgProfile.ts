@@ -1,4 +1,5 @@
-import { open } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { buffer } from "node:stream/consumers";
 import type { Command } from "commander";
 import { LEAST_CONTRAST, listColorAdjustments } from "../../modules/accounts/brandColor.rules.ts";
 import {
@@ -11,37 +12,27 @@ import {
   homeUrl,
   story,
 } from "../../modules/accounts/profile.rules.ts";
-import type { HideableSection, Profile } from "../../modules/accounts/profile.rules.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
-import { NONE, nullIfNone, orNone, parserOf } from "../arguments.ts";
+import type {
+  HideableSection,
+  Profile,
+  ProfileChanges,
+} from "../../modules/accounts/profile.rules.ts";
+import { MAXIMUM_LOGO_BYTES, readLogo } from "../../modules/accounts/readLogo.ts";
+import { NONE, nullIfNone, orNone, parseSwitch, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
 import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
 
-/** Reads a whole file, and never more than its maximum, also of a file that has no end. */
-const readSmallFile = async (path: string, maximumBytes: number): Promise<Buffer> => {
-  let bytes: Buffer;
+/** Reads a logo. Of a file that has no end, it reads a little more than the maximum. */
+const readLogoFile = async (path: string) => {
+  let file: Buffer;
   try {
-    const file = await open(path);
-    try {
-      const buffer = Buffer.alloc(maximumBytes + 1);
-      let length = 0;
-      for (let read = 1; read > 0 && length < buffer.length; length += read) {
-        read = (await file.read(buffer, length)).bytesRead;
-      }
-      bytes = buffer.subarray(0, length);
-    } finally {
-      await file.close();
-    }
+    file = await buffer(createReadStream(path, { end: MAXIMUM_LOGO_BYTES }));
   } catch (error) {
     throw unreadableFileError(path, error);
   }
-  if (bytes.length > maximumBytes) {
-    throw new CommandError(EXIT.usage, `${path} is larger than ${maximumBytes / 1024 / 1024} MiB.`);
-  }
-  return bytes;
+  return readLogo(file);
 };
 
 export type ProfileOptions = {
@@ -51,6 +42,7 @@ export type ProfileOptions = {
   readonly homeUrl?: OrNone<string>;
   readonly story?: OrNone<string>;
   readonly hide?: OrNone<HideableSection[]>;
+  readonly carbon?: boolean;
 };
 
 const parseDisplayName = parserOf(
@@ -72,7 +64,7 @@ const parseSections = parserOf(
 export const addProfileOptions = (command: Command): Command =>
   command
     .option("--display-name <name|none>", "name on public pages", orNone(parseDisplayName))
-    .option("--logo <file|none>", "PNG, JPEG or WebP picture for public pages")
+    .option("--logo <file|none>", "PNG, JPEG or WebP picture for public pages, shown as it is")
     .option("--color <#rrggbb|none>", "color of public pages", orNone(parseColor))
     .option("--home-url <url|none>", "link on public pages, https only", orNone(parseHomeUrl))
     .option(
@@ -84,14 +76,8 @@ export const addProfileOptions = (command: Command): Command =>
       "--hide <sections|none>",
       `sections that the public page leaves out: ${HIDEABLE_SECTIONS.join(", ")}`,
       orNone(parseSections),
-    );
-
-/** The decoders of pictures are loaded for a picture only. */
-const readLogo = async (path: string) => {
-  const { MAXIMUM_LOGO_BYTES, normalizeLogo } =
-    await import("../../modules/dashboard/normalizeLogo.ts");
-  return normalizeLogo(await readSmallFile(path, MAXIMUM_LOGO_BYTES));
-};
+    )
+    .option("--carbon <on|off>", "projected carbon on the public page", parseSwitch);
 
 /** Returns the changes that the options ask for, or null. */
 export const readProfileChanges = async (
@@ -104,7 +90,8 @@ export const readProfileChanges = async (
     ...(home === undefined ? {} : { homeUrl: nullIfNone(home) }),
     ...(newStory === undefined ? {} : { story: nullIfNone(newStory) }),
     ...(hide === undefined ? {} : { hiddenSections: nullIfNone(hide) ?? [] }),
-    ...(logo === undefined ? {} : { logo: logo === NONE ? null : await readLogo(logo) }),
+    ...(options.carbon === undefined ? {} : { showsCarbon: options.carbon }),
+    ...(logo === undefined ? {} : { logo: logo === NONE ? null : await readLogoFile(logo) }),
   };
   return Object.keys(changes).length === 0 ? null : changes;
 };
@@ -124,25 +111,23 @@ export const reportColorAdjustments = (
 };
 
 /** A profile as programs read it. */
-export const presentProfile = (profile: Profile) => ({
+export const presentProfile = ({ logo, ...profile }: Profile) => ({
   display_name: profile.displayName,
   color: profile.color,
   home_url: profile.homeUrl,
   story: profile.story,
   hidden_sections: profile.hiddenSections,
-  logo: profile.logo && {
-    path: `/media/logos/${profile.logo.hash}.png`,
-    width: profile.logo.width,
-    height: profile.logo.height,
-  },
+  shows_carbon: profile.showsCarbon,
+  logo: logo && { path: `/media/logos/${logo.hash}`, width: logo.width, height: logo.height },
 });
 
 /** Returns a profile as tables print it. */
-export const profileRecord = (profile: Profile) => ({
+export const profileRecord = ({ logo, ...profile }: Profile) => ({
   "display name": profile.displayName,
-  logo: profile.logo && `${profile.logo.width} x ${profile.logo.height} pixels`,
+  logo: logo && `${logo.width} x ${logo.height} pixels, ${logo.type}`,
   color: profile.color,
   "home URL": profile.homeUrl,
   story: profile.story,
   hidden: profile.hiddenSections.join(", "),
+  "shows carbon": profile.showsCarbon,
 });

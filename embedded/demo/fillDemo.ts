@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
@@ -14,25 +15,22 @@ import { createStoreHistory } from "./createStoreHistory.ts";
 import type { DemoData } from "./demoData.ts";
 import { createHistoryClock } from "./historyContext.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
-import { normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
-import { rasterize } from "../../modules/dashboard/rasterize.ts";
+import type { ProfileChanges } from "../../modules/accounts/profile.rules.ts";
+import { readLogo } from "../../modules/accounts/readLogo.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createDemoPlanting } from "./createDemoPlanting.ts";
 
-const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="480" height="160"><path fill="#0b5d8a" d="M80 20c40 30 40 90 0 120c-40-30-40-90 0-120z"/><path stroke="#fff" stroke-width="6" d="M80 40v92M80 70l18-14M80 92l22-16M80 92l-22-16M80 70l-18-14" fill="none"/><text x="150" y="104" font-family="Source Serif 4" font-weight="600" font-size="68" fill="#0b5d8a">North Sea</text></svg>`;
-
-/** Returns what the public pages of the demo organization say about it. */
-const drawDemoProfile = async (): Promise<ProfileChanges> => ({
+/** What the public pages of the demo organization say about it. */
+const DEMO_PROFILE: ProfileChanges = {
   displayName: "North Sea Outfitters",
   color: "#0b5d8a",
   homeUrl: "https://northsea.example/",
   story:
     "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.",
-  logo: await normalizeLogo((await rasterize(LOGO)).png),
-});
+  logo: readLogo(readFileSync(new URL("logo.png", import.meta.url))),
+};
 
 /** The demo data, and their keys, which are stored nowhere. */
 export type FilledDemo = {
@@ -71,7 +69,7 @@ export const fillDemo = async ({
     stripeCustomerId: null,
     stripeSubscriptionId: null,
   });
-  await updateOrganization(context, organization.id, {}, { profile: await drawDemoProfile() });
+  await updateOrganization(context, organization.id, {}, { profile: DEMO_PROFILE });
   await subscribeToDonations(context, { accountId: organization.id, mode: "live" });
   const store = await createStore(context, {
     ...DEMO_STORE,

@@ -89,14 +89,8 @@ export const brandColorsOf = (color: Color): BrandColors => ({
   dark: legibleShade(color, "dark"),
 });
 
-/** A mode in which the color itself is not legible, and what pages use instead. */
-type ColorAdjustment = {
-  readonly appearance: Appearance;
-  readonly contrast: number;
-  readonly used: Color;
-};
-
-export const listColorAdjustments = (color: Color): readonly ColorAdjustment[] => {
+/** Returns the modes in which the color itself is not legible, with what pages use instead. */
+export const listColorAdjustments = (color: Color) => {
   const used = brandColorsOf(color);
   return APPEARANCES.filter((appearance) => used[appearance] !== color).map((appearance) => ({
     appearance,

@@ -8,14 +8,7 @@ import { parseColor } from "./brandColor.rules.ts";
  */
 
 /** The parts of the page that an organization may hide. Registered and verified trees always show. */
-export const HIDEABLE_SECTIONS = [
-  "bottles",
-  "donations",
-  "carbon",
-  "months",
-  "sites",
-  "photos",
-] as const;
+export const HIDEABLE_SECTIONS = ["bottles", "donations", "months", "sites", "photos"] as const;
 export type HideableSection = (typeof HIDEABLE_SECTIONS)[number];
 
 /** The names of the kinds in what is public. */
@@ -25,11 +18,17 @@ export const UNIT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfi
 >;
 export type UnitField = (typeof UNIT_FIELDS)[Kind];
 
-/** A picture that we have drawn from the organization's logo. Its hash is in its URL. */
-export type Logo = { readonly hash: string; readonly width: number; readonly height: number };
+export const PICTURE_TYPES = ["png", "jpeg", "webp"] as const;
+export type PictureType = (typeof PICTURE_TYPES)[number];
 
-/** A logo, and the PNG that we have drawn from it. */
-export type NewLogo = Logo & { readonly png: Buffer };
+export type PictureHeader = {
+  readonly type: PictureType;
+  readonly width: number;
+  readonly height: number;
+};
+
+/** A picture whose hash is in its URL. */
+type Logo = PictureHeader & { readonly hash: string };
 
 export type Profile = {
   /** Null shows the account's name. */
@@ -40,7 +39,13 @@ export type Profile = {
   /** Plain text; an empty line starts a paragraph. */
   readonly story: string | null;
   readonly hiddenSections: readonly HideableSection[];
+  readonly showsCarbon: boolean;
   readonly logo: Logo | null;
+};
+
+/** Absent settings stay unchanged; null restores the default. */
+export type ProfileChanges = Partial<Omit<Profile, "logo">> & {
+  readonly logo?: (Logo & { readonly file: Buffer }) | null;
 };
 
 export const DEFAULT_PROFILE: Profile = {
@@ -49,6 +54,7 @@ export const DEFAULT_PROFILE: Profile = {
   homeUrl: null,
   story: null,
   hiddenSections: [],
+  showsCarbon: false,
   logo: null,
 };
 
@@ -72,14 +78,7 @@ export const story = () =>
     .refine((given) => isVisible(given) && !CONTROL_IN_LINES.test(given))
     .transform((given) => given.replaceAll(/\r\n?/gu, "\n").trim());
 
-export const color = () =>
-  z.string().transform((given, context): string => {
-    const parsed = parseColor(given);
-    if (parsed === null) {
-      context.addIssue({ code: "custom", message: "must be #rgb or #rrggbb" });
-    }
-    return parsed ?? z.NEVER;
-  });
+export const color = () => z.string().transform(parseColor).pipe(z.string());
 
 const isSafeUrl = (given: string): boolean => {
   const url = URL.parse(given);
@@ -99,16 +98,12 @@ export const homeUrl = () =>
     .transform((given) => new URL(given).href)
     .pipe(z.string().max(HOME_URL_CHARACTERS));
 
-const isHideable = (name: string): name is HideableSection =>
-  HIDEABLE_SECTIONS.some((section) => section === name);
-
 /** Names of sections, with commas between them. */
 export const hiddenSections = () =>
   z
     .string()
     .transform((given) => [...new Set(given.split(",").map((name) => name.trim()))])
-    .refine((names) => names.every(isHideable))
-    .transform((names) => names.filter(isHideable));
+    .pipe(z.array(z.enum(HIDEABLE_SECTIONS)));
 
 /** Returns the paragraphs of a story, whose lines belong together. */
 export const paragraphsOf = (given: string): readonly string[] =>

@@ -1,4 +1,3 @@
-import type { DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "./accountLimits.sql.ts";
 import type { Account, AccountChanges } from "./accounts.sql.ts";
 import { updateAccount } from "./accounts.sql.ts";
@@ -7,34 +6,14 @@ import type { NewLimits } from "./limits.rules.ts";
 import { getOrganization } from "./getAccount.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorContext } from "./context.ts";
-import { deleteUnusedLogo, insertLogo, lockProfile, updateProfile } from "./profiles.sql.ts";
-import type { Profile, NewLogo } from "./profile.rules.ts";
-
-/** Absent settings stay unchanged; null restores the default. */
-export type ProfileChanges = Partial<Omit<Profile, "logo">> & { readonly logo?: NewLogo | null };
+import { updateProfile } from "./profiles.sql.ts";
+import type { ProfileChanges } from "./profile.rules.ts";
 
 /** Returns the changes as the audit log records them: a logo by its hash. */
 const describeProfileChanges = ({ logo, ...changes }: ProfileChanges): object => ({
   ...changes,
   ...(logo === undefined ? {} : { logo: logo?.hash ?? null }),
 });
-
-/** Changes the profile of an account, in the caller's transaction. A logo that no profile has any more is deleted. */
-const updateAccountProfile = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  changes: ProfileChanges,
-): Promise<void> => {
-  const before = await lockProfile(transaction, accountId);
-  if (changes.logo) {
-    await insertLogo(transaction, changes.logo);
-  }
-  const after: Profile = { ...before, ...changes };
-  await updateProfile(transaction, accountId, after);
-  if (before.logo !== null && before.logo.hash !== after.logo?.hash) {
-    await deleteUnusedLogo(transaction, before.logo.hash);
-  }
-};
 
 /**
  * Changes an organization's settings, limits and public profile, all or none.
@@ -57,7 +36,7 @@ export const updateOrganization = (
       await updateAccountLimits(transaction, id, limits);
     }
     if (profile !== null) {
-      await updateAccountProfile(transaction, id, profile);
+      await updateProfile(transaction, id, profile);
     }
     await recordAction(transaction, actor, clock.now(), {
       action: "org.update",

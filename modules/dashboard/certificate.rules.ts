@@ -13,6 +13,10 @@ export type CertifiedKind = (typeof CERTIFIED_KINDS)[number];
  */
 export const CERTIFICATE_TOKEN = /^[0-9a-f]{32}$/u;
 
+/** Returns the number that a certificate shows. It is a part of the token that is too short to guess the rest from. */
+export const certificateNumber = (token: string): string =>
+  `${token.slice(0, 4)}-${token.slice(4, 8)}`.toUpperCase();
+
 /** The most records that the certificate of an order has. */
 export const MAXIMUM_CERTIFIED_RECORDS = 100;
 
@@ -25,20 +29,7 @@ export const CERTIFICATE_STATES = [
 /** How far a certified record has come; `refunded` once nothing of it remains. */
 export type CertificateState = (typeof CERTIFICATE_STATES)[number];
 
-/** What a certificate says is registered, and what it says is proven: never one number. */
-export type CertifiedCounts = {
-  readonly state: CertificateState;
-  readonly registered: number;
-  readonly refunded: number;
-  readonly remaining: number;
-  readonly planted: number;
-  readonly verified: number;
-  readonly isTest: boolean;
-  /** Whether its trees are, or will be, planted by a partner that plants nothing. */
-  readonly isSimulated: boolean;
-};
-
-/** Returns the state of certified trees or bottles, and their numbers. */
+/** Returns the state of certified trees or bottles, and what of them is registered and what is proven: never one number. */
 export const certify = ({
   count,
   refundedCount,
@@ -53,21 +44,22 @@ export const certify = ({
   readonly stage: OrderStage | null;
   /** Null if no partner has, or will get, a planting order of it. */
   readonly partner: string | null;
-}): CertifiedCounts => {
+}) => {
   const remaining = count - refundedCount;
   const isVerified = stage === "planted_and_verified";
   const isPlanted = isVerified || stage === "planted";
-  const reached = isVerified ? "planted_and_verified" : isPlanted ? "planted" : "registered";
+  const reached = isVerified ? stage : isPlanted ? "planted" : "registered";
   return {
-    state: remaining === 0 ? "refunded" : reached,
+    state: (remaining === 0 ? "refunded" : reached) satisfies CertificateState,
     registered: count,
     refunded: refundedCount,
     remaining,
     planted: isPlanted ? remaining : 0,
     verified: isVerified ? remaining : 0,
     isTest: mode === "test",
+    /** Whether its trees are, or will be, planted by a partner that plants nothing. */
     isSimulated: isSimulated(partner ?? ""),
-  };
+  } as const;
 };
 
 /**
@@ -81,8 +73,73 @@ export const stateOfOrder = (
   if (remaining.length === 0) {
     return "refunded";
   }
-  const trees = remaining.filter(({ kind }) => kind === PLANTED_KIND).map(({ state }) => state);
-  return trees.length === 0
-    ? "registered"
-    : (CERTIFICATE_STATES.find((state) => trees.includes(state)) ?? "registered");
+  const trees = remaining.filter(({ kind }) => kind === PLANTED_KIND);
+  const reached = new Set(trees.map(({ state }) => state));
+  return CERTIFICATE_STATES.find((state) => reached.has(state)) ?? "registered";
+};
+
+/** Who has verified trees: whoever planted them, another organization, or nobody, because all of it is simulated. */
+export const VERIFIED_BY = ["planting_partner", "third_party", "simulation"] as const;
+export type VerifiedBy = (typeof VERIFIED_BY)[number];
+
+/** What pages say about it. */
+export const VERIFIED_BY_WORDS: Readonly<Record<VerifiedBy, string>> = {
+  planting_partner: "by the planting partner",
+  third_party: "by a third party",
+  simulation: "in a simulation",
+};
+
+const comparable = (name: string): string =>
+  name
+    .normalize("NFKD")
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N}]/gu, "");
+
+/**
+ * Returns who has verified trees. A third party has another name than all who planted; the names are compared without case,
+ * spaces and punctuation.
+ * @param partner the kind of the partner's adapter
+ * @param planters the names of the partner, and of the organization at the site
+ */
+export const verifiedBy = (
+  verifier: string,
+  partner: string,
+  planters: readonly string[],
+): VerifiedBy => {
+  if (isSimulated(partner)) {
+    return "simulation";
+  }
+  return planters.some((planter) => comparable(planter) === comparable(verifier))
+    ? "planting_partner"
+    : "third_party";
+};
+
+/** Trees that one verifier has verified for one partner and site. */
+export type VerifiedTrees = {
+  readonly verifier: string;
+  readonly partner: string;
+  readonly planters: readonly string[];
+  readonly trees: number;
+  readonly latestAt: Date;
+  /** The URL of the latest document; a path for one of this service. */
+  readonly document: string;
+};
+
+export type Verification = Pick<VerifiedTrees, "verifier" | "trees" | "latestAt" | "document"> & {
+  readonly by: VerifiedBy;
+};
+
+/** Adds up what each verifier has verified, most trees first. */
+export const mergeVerifications = (verified: readonly VerifiedTrees[]): readonly Verification[] => {
+  const byOf = ({ verifier, partner, planters }: VerifiedTrees): VerifiedBy =>
+    verifiedBy(verifier, partner, planters);
+  const groups = Map.groupBy(verified, (each) => `${byOf(each)}/${each.verifier}`);
+  return [...groups.values()]
+    .map((group) => {
+      const latest = group.reduce((one, other) => (other.latestAt > one.latestAt ? other : one));
+      const { verifier, latestAt, document } = latest;
+      const trees = group.reduce((sum, each) => sum + each.trees, 0);
+      return { verifier, by: byOf(latest), trees, latestAt, document };
+    })
+    .toSorted((one, other) => other.trees - one.trees);
 };

@@ -1,20 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
-import { ORDER_STAGES } from "../planting/order.rules.ts";
+import { ORDER_STAGES, PLANTING_STAGES } from "../planting/order.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import type { CertifiedKind } from "./certificate.rules.ts";
+import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { isOwn } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
-
-const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
-
-/** What a certificate is of. */
-export type CertifiedRecord = { readonly id: string; readonly kind: CertifiedKind };
 
 const foundRow = z.strictObject({ token: z.string(), recordIds: z.array(z.uuid()) });
 
@@ -25,16 +19,10 @@ export const findCertificate = (
   isOfOrder: boolean,
 ): Promise<Readonly<z.output<typeof foundRow>> | null> =>
   db.maybeOne(sql.prepared("find_certificate", foundRow)`
-    SELECT
-      certificate.token,
-      certificate.record_id || ARRAY(
-        SELECT certificate_item.record_id FROM certificate_item WHERE certificate_item.token = certificate.token
-      ) AS "recordIds"
+    SELECT token, record_id || further_record_ids AS "recordIds"
     FROM certificate
-    WHERE certificate.record_id = ANY(${sql.array(recordIds, "uuid")})
-      AND certificate.is_of_order = ${isOfOrder}
-      AND certificate.revoked_at IS NULL
-    ORDER BY certificate.created_at, certificate.token
+    WHERE record_id = ANY(${sql.array(recordIds, "uuid")}) AND is_of_order = ${isOfOrder} AND revoked_at IS NULL
+    ORDER BY created_at, token
     LIMIT 1
   `);
 
@@ -43,43 +31,47 @@ const tokenRow = z.strictObject({ token: z.string() });
 /** Returns the token of a record's or an order's certificate, which is an existing one unless it was revoked. */
 export const getOrInsertCertificate = (
   db: CommonQueryMethods,
-  certificate: {
+  {
+    token,
+    accountId,
+    recordIds: [first = "", ...further],
+    isOfOrder,
+    createdAt,
+  }: {
     readonly token: string;
     readonly accountId: string;
-    /** The record, or the first of the order. */
-    readonly record: CertifiedRecord;
+    /** The record, or all of the order. */
+    readonly recordIds: readonly string[];
     readonly isOfOrder: boolean;
     readonly createdAt: Date;
   },
 ): Promise<string> =>
   db.oneFirst(sql.type(tokenRow)`
-    INSERT INTO certificate (token, account_id, record_id, kind, is_of_order, created_at)
-    VALUES (
-      ${certificate.token}, ${certificate.accountId}, ${certificate.record.id}, ${certificate.record.kind},
-      ${certificate.isOfOrder}, ${timestamp(certificate.createdAt)}
-    )
-    ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL DO UPDATE SET record_id = excluded.record_id
+    INSERT INTO certificate (token, account_id, record_id, further_record_ids, is_of_order, created_at)
+    VALUES (${token}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
+    ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL
+      DO UPDATE SET further_record_ids = excluded.further_record_ids
     RETURNING token
   `);
 
-/** Adds the further records of an order to its certificate. Those that it has already stay. */
-export const insertCertificateItems = async (
+/** Adds records of an order to its certificate. Those that it has already stay. */
+export const addCertifiedRecords = async (
   db: CommonQueryMethods,
   token: string,
-  records: readonly CertifiedRecord[],
+  recordIds: readonly string[],
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO certificate_item (token, record_id, kind)
-    SELECT ${token}, record.id, record.kind
-    FROM ${sql.unnest(
-      records.map(({ id, kind }) => [id, kind]),
-      ["uuid", "text"],
-    )} AS record (id, kind)
-    ON CONFLICT (token, record_id) DO NOTHING
+    UPDATE certificate
+    SET further_record_ids = further_record_ids || ARRAY(
+      SELECT added.id
+      FROM unnest(${sql.array(recordIds, "uuid")}) AS added (id)
+      WHERE added.id <> record_id AND added.id <> ALL(further_record_ids)
+    )
+    WHERE token = ${token}
   `);
 };
 
-const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn });
+const orderRecordRow = z.strictObject({ id: z.uuid() });
 
 /** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
 const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
@@ -94,37 +86,33 @@ const FIRST_RECORDS = sql.fragment`
 
 /** The first registrations of an order. With a kind, their order is that of an index. */
 const firstOfKind = (kind: Kind, owner: AccountMode, orderId: string): FragmentSqlToken =>
-  sql.fragment`
-    SELECT id, kind, created_at
+  sql.fragment`(
+    SELECT id, created_at
     FROM registration
     WHERE ${isOfOrder("registration", owner, orderId)} AND kind = ${sql.literalValue(kind)}
     ${FIRST_RECORDS}
-  `;
+  )`;
 
 /**
- * Lists the first records of a store's order, with or without the leading `#`. However many the order has, it reads a few.
+ * Lists the ids of the first records of a store's order, with or without the leading `#`. However many the order has, it
+ * reads a few.
  * @returns at most one more than a certificate may have
  */
 export const listOrderRecords = (
   db: CommonQueryMethods,
   owner: AccountMode,
   orderId: string,
-): Promise<readonly CertifiedRecord[]> =>
-  db.any(sql.prepared("list_order_records", orderRecordRow)`
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
     WITH found AS (
       ${sql.join(
-        KINDS.map((kind) => sql.fragment`(${firstOfKind(kind, owner, orderId)})`),
+        KINDS.map((kind) => firstOfKind(kind, owner, orderId)),
         sql.fragment` UNION ALL `,
       )}
       UNION ALL
-      (
-        SELECT id, 'donation', created_at
-        FROM donation
-        WHERE ${isOfOrder("donation", owner, orderId)}
-        ${FIRST_RECORDS}
-      )
+      (SELECT id, created_at FROM donation WHERE ${isOfOrder("donation", owner, orderId)} ${FIRST_RECORDS})
     )
-    SELECT id, kind
+    SELECT id
     FROM found
     ${FIRST_RECORDS}
   `);
@@ -150,7 +138,9 @@ export const revokeCertificate = (
 
 const certificateRow = z.strictObject({
   token: z.string(),
+  recordIds: z.array(z.uuid()),
   isOfOrder: z.boolean(),
+  createdAt: z.date(),
   /** The organization whose brand the page has: of a store, the one that owns it. */
   ownerId: z.uuid(),
   ownerName: z.string(),
@@ -159,7 +149,7 @@ const certificateRow = z.strictObject({
 });
 
 const registrationRow = z.strictObject({
-  token: z.string(),
+  id: z.uuid(),
   kind: kindColumn,
   mode: modeColumn,
   count: safeInteger,
@@ -171,12 +161,33 @@ const registrationRow = z.strictObject({
   verifiedAt: z.date().nullable(),
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
-  siteName: z.string().nullable(),
-  country: z.string().nullable(),
+  /** The first site of its trees. */
+  site: z
+    .strictObject({
+      id: z.int(),
+      name: z.string(),
+      organizationName: z.string(),
+      region: z.string(),
+      country: z.string(),
+      latitude: z.number(),
+      longitude: z.number(),
+    })
+    .nullable(),
+  reached: z.array(z.strictObject({ stage: z.enum(PLANTING_STAGES), at: z.coerce.date() })),
+  verification: z
+    .strictObject({
+      verifier: z.string(),
+      /** The URL of the document that shows it; a path for one of this service. */
+      document: z.string(),
+      species: z.array(z.string()),
+    })
+    .nullable(),
+  /** The latest photo, or the still of a video, of its planting. */
+  photo: z.strictObject({ url: z.string(), takenAt: z.coerce.date() }).nullable(),
 });
 
 const donationRow = z.strictObject({
-  token: z.string(),
+  id: z.uuid(),
   kind: z.literal("donation"),
   mode: modeColumn,
   amountCents: safeInteger,
@@ -194,44 +205,18 @@ export type CertifiedRegistration = Readonly<z.output<typeof registrationRow>>;
 export type CertifiedDonation = Readonly<z.output<typeof donationRow>>;
 export type CertifiedItem = CertifiedRegistration | CertifiedDonation;
 
-export type Certified = Readonly<z.output<typeof certificateRow>> & {
+export type Certified = Readonly<Omit<z.output<typeof certificateRow>, "recordIds">> & {
   /** At least one, oldest first. */
   readonly items: readonly CertifiedItem[];
 };
 
-/** Returns what certificates certify, by their tokens. Unknown and revoked ones are absent. */
-export const findCertified = async (
+const listRegistrations = (
   db: CommonQueryMethods,
-  tokens: readonly string[],
-): Promise<ReadonlyMap<string, Certified>> => {
-  const certificates = await db.any(sql.type(certificateRow)`
+  ids: FragmentSqlToken,
+): Promise<readonly CertifiedRegistration[]> =>
+  db.any(sql.type(registrationRow)`
     SELECT
-      certificate.token,
-      certificate.is_of_order AS "isOfOrder",
-      owner.id AS "ownerId",
-      owner.name AS "ownerName",
-      dashboard.slug
-    FROM certificate
-    LEFT JOIN store ON store.account_id = certificate.account_id
-    JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
-    LEFT JOIN dashboard ON dashboard.account_id = owner.id
-    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
-  `);
-  if (certificates.length === 0) {
-    return new Map();
-  }
-  const known = sql.array(
-    certificates.map(({ token }) => token),
-    "text",
-  );
-  const items = sql.fragment`(
-    SELECT token, record_id, kind FROM certificate WHERE token = ANY(${known})
-    UNION ALL
-    SELECT token, record_id, kind FROM certificate_item WHERE token = ANY(${known})
-  ) AS item`;
-  const registrations = await db.any(sql.type(registrationRow)`
-    SELECT
-      item.token,
+      registration.id,
       registration.kind,
       registration.mode,
       registration.count,
@@ -243,17 +228,43 @@ export const findCertified = async (
       planting_order.verified_at AS "verifiedAt",
       planting_order.partner,
       planting_order.partner_name AS "partnerName",
-      planting_site.name AS "siteName",
-      planting_site.country
-    FROM ${items}
-    JOIN registration ON registration.id = item.record_id
+      CASE WHEN planting_site.id IS NOT NULL THEN jsonb_build_object(
+        'id', planting_site.id, 'name', planting_site.name, 'organizationName', planting_site.organization_name,
+        'region', planting_site.region, 'country', planting_site.country,
+        'latitude', planting_site.latitude, 'longitude', planting_site.longitude
+      ) END AS site,
+      coalesce(fact.reached, '[]') AS reached,
+      CASE WHEN fact.verification IS NOT NULL THEN jsonb_build_object(
+        'verifier', fact.verification -> 'verifier', 'document', fact.verification -> 'imageUrl',
+        'species', fact.verification -> 'species'
+      ) END AS verification,
+      (
+        SELECT jsonb_build_object('url', CASE type WHEN 'video' THEN thumbnail_url ELSE url END, 'takenAt', taken_at)
+        FROM planting_media
+        WHERE planting_media.order_id = planting_order.id
+        ORDER BY id DESC
+        LIMIT 1
+      ) AS photo
+    FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}
     LEFT JOIN planting_site ON planting_site.id = (planting_order.site_shares -> 0 ->> 'siteId')::integer
-    WHERE item.kind <> 'donation'
+    LEFT JOIN LATERAL (
+      SELECT
+        jsonb_agg(jsonb_build_object('stage', stage, 'at', occurred_at) ORDER BY occurred_at) AS reached,
+        (array_agg(evidence) FILTER (WHERE stage = 'planted_and_verified'))[1] AS verification
+      FROM planting_fact
+      WHERE planting_fact.order_id = planting_order.id AND state = 'accepted'
+    ) AS fact ON true
+    WHERE registration.id = ${ids}
   `);
-  const donations = await db.any(sql.type(donationRow)`
+
+const listDonations = (
+  db: CommonQueryMethods,
+  ids: FragmentSqlToken,
+): Promise<readonly CertifiedDonation[]> =>
+  db.any(sql.type(donationRow)`
     SELECT
-      item.token,
+      donation.id,
       'donation' AS kind,
       donation.mode,
       donation.amount_cents AS "amountCents",
@@ -263,19 +274,44 @@ export const findCertified = async (
       donation.created_at AS "createdAt",
       donation.refunded AS "isRefunded",
       donation_refund.created_at AS "refundedAt"
-    FROM ${items}
-    JOIN donation ON donation.id = item.record_id
+    FROM donation
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
-    WHERE item.kind = 'donation'
+    WHERE donation.id = ${ids}
   `);
-  const byToken = Map.groupBy([...registrations, ...donations], ({ token }) => token);
+
+/** Returns what certificates certify, by their tokens. Unknown and revoked ones are absent. */
+export const findCertified = async (
+  db: CommonQueryMethods,
+  tokens: readonly string[],
+): Promise<ReadonlyMap<string, Certified>> => {
+  const certificates = await db.any(sql.type(certificateRow)`
+    SELECT
+      certificate.token,
+      certificate.record_id || certificate.further_record_ids AS "recordIds",
+      certificate.is_of_order AS "isOfOrder",
+      certificate.created_at AS "createdAt",
+      owner.id AS "ownerId",
+      owner.name AS "ownerName",
+      dashboard.slug
+    FROM certificate
+    LEFT JOIN store ON store.account_id = certificate.account_id
+    JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
+    LEFT JOIN dashboard ON dashboard.account_id = owner.id AND NOT dashboard.is_alias
+    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
+  `);
+  const ids = certificates.flatMap(({ recordIds }) => recordIds);
+  if (ids.length === 0) {
+    return new Map();
+  }
+  const any = sql.fragment`ANY(${sql.array(ids, "uuid")})`;
+  const records = [...(await listRegistrations(db, any)), ...(await listDonations(db, any))];
+  const byId = new Map(records.map((record) => [record.id, record]));
   return new Map(
-    certificates.flatMap((certificate) => {
-      const own = byToken.get(certificate.token);
-      const oldestFirst = own?.toSorted(
-        (one, other) => one.createdAt.getTime() - other.createdAt.getTime(),
-      );
-      return oldestFirst ? [[certificate.token, { ...certificate, items: oldestFirst }]] : [];
+    certificates.flatMap(({ recordIds, ...certificate }) => {
+      const items = recordIds
+        .flatMap((id) => byId.get(id) ?? [])
+        .toSorted((one, other) => one.createdAt.getTime() - other.createdAt.getTime());
+      return items.length === 0 ? [] : [[certificate.token, { ...certificate, items }]];
     }),
   );
 };

@@ -11,24 +11,39 @@ export const findDashboardSlug = (
   db.maybeOneFirst(sql.prepared("find_dashboard_slug", slugRow)`
     SELECT slug
     FROM dashboard
-    WHERE account_id = ${accountId}
+    WHERE account_id = ${accountId} AND NOT is_alias
   `);
 
-/** @returns the account's slug, which is an existing one if it had any */
+type NewSlug = { readonly accountId: string; readonly slug: string; readonly createdAt: Date };
+
+/** @returns the account's own slug, which is an existing one if it had any */
 export const insertDashboard = (
   db: CommonQueryMethods,
-  dashboard: { readonly accountId: string; readonly slug: string; readonly createdAt: Date },
+  { accountId, slug, createdAt }: NewSlug,
 ): Promise<string> =>
   db.oneFirst(sql.type(slugRow)`
     INSERT INTO dashboard (account_id, slug, created_at)
-    VALUES (${dashboard.accountId}, ${dashboard.slug}, ${timestamp(dashboard.createdAt)})
-    ON CONFLICT (account_id) DO UPDATE SET slug = dashboard.slug
+    VALUES (${accountId}, ${slug}, ${timestamp(createdAt)})
+    ON CONFLICT (account_id) WHERE NOT is_alias DO UPDATE SET slug = dashboard.slug
     RETURNING slug
   `);
 
+/** @returns false if the slug is known already */
+export const insertAlias = async (
+  db: CommonQueryMethods,
+  { accountId, slug, createdAt }: NewSlug,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    INSERT INTO dashboard (account_id, slug, is_alias, created_at)
+    VALUES (${accountId}, ${slug}, true, ${timestamp(createdAt)})
+    ON CONFLICT (slug) DO NOTHING
+  `);
+  return rowCount === 1;
+};
+
 const accountRow = z.strictObject({ accountId: z.uuid(), name: z.string() });
 
-/** Returns the account that a dashboard belongs to, with its own name. */
+/** Returns the account that a slug belongs to, as its own or as an alias, with the account's name. */
 export const findDashboardAccount = (
   db: CommonQueryMethods,
   slug: string,
@@ -40,51 +55,18 @@ export const findDashboardAccount = (
     WHERE dashboard.slug = ${slug}
   `);
 
-/** @returns false if the slug is an alias already */
-export const insertAlias = async (
-  db: CommonQueryMethods,
-  alias: { readonly slug: string; readonly accountId: string; readonly createdAt: Date },
-): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    INSERT INTO dashboard_alias (slug, account_id, created_at)
-    VALUES (${alias.slug}, ${alias.accountId}, ${timestamp(alias.createdAt)})
-    ON CONFLICT (slug) DO NOTHING
-  `);
-  return rowCount === 1;
-};
+const foundSlugRow = z.strictObject({ slug: z.string(), ownSlug: z.string() });
 
-const aliasRow = z.strictObject({ accountId: z.uuid(), dashboardSlug: z.string() });
-
-/** Returns the account that an old slug belongs to, and the slug of its dashboard. */
-export const findSlugOwner = (
-  db: CommonQueryMethods,
-  slug: string,
-): Promise<z.output<typeof aliasRow> | null> =>
-  db.maybeOne(sql.type(aliasRow)`
-    SELECT dashboard_alias.account_id AS "accountId", dashboard.slug AS "dashboardSlug"
-    FROM dashboard_alias
-    JOIN dashboard USING (account_id)
-    WHERE dashboard_alias.slug = ${slug}
-  `);
-
-const foundSlugRow = z.strictObject({ slug: z.string(), dashboardSlug: z.string() });
-
-/** Returns the slug of the dashboard that each slug belongs to, itself or as an alias. Unknown slugs are absent. */
+/** Returns the own slug of the account that each slug belongs to. Unknown slugs are absent. */
 export const findDashboardSlugs = async (
   db: CommonQueryMethods,
   slugs: readonly string[],
 ): Promise<ReadonlyMap<string, string>> => {
-  const requested = sql.array(slugs, "text");
   const rows = await db.any(sql.type(foundSlugRow)`
-    SELECT slug, slug AS "dashboardSlug"
+    SELECT dashboard.slug, own.slug AS "ownSlug"
     FROM dashboard
-    WHERE slug = ANY(${requested})
-    UNION ALL
-    SELECT dashboard_alias.slug, dashboard.slug AS "dashboardSlug"
-    FROM dashboard_alias
-    JOIN dashboard USING (account_id)
-    WHERE dashboard_alias.slug = ANY(${requested})
+    JOIN dashboard AS own ON own.account_id = dashboard.account_id AND NOT own.is_alias
+    WHERE dashboard.slug = ANY(${sql.array(slugs, "text")})
   `);
-  // A dashboard's own slug comes first in the result and is the last to be set.
-  return new Map(rows.toReversed().map(({ slug, dashboardSlug }) => [slug, dashboardSlug]));
+  return new Map(rows.map(({ slug, ownSlug }) => [slug, ownSlug]));
 };

@@ -1,14 +1,12 @@
 import { randomBytes } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
 import { findOwnDonation } from "../charities/donations.sql.ts";
 import {
+  addCertifiedRecords,
   findCertificate,
   getOrInsertCertificate,
-  insertCertificateItems,
   listOrderRecords,
   revokeCertificate as revoke,
 } from "./certificates.sql.ts";
-import type { CertifiedRecord } from "./certificates.sql.ts";
 import { findOwnRegistration } from "../registrations/registrations.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
@@ -21,88 +19,75 @@ import type { OperatorContext } from "../accounts/context.ts";
 /** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
 
-const newToken = (): string => randomBytes(TOKEN_BYTES).toString("hex");
+/**
+ * Returns the token of the certificate of a record or an order, creating it on first use. It stays the same until it is
+ * revoked. Most requests are for a certificate that exists, and write no row.
+ */
+const getToken = async (
+  { db, clock }: Context,
+  { accountId, recordIds, isOfOrder }: CertifiedRecords,
+): Promise<string> => {
+  // Older records of an order may have been imported since its certificate was created, so any may be its first one.
+  const known = await findCertificate(db, recordIds, isOfOrder);
+  if (known === null) {
+    const token = randomBytes(TOKEN_BYTES).toString("hex");
+    const createdAt = clock.now();
+    return getOrInsertCertificate(db, { token, accountId, recordIds, isOfOrder, createdAt });
+  }
+  if (recordIds.some((id) => !known.recordIds.includes(id))) {
+    await addCertifiedRecords(db, known.token, recordIds);
+  }
+  return known.token;
+};
 
-const findRecord = async (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  id: string,
-  kind: CertifiedKind,
-): Promise<CertifiedRecord | null> => {
-  const found = await (kind === "donation"
-    ? findOwnDonation(db, owner, id)
-    : findOwnRegistration(db, { ...owner, kind }, id));
-  return found && { id: found.id, kind };
+type CertifiedRecords = {
+  readonly accountId: string;
+  readonly recordIds: readonly string[];
+  readonly isOfOrder: boolean;
 };
 
 /**
- * Returns the token of a record's public certificate, creating it on first use. It stays the same until it is revoked.
+ * Returns the token of a record's public certificate.
  * @param kind of records that were imported with the same id, the one that is meant
  * @throws DomainError record_not_found
  */
 export const getCertificateToken = async (
-  { db, clock }: Context,
+  context: Context,
   { accountId, mode }: AccountMode,
   id: string,
   kind: CertifiedKind | null,
 ): Promise<string> => {
   for (const candidate of kind === null ? CERTIFIED_KINDS : [kind]) {
-    const record = await findRecord(db, { accountId, mode }, id, candidate);
+    const record = await (candidate === "donation"
+      ? findOwnDonation(context.db, { accountId, mode }, id)
+      : findOwnRegistration(context.db, { accountId, mode, kind: candidate }, id));
     if (record) {
-      // Most requests are for a certificate that exists, and a read writes no row.
-      const known = await findCertificate(db, [record.id], false);
-      if (known) {
-        return known.token;
-      }
-      const certificate = { token: newToken(), accountId, record, isOfOrder: false };
-      return getOrInsertCertificate(db, { ...certificate, createdAt: clock.now() });
+      return getToken(context, { accountId, recordIds: [record.id], isOfOrder: false });
     }
   }
   throw new DomainError("record_not_found", "failed to find registration or donation");
 };
 
 /**
- * Returns the token of the public certificate of a store's order, creating it on first use. Records that were
- * added to the order since are added to it.
+ * Returns the token of the public certificate of a store's order. Records that were added to the order since are added to it.
  * @throws DomainError record_not_found, or request_invalid if the order has too many records
  */
 export const getOrderCertificateToken = async (
-  { db, clock }: Context,
+  context: Context,
   { accountId, mode }: AccountMode,
   orderId: string,
 ): Promise<string> => {
   const isNamed = /[^#]/u.test(orderId);
-  const records = isNamed ? await listOrderRecords(db, { accountId, mode }, orderId) : [];
-  const [record, ...further] = records;
-  if (!record) {
+  const recordIds = isNamed ? await listOrderRecords(context.db, { accountId, mode }, orderId) : [];
+  if (recordIds.length === 0) {
     throw new DomainError("record_not_found", "failed to find order");
   }
-  if (records.length > MAXIMUM_CERTIFIED_RECORDS) {
+  if (recordIds.length > MAXIMUM_CERTIFIED_RECORDS) {
     throw invalidRequest(
       `order_id: has more than ${MAXIMUM_CERTIFIED_RECORDS} records; request the certificates of its records`,
     );
   }
-  // Older records may have been imported since the certificate was created, so its own need not be the first.
-  const recordIds = records.map(({ id }) => id);
-  const known = await findCertificate(db, recordIds, true);
-  if (known) {
-    const added = records.filter(({ id }) => !known.recordIds.includes(id));
-    if (added.length > 0) {
-      await insertCertificateItems(db, known.token, added);
-    }
-    return known.token;
-  }
-  return db.transaction(async (transaction) => {
-    const certificate = { token: newToken(), accountId, record, isOfOrder: true };
-    const token = await getOrInsertCertificate(transaction, {
-      ...certificate,
-      createdAt: clock.now(),
-    });
-    if (further.length > 0) {
-      await insertCertificateItems(transaction, token, further);
-    }
-    return token;
-  });
+  return getToken(context, { accountId, recordIds, isOfOrder: true });
 };
 
 /**

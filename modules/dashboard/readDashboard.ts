@@ -1,7 +1,9 @@
-import { LRUCache } from "lru-cache";
 import type { Kind } from "../records/owner.rules.ts";
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
 import { findDashboardAccount } from "./dashboards.sql.ts";
+import { mergeVerifications } from "./certificate.rules.ts";
+import type { Verification } from "./certificate.rules.ts";
+import { listVerifications } from "./verifications.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import type { ShownMedia } from "../planting/sites.sql.ts";
@@ -35,41 +37,44 @@ export type Dashboard = Readonly<
   readonly months: readonly MonthTotals[];
   readonly sites: readonly PlantedSite[];
   readonly media: readonly ShownMedia[];
+  /** Who has verified the trees of the latest planting orders, most trees first. */
+  readonly verifications: readonly Verification[];
   /** Whether the partner that gets new trees plants nothing. */
   readonly isPartnerSimulated: boolean;
   /** Of planted trees only. */
   readonly projected: ProjectedImpact;
-  /** The optional sections that have data and are not hidden. */
-  readonly sections: ReadonlySet<HideableSection>;
+  /** The optional sections that have data and that the organization shows. */
+  readonly sections: ReadonlySet<Section>;
   readonly updatedAt: Date;
 };
 
-/** Returns the sections that have something to show and that the organization does not hide. */
+const SECTIONS = [...HIDEABLE_SECTIONS, "carbon"] as const;
+export type Section = (typeof SECTIONS)[number];
+
 const sectionsOf = ({
-  profile,
+  profile: { hiddenSections, showsCarbon },
   bottles,
   donations,
   trees,
   months,
   sites,
   media,
-}: Omit<Dashboard, "sections">): ReadonlySet<HideableSection> => {
-  const hasData: Readonly<Record<HideableSection, boolean>> = {
+}: Omit<Dashboard, "sections">): ReadonlySet<Section> => {
+  const isShown = (section: HideableSection): boolean => !hiddenSections.includes(section);
+  const hasUnits = (month: MonthTotals): boolean =>
+    Object.values(UNIT_FIELDS).some(
+      (field) => month[field] > 0 && (field === "trees" || isShown(field)),
+    );
+  const shows: Readonly<Record<Section, boolean>> = {
     bottles: bottles.total > 0,
     donations: donations.count > 0,
-    carbon: trees.planted > 0,
-    months: months.some((month) =>
-      Object.values(UNIT_FIELDS).some(
-        (field) => month[field] > 0 && !profile.hiddenSections.some((hidden) => hidden === field),
-      ),
-    ),
+    carbon: trees.planted > 0 && showsCarbon,
+    months: months.some(hasUnits),
     sites: sites.length > 0,
     photos: media.length > 0,
   };
   return new Set(
-    HIDEABLE_SECTIONS.filter(
-      (section) => hasData[section] && !profile.hiddenSections.includes(section),
-    ),
+    SECTIONS.filter((section) => shows[section] && (section === "carbon" || isShown(section))),
   );
 };
 
@@ -97,12 +102,13 @@ export const readDashboard = async (
   const { accountId, name } = account;
   const now = clock.now();
   const isPartnerSimulated = planting.countsSimulated();
-  const [profile, periods, sites, media, donations] = await Promise.all([
+  const [profile, periods, sites, media, donations, verifications] = await Promise.all([
     findProfile(db, accountId),
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
     listPlantedSites(db, accountId, isPartnerSimulated),
     listLatestMedia(db, accountId, MEDIA_SHOWN, isPartnerSimulated),
     readDonationTotals(db, { accountId, mode: "live" }, now),
+    listVerifications(db, accountId, isPartnerSimulated),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const of = (period: string): Readonly<Record<Kind, number>> =>
@@ -127,40 +133,10 @@ export const readDashboard = async (
     })),
     sites,
     media,
+    verifications: mergeVerifications(verifications),
     isPartnerSimulated,
     projected: projectImpact(sites.map(({ factorId, planted }) => ({ factorId, trees: planted }))),
     updatedAt: now,
   };
   return { ...dashboard, sections: sectionsOf(dashboard) };
-};
-
-/** All that is shown of a dashboard is read once in this time. */
-const CACHED_MS = 5000;
-const MAXIMUM_CACHED = 10_000;
-/** As JSON. In memory, they take some times as much. */
-const CACHED_BYTES = 16 * 1024 * 1024;
-
-export type DashboardCache = {
-  /** Returns the data of a dashboard if they are cached. */
-  readonly find: (slug: string) => Dashboard | undefined;
-  /** Reads the data of a dashboard unless they are cached; undefined if the slug is unknown. */
-  readonly read: (slug: string) => Promise<Dashboard | undefined>;
-};
-
-/** Caches the data of dashboards for some seconds. Concurrent readers share one read of the database. */
-export const createDashboardCache = (
-  context: PlantingContext,
-  { cachedMs = CACHED_MS, cachedBytes = CACHED_BYTES } = {},
-): DashboardCache => {
-  const cached = new LRUCache<string, Dashboard>({
-    max: MAXIMUM_CACHED,
-    maxSize: cachedBytes,
-    sizeCalculation: (dashboard) => JSON.stringify(dashboard).length,
-    ttl: cachedMs,
-    fetchMethod: async (slug) => (await readDashboard(context, slug)) ?? undefined,
-  });
-  return {
-    find: (slug) => cached.get(slug),
-    read: (slug) => cached.fetch(slug),
-  };
 };

@@ -24,10 +24,27 @@ const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
     : sql.fragment`record.metadata ->> ${grouping.key}`;
 };
 
-/** Returns a sum that JSON carries exactly; null if there is nothing to sum up, which `least` would ignore. */
-const sumOf = (column: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  CASE WHEN count(${column}) > 0 THEN least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::bigint END
-`;
+/** Returns a sum that JSON carries exactly. */
+const sumOf = (column: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::bigint`;
+
+/** A sum of cents; null if units are counted. */
+const centsOf = (column: FragmentSqlToken, { kind }: StatisticsQuery): FragmentSqlToken =>
+  kind === "donation" ? sumOf(column) : sql.fragment`NULL::bigint`;
+
+/** The intervals with their records. Without groups, intervals without records are rows, too. */
+const intervalsOf = ({ range, interval, grouping }: StatisticsQuery): FragmentSqlToken =>
+  grouping === null
+    ? sql.fragment`
+      (
+        SELECT start::date
+        FROM generate_series(
+          date_trunc(${interval}, ${range.from}::timestamp), ${range.to}::timestamp, ${`1 ${interval}`}::interval
+        ) AS start
+      ) AS counted_interval
+      LEFT JOIN placed USING (start)
+    `
+    : sql.fragment`placed`;
 
 /** Returns the account's records with what is counted of each. */
 const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken =>
@@ -47,8 +64,8 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
         created_at, attribution, metadata,
         count AS registered,
         refunded_count AS refunded,
-        NULL::bigint AS registered_cents,
-        NULL::bigint AS refunded_cents
+        0::bigint AS registered_cents,
+        0::bigint AS refunded_cents
       FROM registration
       WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
     `;
@@ -91,13 +108,13 @@ export const listStatistics = (
     )
     SELECT
       to_char(start, 'YYYY-MM-DD') AS start,
-      CASE WHEN is_rest THEN NULL ELSE min(name) END AS "group",
-      is_rest AS "isRest",
+      CASE WHEN NOT is_rest THEN min(name) END AS "group",
+      coalesce(is_rest, false) AS "isRest",
       ${sumOf(sql.fragment`registered`)} AS registered,
       ${sumOf(sql.fragment`refunded`)} AS refunded,
-      ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
-      ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
-    FROM placed
+      ${centsOf(sql.fragment`registered_cents`, query)} AS "registeredCents",
+      ${centsOf(sql.fragment`refunded_cents`, query)} AS "refundedCents"
+    FROM ${intervalsOf(query)}
     GROUP BY start, is_rest, place
     ORDER BY start, is_rest, place
   `);

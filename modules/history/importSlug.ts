@@ -1,4 +1,4 @@
-import { findDashboardAccount, findSlugOwner, insertAlias } from "../dashboard/dashboards.sql.ts";
+import { findDashboardAccount, insertAlias } from "../dashboard/dashboards.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -24,12 +24,10 @@ export const importSlug = (
   db.transaction(async (transaction) => {
     await getOrganization(transaction, accountId);
     const dashboardSlug = await getDashboardSlug({ db: transaction, clock }, accountId);
-    const dashboard = await findDashboardAccount(transaction, slug);
     const now = clock.now();
-    const isNew =
-      dashboard === null && (await insertAlias(transaction, { slug, accountId, createdAt: now }));
-    const owner = dashboard?.accountId ?? (await findSlugOwner(transaction, slug))?.accountId;
-    if (owner !== accountId) {
+    const isNew = await insertAlias(transaction, { slug, accountId, createdAt: now });
+    const owner = await findDashboardAccount(transaction, slug);
+    if (owner?.accountId !== accountId) {
       throw invalidRequest(`the slug ${slug} leads to another dashboard`);
     }
     if (isNew) {

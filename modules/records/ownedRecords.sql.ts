@@ -255,14 +255,12 @@ export const listRecordIds = (
   `);
 };
 
-/** Deletes the certificates of records, and leaves the records out of the certificates of orders. */
+/** Deletes the certificates of records. Those of orders leave out records that do not exist. */
 export const deleteCertificatesOf = async (
   transaction: DatabaseTransactionConnection,
   recordIds: readonly string[],
 ): Promise<void> => {
-  for (const table of ["certificate_item", "certificate"]) {
-    await transaction.query(sql.typeAlias("void")`
-      DELETE FROM ${sql.identifier([table])} WHERE record_id = ANY(${sql.array(recordIds, "uuid")})
-    `);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM certificate WHERE record_id = ANY(${sql.array(recordIds, "uuid")})
+  `);
 };

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { z } from "zod";
-import { dashboardResponse } from "../../api/standalone/presentDashboard.ts";
+import { dashboardResponse } from "../../api/pages/presentDashboard.ts";
 import { certificateResponse } from "../../api/pages/presentCertificate.ts";
 import { generateTypes } from "../../clients/typescript/generate.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

@@ -5,9 +5,8 @@ import { startServer } from "../../runtime/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
-import { encodePng, normalizeLogo } from "../../modules/dashboard/normalizeLogo.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
-import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
+import { fillYear, LOGO, openDashboard, setProfile } from "./dashboardScene.ts";
 
 const test = testWithDatabase();
 
@@ -33,7 +32,7 @@ test.serial(
       color: "#ffd400",
       homeUrl: "https://northsea.example/",
       story: "We make clothes for bad weather.\n\nEach jacket plants ten trees.",
-      logo: await normalizeLogo(encodePng(Buffer.alloc(200 * 80 * 4, 200), 200, 80)),
+      logo: LOGO,
     });
     for (const { title, ...view } of VIEWS) {
       const { page, problems, origins } = await visit(t, browser, scene.page, view);
@@ -198,9 +197,7 @@ test.serial("the page prints in light colors with its table and without share li
 test.serial("in forced colors, charts and logo differ from what is behind them", async (t) => {
   const scene = await openDashboard(t);
   await fillYear(t, scene);
-  await setProfile(t, scene, {
-    logo: await normalizeLogo(encodePng(Buffer.alloc(200 * 80 * 4, 20), 200, 80)),
-  });
+  await setProfile(t, scene, { logo: LOGO });
   const { page } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
   await page.emulateMedia({ forcedColors: "active", colorScheme: "dark" });
   const colors: unknown = await page.evaluate(

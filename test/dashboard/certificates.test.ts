@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -255,92 +254,3 @@ test.serial("kind selects one of a store's records that were imported with one i
   const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
   t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
 });
-
-test.serial("a donation's certificate has its charity, and says if it was refunded", async (t) => {
-  const { serve, organization, clock } = await setUp(t);
-  const { call, urlOf, read } = await serve();
-  const key = organization.apiKeyTest;
-  await call("POST", "/charities/subscribe", { key });
-  const { body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 2550, ein: "51-0401308", attribution: "spring" },
-  });
-  const { donation_id: id } = z.object({ donation_id: z.string() }).parse(body);
-  t.like(await read(id, "test"), {
-    type: "donation",
-    state: "registered",
-    test: true,
-    amount_cents: 2550,
-    charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
-  });
-  const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
-  t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
-  t.notRegex(html, /spring/u);
-  await refundDonations(
-    { db: t.context.db, clock },
-    { accountId: organization.id, mode: "test" },
-    [{ id, reason: null, idempotencyKey: null, metadata: {} }],
-    true,
-  );
-  const after = await serve();
-  t.like(await after.read(id, "test"), { state: "refunded" });
-  t.regex(await (await fetch(await after.urlOf(id, "test"))).text(), /no longer counts/u);
-});
-
-test.serial(
-  "an order has one certificate of all its records, also after records are added",
-  async (t) => {
-    const { serve } = await setUp(t);
-    const { url } = await serve();
-    const store = await createTestStore(t.context.db, { domain: "orders.example" });
-    const api = await startStoreApi(t, { db: t.context.db });
-    const order = { customer_name: "Ann Lee", order_id: "#1001" };
-    const write = (path: string, body: object): Promise<unknown> =>
-      api.post(`/app/api/${path}`, store.test, { ...body, ...order });
-    const urlOf = async (orderId: string): Promise<string> => {
-      const query = new URLSearchParams({ order_id: orderId }).toString();
-      const { body } = await api.get(`/app/api/order_certificate_url?${query}`, store.test);
-      return certificateUrl.parse(body).certificate_url.replace("https://impact.example", url);
-    };
-    await write("plant", { trees: 2 });
-    const first = await urlOf("1001");
-    await write("plastic", { bottles: 3 });
-    await write("charity/donate", { charity_id: "510401308", amount_dollars: 5 });
-    await api.post("/app/api/plant", store.test, { trees: 9, order_id: "#1002" });
-    t.is(await urlOf("#1001"), first);
-    t.not(await urlOf("1002"), first);
-    const certificate = await (await fetch(`${first}.json`)).text();
-    t.like(JSON.parse(certificate), {
-      type: "order",
-      state: "registered",
-      test: true,
-      items: [
-        { type: "trees", registered: 2 },
-        { type: "bottles", registered: 3 },
-        { type: "donation", amount_cents: 500 },
-      ],
-    });
-    const html = (await (await fetch(first)).text()).replaceAll(/\s+/gu, " ");
-    t.regex(
-      html,
-      /2<\/span> <span class="what">trees, 3 ocean-bound bottles, and a donation of \$5\.00 to Oceana registered/u,
-    );
-    t.notRegex(html + certificate, /Ann|1001/u);
-    for (const unknown of ["1003", "%23"]) {
-      const path = `/app/api/order_certificate_url?order_id=${unknown}`;
-      const { status, body } = await api.get(path, store.test);
-      t.is(status, 404);
-      t.like(body, { error: "failed to find order" });
-    }
-    await write("refund", { type: "tree", quantity: 2 });
-    await write("refund", { type: "plastic", quantity: 3 });
-    await write("refund", { type: "donation", quantity: 1 });
-    const { url: other } = await serve();
-    t.like(await (await fetch(`${first.replace(url, other)}.json`)).json(), { state: "refunded" });
-
-    const impact = impactOf(t);
-    const revoked = await impact("certificate", "revoke", first);
-    t.is(revoked.exitCode, 0);
-    t.not(await urlOf("1001"), first);
-  },
-);

@@ -1,15 +1,22 @@
+import { readFileSync } from "node:fs";
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import type { ProfileChanges } from "../../modules/accounts/updateOrganization.ts";
+import type { ProfileChanges } from "../../modules/accounts/profile.rules.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
+
+/** A picture that an organization may have as its logo. */
+export const LOGO = readLogo(
+  readFileSync(new URL("../../embedded/demo/logo.png", import.meta.url)),
+);
 
 export type DashboardScene = {
   readonly setup: PlantingSetup;

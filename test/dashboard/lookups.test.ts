@@ -1,13 +1,12 @@
 import type { DatabasePool } from "slonik";
-import { sql } from "../../db/sql.ts";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createDashboardCache } from "../../modules/dashboard/readDashboard.ts";
+import { tag } from "../../api/http/taggedResponses.ts";
+import { createPageCache } from "../../api/standalone/servePages.ts";
 import { getDashboardSlug, createSlugLookup } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { createTestPlanting } from "../support/planting.ts";
 import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
@@ -16,7 +15,7 @@ const test = testWithDatabase();
 
 const MINUTE_MS = 60_000;
 /** Of one read of a dashboard. */
-const STATEMENTS = 6;
+const STATEMENTS = 7;
 
 const countStatements = (db: DatabasePool) => {
   let statements = 0;
@@ -45,36 +44,43 @@ test("all that shows a dashboard shares one read of the database", async (t) => 
   t.true(statements <= STATEMENTS + responses.length, `${statements} statements`);
 });
 
-test("the dashboards of many accounts are each read once", async (t) => {
-  const { db } = t.context;
-  await db.query(sql.typeAlias("void")`
-    WITH new_account AS (
-      INSERT INTO account (id, type, name, created_at)
-      SELECT gen_random_uuid(), 'organization', 'account-' || number, now()
-      FROM generate_series(1000, 1599) AS number
-      RETURNING id, name, created_at
-    )
-    INSERT INTO dashboard (account_id, slug, created_at)
-    SELECT id, name, created_at FROM new_account
-  `);
-  const slugs = Array.from({ length: 600 }, (_, index) => `account-${1000 + index}`);
-  const { counted, count } = countStatements(db);
-  const deps = { db: counted, clock: systemClock, planting: createTestPlanting() };
-  const dashboards = createDashboardCache(deps, { cachedMs: MINUTE_MS });
-  for (const slug of [...slugs, ...slugs]) {
-    t.is((dashboards.find(slug) ?? (await dashboards.read(slug)))?.slug, slug);
-  }
-  t.is(count(), STATEMENTS * slugs.length);
-  t.is(await dashboards.read("unknown-slug"), undefined);
+test("what pages show is read once, also by concurrent visitors, and the least used is evicted by its bytes", async (t) => {
+  const MEGABYTE = 1024 * 1024;
+  const reads: string[] = [];
+  const cache = createPageCache(
+    (name) => {
+      reads.push(name);
+      return Promise.resolve(name === "unknown" ? null : { name });
+    },
+    { cachedMs: MINUTE_MS, cachedBytes: 3 * MEGABYTE },
+  );
+  const [data, same] = await Promise.all([cache.read("first"), cache.read("first")]);
+  t.is(data, same);
+  t.is(cache.find("first"), data);
+  t.is(await cache.read("unknown"), undefined);
+  t.deepEqual(reads, ["first", "unknown"]);
 
-  const [first = "", second = "", third = ""] = slugs;
-  const bytes = JSON.stringify(dashboards.find(first)).length;
-  const small = createDashboardCache(deps, { cachedMs: MINUTE_MS, cachedBytes: 2.5 * bytes });
-  for (const slug of [first, second, third]) {
-    await small.read(slug);
+  let renderings = 0;
+  const render = async (name: string): Promise<void> => {
+    const read = await cache.read(name);
+    if (read) {
+      cache.render(name, "page", read, () => {
+        renderings += 1;
+        return tag({
+          type: "text/html",
+          body: Buffer.alloc(MEGABYTE - 2 * Buffer.poolSize),
+          headers: {},
+        });
+      });
+    }
+  };
+  for (const name of ["first", "second", "first", "third", "first"]) {
+    await render(name);
   }
-  t.is(small.find(first), undefined, "the oldest is evicted by bytes");
-  t.is(small.find(third)?.slug, third);
+  t.is(renderings, 3, "the same data are rendered once");
+  await render("fourth");
+  t.is(cache.find("second"), undefined);
+  t.is(cache.find("first"), data);
 });
 
 test.serial("made-up slugs share queries and are remembered as unknown", async (t) => {

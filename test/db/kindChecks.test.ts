@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import { CERTIFIED_KINDS } from "../../modules/dashboard/certificate.rules.ts";
 import { OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import { BALANCE_ENTRY_KINDS } from "../../modules/stores/stores.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -30,8 +29,6 @@ test("every CHECK that lists kinds or operations has those of the code", async (
   t.deepEqual(Object.fromEntries(lists.map(({ name, values }) => [name, values.toSorted()])), {
     registration_kind: KINDS.toSorted(),
     balance_entry_kind: BALANCE_ENTRY_KINDS.toSorted(),
-    certificate_kind: CERTIFIED_KINDS.toSorted(),
-    certificate_item_kind: CERTIFIED_KINDS.toSorted(),
     idempotency_key_operation: OPERATIONS.toSorted(),
   });
 });

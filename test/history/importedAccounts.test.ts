@@ -121,7 +121,7 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   const dashboard = String((await call("GET", "/dashboard_url", { key })).body["dashboard_url"]);
   // The process remembers for some seconds that the slug was unknown.
   await eventually(async () => (await get(slug)).status === 301);
-  for (const suffix of ["", ".json", "/badge.svg", "/card", "/shields.json", "/preview.png"]) {
+  for (const suffix of ["", ".json", "/badge.svg", "/card", "/shields.json"]) {
     const response = await get(`${slug}${suffix}`);
     t.is(response.status, 301);
     t.is(response.headers.get("Location"), `${dashboard}${suffix}`);

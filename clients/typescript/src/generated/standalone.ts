@@ -102,8 +102,12 @@ export interface components {
             readonly status: 200;
         };
         readonly Certificate: {
+            /** Format: date-time */
+            readonly issued_at: string;
             readonly name: string;
+            readonly number: string;
             readonly partner: string | null;
+            readonly photo_url: string | null;
             readonly planted: number;
             readonly planted_and_verified: number;
             readonly planted_at: string | null;
@@ -123,6 +127,15 @@ export interface components {
             readonly type: "trees" | "bottles";
             /** Format: uri */
             readonly url: string;
+            readonly verification: {
+                /**
+                 * @description A third party is an organization that did not plant the trees.
+                 * @enum {string}
+                 */
+                readonly by: "planting_partner" | "third_party" | "simulation";
+                readonly document_url: string;
+                readonly verifier: string;
+            } | null;
             readonly verified_at: string | null;
         } | {
             readonly amount_cents: number;
@@ -134,7 +147,10 @@ export interface components {
             };
             /** @constant */
             readonly currency: "USD";
+            /** Format: date-time */
+            readonly issued_at: string;
             readonly name: string;
+            readonly number: string;
             /** Format: date-time */
             readonly registered_at: string;
             /** @enum {string} */
@@ -145,8 +161,11 @@ export interface components {
             /** Format: uri */
             readonly url: string;
         } | {
+            /** Format: date-time */
+            readonly issued_at: string;
             readonly items: readonly ({
                 readonly partner: string | null;
+                readonly photo_url: string | null;
                 readonly planted: number;
                 readonly planted_and_verified: number;
                 readonly planted_at: string | null;
@@ -163,6 +182,15 @@ export interface components {
                 readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
                 /** @enum {string} */
                 readonly type: "trees" | "bottles";
+                readonly verification: {
+                    /**
+                     * @description A third party is an organization that did not plant the trees.
+                     * @enum {string}
+                     */
+                    readonly by: "planting_partner" | "third_party" | "simulation";
+                    readonly document_url: string;
+                    readonly verifier: string;
+                } | null;
                 readonly verified_at: string | null;
             } | {
                 readonly amount_cents: number;
@@ -182,6 +210,7 @@ export interface components {
                 readonly type: "donation";
             })[];
             readonly name: string;
+            readonly number: string;
             /** @enum {string} */
             readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
             readonly test: boolean;
@@ -284,6 +313,15 @@ export interface components {
             readonly updated_at: string;
             /** Format: uri */
             readonly url: string;
+            readonly verifications: readonly {
+                /** @enum {string} */
+                readonly by: "planting_partner" | "third_party" | "simulation";
+                readonly document_url: string;
+                /** Format: date-time */
+                readonly latest_at: string;
+                readonly trees: number;
+                readonly verifier: string;
+            }[];
         };
         readonly DashboardUrl: {
             /**

@@ -1,0 +1,129 @@
+import { hash } from "node:crypto";
+import type { Profile } from "../../modules/accounts/profile.rules.ts";
+import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
+import { formatHost } from "./format.ts";
+import type { Markup } from "./html.ts";
+import { html, styleElement } from "./html.ts";
+import { brandStyle } from "./styles.ts";
+
+/** The URLs that a page links to. */
+export type PageLinks = {
+  /** The public base URL. */
+  readonly baseUrl: string;
+  /** Its path, with which links between pages start. */
+  readonly root: string;
+  /** The page's own URL, for shared links. */
+  readonly pageUrl: string;
+};
+
+export const linksOf = (baseUrl: string, path: string): PageLinks => ({
+  baseUrl,
+  root: new URL(baseUrl).pathname.replace(/\/+$/u, ""),
+  pageUrl: baseUrl + path,
+});
+
+type Document = {
+  readonly title: string;
+  /** Says in a sentence what the page shows, for search engines and previews of the link; null for none. */
+  readonly description: string | null;
+  /** A style sheet of ours. */
+  readonly style: string;
+  readonly profile: Profile;
+  readonly links: PageLinks;
+  /** Whether search engines may list the page. */
+  readonly isIndexed: boolean;
+  readonly body: Markup;
+};
+
+export const logoUrl = ({ logo }: Profile, base: string): string | null =>
+  logo && `${base}/media/logos/${logo.hash}`;
+
+/** Renders what previews of the link show. */
+const renderPreview = ({ title, description, profile, links }: Document): Markup => {
+  const picture = logoUrl(profile, links.baseUrl);
+  return html`<meta name="description" content="${description}" />
+    <meta property="og:type" content="website" />
+    <meta property="og:title" content="${title}" />
+    <meta property="og:description" content="${description}" />
+    <meta property="og:url" content="${links.pageUrl}" />
+    ${picture && html`<meta property="og:image" content="${picture}" />`}
+    <link rel="canonical" href="${links.pageUrl}" />
+    <link rel="alternate" type="application/json" href="${links.pageUrl}.json" />`;
+};
+
+/** Renders a page. It needs no script. */
+export const renderDocument = (document: Document): string =>
+  html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <title>${document.title}</title>
+        <meta name="color-scheme" content="light dark" />
+        ${document.isIndexed ? null : html`<meta name="robots" content="noindex, nofollow" />`}
+        ${document.description === null ? null : renderPreview(document)}
+        <link rel="icon" href="${document.links.root}/dashboard/icon.svg" type="image/svg+xml" />
+        ${styleElement(document.style)} ${styleElement(brandStyle(document.profile.color))}
+      </head>
+      <body>
+        ${document.body}
+      </body>
+    </html> `.markup;
+
+const hashSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
+
+/** Returns a Content-Security-Policy that forbids everything but what the directives allow. */
+export const contentPolicy = (...directives: readonly string[]): string =>
+  ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
+
+/** Returns the policy of a document, which allows exactly its style sheets, and its photos on other hosts. */
+export const documentPolicy = (
+  {
+    style,
+    color,
+    photos = [],
+  }: { style: string; color: string | null; photos?: readonly string[] },
+  ...directives: readonly string[]
+): string => {
+  const origins = new Set(photos.flatMap((url) => pictureOrigin(url) ?? []));
+  return contentPolicy(
+    `style-src ${hashSource(style)} ${hashSource(brandStyle(color))}`,
+    ["img-src 'self'", ...origins].join(" "),
+    ...directives,
+  );
+};
+
+const MOST_LOGO_WIDTH = 240;
+const MOST_LOGO_HEIGHT = 96;
+
+/** Renders the logo and the link home, if the organization has set them. */
+export const renderHeader = (
+  profile: Profile,
+  { name, kicker, root }: { readonly name: string; readonly kicker: string; readonly root: string },
+): Markup => {
+  const { logo, homeUrl } = profile;
+  const scale = Math.min(
+    1,
+    MOST_LOGO_WIDTH / (logo?.width ?? 1),
+    MOST_LOGO_HEIGHT / (logo?.height ?? 1),
+  );
+  const picture =
+    logo &&
+    html`<img
+      class="logo"
+      src="${logoUrl(profile, root)}"
+      alt="Logo of ${name}"
+      width="${Math.round(logo.width * scale)}"
+      height="${Math.round(logo.height * scale)}"
+    />`;
+  const home =
+    homeUrl && html`<a class="home" href="${homeUrl}" rel="noopener">${formatHost(homeUrl)}</a>`;
+  return html`<header>
+    ${picture || home ? html`<div class="brand">${picture} ${home}</div>` : null}
+    <p class="kicker">${kicker}</p>
+    <h1><bdi>${name}</bdi></h1>
+  </header>`;
+};
+
+export const renderNotice = (title: string, text: string | Markup): Markup =>
+  html`<p class="notice" role="note"><strong>${title}</strong> ${text}</p>`;
