@@ -102,7 +102,7 @@ export const readDashboard = async (
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
     listPlantedSites(db, accountId, isPartnerSimulated),
     listLatestMedia(db, accountId, MEDIA_SHOWN, isPartnerSimulated),
-    readDonationTotals(db, { accountId, mode: "live" }, now),
+    readDonationTotals(db, { accountId, mode: "live" }),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const of = (period: string): Readonly<Record<Kind, number>> =>
@@ -119,7 +119,7 @@ export const readDashboard = async (
       plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
     },
     bottles: { total: of("all").bottle, month: current.bottle },
-    donations: donations.all,
+    donations,
     months: lastMonths(now).map((month) => ({
       month,
       trees: of(month).tree,
