@@ -263,32 +263,23 @@ CREATE TABLE donation_refund (
   CONSTRAINT donation_refund_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
 ) WITH ();
 
-CREATE TABLE donation_subscription (
+CREATE TABLE donor (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  processor text NOT NULL,
+  count bigint NOT NULL DEFAULT 0,
+  amount_cents bigint NOT NULL DEFAULT 0,
+  processor text,
   subscription_id text,
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
   attempt integer NOT NULL DEFAULT 0,
   key_generation integer NOT NULL DEFAULT 0,
   leased_until timestamp with time zone,
-  CONSTRAINT donation_subscription_pkey PRIMARY KEY (account_id, mode),
-  CONSTRAINT donation_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT donation_subscription_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text]))
-) WITH ();
-
-CREATE TABLE donation_total (
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  period text COLLATE "C" NOT NULL,
-  count bigint NOT NULL,
-  amount_cents bigint NOT NULL,
-  CONSTRAINT donation_total_pkey PRIMARY KEY (account_id, mode, period),
-  CONSTRAINT donation_total_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT donation_total_count CHECK (count >= 0),
-  CONSTRAINT donation_total_period CHECK (period = 'all'::text OR period ~ '^\d{4}-\d{2}$'::text),
-  CONSTRAINT donation_total_safe CHECK (amount_cents >= 0 AND amount_cents <= '9007199254740991'::bigint)
+  CONSTRAINT donor_pkey PRIMARY KEY (account_id, mode),
+  CONSTRAINT donor_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donor_count CHECK (count >= 0),
+  CONSTRAINT donor_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT donor_total_safe CHECK (amount_cents >= 0 AND amount_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
 CREATE TABLE event (

@@ -24,8 +24,9 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
-import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import { printJson, printList, printRows } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
+import { printDetails } from "../output/printDetails.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -194,10 +195,8 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
     .option("--page <n>", "page number", parseLimit, 1)
     .action(async (name: string, { page, json }: SearchOptions) => {
       const db = await connections.database();
-      const { items, totalItems } = await searchForOperator({ db }, name, {
-        page,
-        pageSize: PAGE_SIZE,
-      });
+      const slice = { page, pageSize: PAGE_SIZE };
+      const { items, totalItems } = await searchForOperator({ db }, name, slice);
       const charities = items.map((charity) => ({
         nonprofit_id: charity.nonprofitId,
         name: charity.name,
@@ -206,27 +205,22 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
         website: charity.website,
         icon_url: charity.iconUrl,
       }));
+      const total = grouped(totalItems);
       if (json) {
         printJson(io, { total_items: totalItems, charities });
-        return;
+      } else if (totalItems === 0) {
+        say(io, "No charities found.");
+      } else if (charities.length === 0) {
+        say(io, `No charities on page ${page}; ${total} found.`);
+      } else {
+        printRows(io, charities, {
+          EIN: (charity) => charity.ein,
+          name: (charity) => charity.name,
+          description: (charity) => charity.description,
+          website: (charity) => charity.website,
+        });
+        say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
       }
-      const total = grouped(totalItems);
-      if (charities.length === 0) {
-        say(
-          io,
-          totalItems === 0
-            ? "No charities found."
-            : `No charities on page ${page}; ${total} found.`,
-        );
-        return;
-      }
-      printRows(io, charities, {
-        EIN: (charity) => charity.ein,
-        name: (charity) => charity.name,
-        description: (charity) => charity.description,
-        website: (charity) => charity.website,
-      });
-      say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
     });
 };
 
@@ -240,48 +234,28 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
     .command("show")
     .description("Show the catalogue's record of an EIN")
     .argument("<ein>", "EIN, with or without the dash", parseEinArgument)
-    .action(async (ein: string, { json }: JsonOption) => {
-      const charity = await findCharityRecord(await connections.database(), ein);
-      if (!charity) {
+    .action(async (given: string, { json }: JsonOption) => {
+      const found = await findCharityRecord(await connections.database(), given);
+      if (!found) {
         throw new CommandError(
           EXIT.notFound,
-          `EIN ${formatEin(ein)} not found in the catalogue. See impact charity search.`,
+          `EIN ${formatEin(given)} not found in the catalogue. See impact charity search.`,
         );
       }
-      if (json) {
-        printJson(io, {
-          ein: formatEin(charity.ein),
-          name: charity.name,
-          sort_name: charity.sortName,
-          known_as: charity.knownAs,
-          website: charity.website,
-          icon_url: charity.iconUrl,
-          city: charity.city,
-          state: charity.state,
-          ntee: charity.ntee,
-          affiliation: charity.affiliation,
-          eligible: charity.eligible,
-          subsection: charity.subsection,
-          deductibility: charity.deductibility,
-          extracted_on: charity.extractedOn,
-        });
-        return;
-      }
-      printRecord(io, {
-        EIN: formatEin(charity.ein),
-        name: charity.name,
-        "sort name": charity.sortName,
-        "known as": charity.knownAs,
-        website: charity.website,
-        "icon URL": charity.iconUrl,
-        city: charity.city,
-        state: charity.state,
-        "NTEE code": charity.ntee,
-        "eligible for donations": charity.eligible,
-        "subsection of 501(c)": charity.subsection,
-        "deductibility code": charity.deductibility,
-        "extract date": charity.extractedOn,
-      });
+      const { ein, name, sortName, knownAs, iconUrl, extractedOn, eligible, ...rest } = found;
+      printDetails(
+        { io, json },
+        {
+          ein: formatEin(ein),
+          name,
+          sort_name: sortName,
+          known_as: knownAs,
+          ...rest,
+          icon_url: iconUrl,
+          extracted_on: extractedOn,
+          eligible,
+        },
+      );
     });
 };
 

@@ -11,8 +11,9 @@ import { recordOwnerOption } from "../accountOptions.ts";
 import type { RecordOwnerOptions } from "../accountOptions.ts";
 import { parseId, parseLimit, parseMode, parseRecordId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { printJson, printList, printRecord, sayIfMore } from "../output/print.ts";
+import { printList, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
+import { printDetails } from "../output/printDetails.ts";
 
 const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);
 
@@ -78,38 +79,18 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
       if (!donation) {
         throw recordNotFound("donation", given);
       }
-      const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
-        donation;
-      if (json) {
-        printJson(io, {
+      printDetails(
+        { io, json },
+        {
           ...presentDonation(donation),
-          account_id: accountId,
-          mode,
-          refunded_at: refundedAt,
-          refund_reason: refundReason,
-          refund_idempotency_key: refundIdempotencyKey,
-          refund_metadata: refundMetadata,
-        });
-        return;
-      }
-      printRecord(io, {
-        id: shownIdOf(donation),
-        account: accountId,
-        mode,
-        amount: formatCents(donation.amountCents),
-        charity: donation.charityName,
-        EIN: einOf(donation),
-        "nonprofit id": `${donation.nonprofitId} (${donation.charityProvider})`,
-        created: donation.createdAt,
-        "idempotency key": donation.idempotencyKey,
-        attribution: donation.attribution,
-        metadata: JSON.stringify(donation.metadata),
-        refunded: donation.refunded,
-        "refunded at": refundedAt,
-        "refund reason": refundReason,
-        "refund idempotency key": refundIdempotencyKey,
-        "refund metadata": refundMetadata && JSON.stringify(refundMetadata),
-      });
+          account_id: donation.accountId,
+          mode: donation.mode,
+          refunded_at: donation.refundedAt,
+          refund_reason: donation.refundReason,
+          refund_idempotency_key: donation.refundIdempotencyKey,
+          refund_metadata: donation.refundMetadata,
+        },
+      );
     });
 };
 

@@ -52,10 +52,9 @@ export const readDonationSummaries = (
 ): Promise<readonly DonationSummary[]> =>
   Promise.all(
     MODES.map(async (mode) => {
-      const { db, clock } = deps;
-      const { all } = await readDonationTotals(db, { accountId: account.id, mode }, clock.now());
+      const totals = await readDonationTotals(deps.db, { accountId: account.id, mode });
       const subscription = await readDonationSubscription(deps, account, mode);
-      return { mode, totals: all, subscription };
+      return { mode, totals, subscription };
     }),
   );
 

@@ -54,16 +54,29 @@ CREATE STATISTICS donation_customer_names ON text_digest(folded_text(customer_na
 CREATE STATISTICS donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE NOT refunded;
--- Totals of donations that are not refunded, updated in the transaction of each change. The period is 'all' or a UTC
--- month, YYYY-MM.
-CREATE TABLE donation_total (
+-- An account that donates in one mode: its donations, and its subscription to them.
+CREATE TABLE donor (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL,
-  period text COLLATE "C" NOT NULL CONSTRAINT donation_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
-  count bigint NOT NULL CONSTRAINT donation_total_count CHECK (count >= 0),
-  amount_cents bigint NOT NULL
-    CONSTRAINT donation_total_safe CHECK (amount_cents BETWEEN 0 AND 9007199254740991),
-  PRIMARY KEY (account_id, mode, period)
+  -- The totals of donations that are not refunded, updated in the transaction of each change.
+  count bigint NOT NULL DEFAULT 0 CONSTRAINT donor_count CHECK (count >= 0),
+  amount_cents bigint NOT NULL DEFAULT 0
+    CONSTRAINT donor_total_safe CHECK (amount_cents BETWEEN 0 AND 9007199254740991),
+  -- Null until it has asked for a subscription.
+  processor text CONSTRAINT donor_processor CHECK (processor IN ('stripe', 'ledger')),
+  -- The processor's subscription that has the items; null for the built-in ledger, which has no subscriptions.
+  subscription_id text,
+  -- Null until the processor has the items.
+  active_since timestamptz,
+  -- When the processor was last seen to have the items.
+  verified_at timestamptz,
+  -- The number of leases; the holder of an earlier one changes nothing.
+  attempt integer NOT NULL DEFAULT 0,
+  -- Part of the idempotency key; increased once an attempt's outcome is known. While it is not, the key is repeated.
+  key_generation integer NOT NULL DEFAULT 0,
+  -- Until then another call may be adding the items.
+  leased_until timestamptz,
+  PRIMARY KEY (account_id, mode)
 ) WITH (fillfactor = 50);
 
 -- Refunds that were made here. A donation is refunded as a whole, once.
@@ -79,26 +92,6 @@ CREATE TABLE donation_refund (
 
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX donation_refund_reason ON donation_refund (account_id, created_at) WHERE reason IS NOT NULL;
-
--- The donation subscription of an account in one mode.
-CREATE TABLE donation_subscription (
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  processor text NOT NULL CONSTRAINT donation_subscription_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- The processor's subscription that has the items; null for the built-in ledger, which has no subscriptions.
-  subscription_id text,
-  -- Null until the processor has the items.
-  active_since timestamptz,
-  -- When the processor was last seen to have the items.
-  verified_at timestamptz,
-  -- The number of leases; the holder of an earlier one changes nothing.
-  attempt integer NOT NULL DEFAULT 0,
-  -- Part of the idempotency key; increased once an attempt's outcome is known. While it is not, the key is repeated.
-  key_generation integer NOT NULL DEFAULT 0,
-  -- Until then another call may be adding the items.
-  leased_until timestamptz,
-  PRIMARY KEY (account_id, mode)
-);
 
 -- The built-in catalogue: the rows of the IRS Business Master File, and our own facts about well-known charities.
 CREATE TABLE charity (

@@ -16,7 +16,6 @@ const deleteBatch = (
 ): Promise<Deleted> =>
   db.transaction(async (transaction) => {
     const donations = await lockOldTestDonations(transaction, accountId, span, limit);
-    // All at once, because a change of several months locks the all-time total last.
     await subtractDonations(
       transaction,
       donations.flatMap(({ id, refunded }) => (refunded ? [] : id)),

@@ -3,7 +3,6 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ConfirmedDonation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
-import { monthOf } from "../registrations/registrations.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import {
   claimedKeys,
@@ -18,7 +17,12 @@ import { nothing, sql, timestamp, safeInteger } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
-import { countsByOwner, newCounts, totalSubtractions } from "./donationTotals.sql.ts";
+import {
+  countsByOwner,
+  newCounts,
+  totalAdditions,
+  totalSubtractions,
+} from "./donationTotals.sql.ts";
 import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
 /** A donation to insert. */
@@ -64,29 +68,12 @@ export const insertDonations = async (
         ORDER BY id
         RETURNING id, account_id, mode, amount_cents
       ),
-      addition AS (
-        SELECT account_id, mode, period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
-        FROM inserted
-        CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
-        GROUP BY account_id, mode, period
-      ),
-      new_total AS (
-        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-        SELECT account_id, mode, period, count, amount_cents
-        FROM addition
-        -- As every change of totals. Months begin with a digit.
-        ORDER BY account_id, mode, period
-        ON CONFLICT (account_id, mode, period) DO UPDATE
-        SET
-          count = donation_total.count + excluded.count,
-          amount_cents = donation_total.amount_cents + excluded.amount_cents
-        RETURNING account_id, mode, period, count
-      ),
+      ${totalAdditions(sql.fragment`inserted`)},
       ${eventInserts(events, createdAt, isInserted)}
       SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, ${newCounts} AS counts
     `);
   } catch (error) {
-    throw asTotalError(error, "donation_total_safe", "amount_cents");
+    throw asTotalError(error, "donor_total_safe", "amount_cents");
   }
 };
 
@@ -169,8 +156,7 @@ const refundedRow = z.strictObject({ counts: countsByOwner });
 
 /**
  * Inserts refunds of locked donations with their events, marks the donations as refunded, and subtracts them from the totals,
- * in one statement. Call it once in a transaction: it locks the all-time total last, so that concurrent changes of several
- * months cannot deadlock.
+ * in one statement.
  * @returns how many donations of their owners are not refunded, by `accountModeKey`
  */
 export const insertDonationRefunds = (
@@ -211,8 +197,8 @@ const accountIdRow = z.strictObject({ accountId: z.uuid() });
 export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[]> =>
   db.anyFirst(sql.type(accountIdRow)`
     SELECT account_id AS "accountId"
-    FROM donation_total
-    WHERE mode = 'test' AND period = 'all'
+    FROM donor
+    WHERE mode = 'test'
     ORDER BY account_id
   `);
 

@@ -48,8 +48,8 @@ export const findDonationSubscription = (
 ): Promise<DonationSubscription | null> =>
   db.maybeOne(sql.prepared("find_donation_subscription", subscriptionRow)`
     SELECT ${subscriptionColumns}
-    FROM donation_subscription AS subscription
-    WHERE subscription.account_id = ${accountId} AND subscription.mode = ${mode}
+    FROM donor AS subscription
+    WHERE account_id = ${accountId} AND mode = ${mode} AND processor IS NOT NULL
   `);
 
 const donorRow = accountRow.extend({
@@ -76,26 +76,23 @@ export const listDonors = async (
   names: readonly string[],
 ): Promise<ReadonlyMap<string, Donor>> => {
   const rows = await db.any(sql.prepared("list_donors", donorRow)`
-    WITH donor AS MATERIALIZED (
+    WITH named AS MATERIALIZED (
       SELECT name, (name::json ->> 0)::uuid AS account_id, name::json ->> 1 AS mode, 'donate'::text AS operation
       FROM ${values(names)} AS name
     )
     SELECT
-      donor.name AS "donorName",
+      named.name AS "donorName",
       ${accountColumns},
       ${subscriptionColumns},
       ARRAY(
         SELECT key
-        FROM json_array_elements_text(donor.name::json -> 2) AS key
-        WHERE ${recordOfKey(keyHash(scopeOfRow("donor"), sql.identifier(["key"])))} IS NOT NULL
+        FROM json_array_elements_text(named.name::json -> 2) AS key
+        WHERE ${recordOfKey(keyHash(scopeOfRow("named"), sql.identifier(["key"])))} IS NOT NULL
       ) AS "knownKeys",
-      coalesce(total.amount_cents, 0) AS "totalCents"
-    FROM donor
-    JOIN account ON account.id = donor.account_id
-    LEFT JOIN donation_subscription AS subscription
-      ON subscription.account_id = donor.account_id AND subscription.mode = donor.mode
-    LEFT JOIN donation_total AS total
-      ON total.account_id = donor.account_id AND total.mode = donor.mode AND total.period = 'all'
+      coalesce(subscription.amount_cents, 0) AS "totalCents"
+    FROM named
+    JOIN account ON account.id = named.account_id
+    LEFT JOIN donor AS subscription USING (account_id, mode)
   `);
   return new Map(rows.map((row) => [row.donorName, row]));
 };
@@ -120,7 +117,7 @@ export const leaseDonationSubscription = (
   lease: Lease,
 ): Promise<ProvisioningAttempt | null> =>
   db.maybeOne(sql.type(attemptRow)`
-    INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
+    INSERT INTO donor AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
     VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${timestamp(lease.until)})
     ON CONFLICT (account_id, mode) DO UPDATE
     SET
@@ -149,7 +146,7 @@ export const releaseDonationSubscription = async (
 ): Promise<void> => {
   const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
-    UPDATE donation_subscription
+    UPDATE donor
     SET
       leased_until = NULL,
       key_generation = key_generation + ${isOutcomeKnown ? 1 : 0},

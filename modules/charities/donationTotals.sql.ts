@@ -3,80 +3,69 @@ import { z } from "zod";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { DonationTotals } from "./donations.rules.ts";
-import { monthOf } from "../registrations/registrations.rules.ts";
 import { nothing, safeInteger, sql, values } from "../../db/sql.ts";
 
-const totalsRow = z
-  .strictObject({
-    allCount: safeInteger,
-    allCents: safeInteger,
-    monthCount: safeInteger,
-    monthCents: safeInteger,
-  })
-  .transform(({ allCount, allCents, monthCount, monthCents }) => ({
-    all: { count: allCount, amountCents: allCents },
-    month: { count: monthCount, amountCents: monthCents },
-  }));
+const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
-/** Returns the all-time totals and those of the UTC month that contains `time`. */
-export const readDonationTotals = (
+/** Returns how many of an owner's donations are not refunded, and their sum. */
+export const readDonationTotals = async (
   db: CommonQueryMethods,
-  owner: AccountMode,
-  time: Date,
-): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> =>
-  db.one(sql.prepared("read_donation_totals", totalsRow)`
-    SELECT
-      coalesce(max(count) FILTER (WHERE period = 'all'), 0)::bigint AS "allCount",
-      coalesce(max(amount_cents) FILTER (WHERE period = 'all'), 0)::bigint AS "allCents",
-      coalesce(max(count) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCount",
-      coalesce(max(amount_cents) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCents"
-    FROM donation_total
-    WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(time)})
-  `);
+  { accountId, mode }: AccountMode,
+): Promise<DonationTotals> =>
+  (await db.maybeOne(sql.prepared("read_donation_totals", totalsRow)`
+    SELECT count, amount_cents AS "amountCents" FROM donor WHERE account_id = ${accountId} AND mode = ${mode}
+  `)) ?? { count: 0, amountCents: 0 };
 
 /**
- * Defines queries that subtract donations from the all-time totals of their owners and from those of the months in which they
- * were recorded, as parts of a statement. `new_total` has the totals after it.
+ * Defines the query `new_total`, which adds donations to the totals of their owners, and has the totals after it.
  * @param donations a table of them
  */
-export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-    uncounted AS MATERIALIZED (
-      SELECT account_id, mode, period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
-      FROM ${donations}
-      CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
-      GROUP BY account_id, mode, period
-    ),
-    locked_total AS MATERIALIZED (
-      SELECT uncounted.*
-      FROM uncounted
-      JOIN donation_total USING (account_id, mode, period)
-      -- In the order in which new donations lock them, so that the two cannot deadlock. Months begin with a digit.
-      ORDER BY donation_total.account_id, donation_total.mode, donation_total.period
-      FOR NO KEY UPDATE OF donation_total
-    ),
+export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
     new_total AS (
-      UPDATE donation_total
-      SET
-        count = donation_total.count - locked_total.count,
-        amount_cents = donation_total.amount_cents - locked_total.amount_cents
-      FROM locked_total
-      WHERE donation_total.account_id = locked_total.account_id
-        AND donation_total.mode = locked_total.mode
-        AND donation_total.period = locked_total.period
-      RETURNING donation_total.*
+      INSERT INTO donor (account_id, mode, count, amount_cents)
+      SELECT account_id, mode, count(*), sum(amount_cents)::bigint
+      FROM ${donations}
+      GROUP BY account_id, mode
+      -- As every change of totals, so that concurrent ones cannot deadlock.
+      ORDER BY account_id, mode
+      ON CONFLICT (account_id, mode) DO UPDATE
+      SET count = donor.count + excluded.count, amount_cents = donor.amount_cents + excluded.amount_cents
+      RETURNING account_id, mode, count
     )
   `;
 
-/** The all-time counts that a statement returns as JSON, by `accountModeKey`. */
+/** The same for donations that are subtracted. */
+export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+    locked_total AS MATERIALIZED (
+      SELECT donor.account_id, donor.mode, uncounted.count, uncounted.amount_cents
+      FROM (
+        SELECT account_id, mode, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+        FROM ${donations}
+        GROUP BY account_id, mode
+      ) AS uncounted
+      JOIN donor USING (account_id, mode)
+      ORDER BY donor.account_id, donor.mode
+      FOR NO KEY UPDATE OF donor
+    ),
+    new_total AS (
+      UPDATE donor
+      SET count = donor.count - locked_total.count, amount_cents = donor.amount_cents - locked_total.amount_cents
+      FROM locked_total
+      WHERE donor.account_id = locked_total.account_id AND donor.mode = locked_total.mode
+      RETURNING donor.account_id, donor.mode, donor.count
+    )
+  `;
+
+/** The counts that a statement returns as JSON, by `accountModeKey`. */
 export const newCounts = sql.fragment`
-  coalesce((SELECT json_object_agg(account_id || '/' || mode, count) FROM new_total WHERE period = 'all'), '{}')
+  coalesce((SELECT json_object_agg(account_id || '/' || mode, count) FROM new_total), '{}')
 `;
 
 export const countsByOwner = z.record(z.string(), z.int());
 
 const countRow = z.strictObject({ owner: z.string(), count: safeInteger });
 
-/** Returns the all-time counts of owners by `accountModeKey`, of which a statement has returned some. */
+/** Returns the counts of owners by `accountModeKey`, of which a statement has returned some. */
 export const readCounts = async (
   db: CommonQueryMethods,
   owners: readonly AccountMode[],
@@ -87,10 +76,9 @@ export const readCounts = async (
     return new Map(Object.entries(known));
   }
   const rows = await db.any(sql.prepared("read_donation_counts", countRow)`
-    SELECT owner, coalesce(donation_total.count, 0) AS count
+    SELECT owner, coalesce(donor.count, 0) AS count
     FROM ${values([...new Set(names)])} AS owner
-    LEFT JOIN donation_total
-      ON account_id = split_part(owner, '/', 1)::uuid AND mode = split_part(owner, '/', 2) AND period = 'all'
+    LEFT JOIN donor ON account_id = split_part(owner, '/', 1)::uuid AND mode = split_part(owner, '/', 2)
   `);
   return new Map([
     ...Object.entries(known),

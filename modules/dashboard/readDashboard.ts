@@ -107,7 +107,7 @@ export const readDashboard = async (
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
     listPlantedSites(db, accountId, isPartnerSimulated),
     listLatestMedia(db, accountId, MEDIA_SHOWN, isPartnerSimulated),
-    readDonationTotals(db, { accountId, mode: "live" }, now),
+    readDonationTotals(db, { accountId, mode: "live" }),
     listVerifications(db, accountId, isPartnerSimulated),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
@@ -125,7 +125,7 @@ export const readDashboard = async (
       plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
     },
     bottles: { total: of("all").bottle, month: current.bottle },
-    donations: donations.all,
+    donations,
     months: lastMonths(now).map((month) => ({
       month,
       trees: of(month).tree,

@@ -59,31 +59,27 @@ export const listCounterDifferences = (
       FROM registration
       WHERE account_id = ${accountId} AND mode = ${mode}
       GROUP BY 1, 2
-      UNION ALL
-      SELECT sums.counter, monthly_donation.month, sums.quantity
-      FROM (
-        SELECT
-          date_trunc('month', created_at AT TIME ZONE 'UTC') AS month,
-          count(*) FILTER (WHERE NOT refunded) AS count,
-          coalesce(sum(amount_cents) FILTER (WHERE NOT refunded), 0) AS amount_cents
-        FROM donation
-        WHERE account_id = ${accountId} AND mode = ${mode}
-        GROUP BY 1
-      ) AS monthly_donation
-      CROSS JOIN LATERAL (VALUES ('donations', count), ('donation cents', amount_cents)) AS sums (counter, quantity)
     ),
     recorded AS (
       SELECT counter, coalesce(to_char(month, 'YYYY-MM'), 'all') AS period, sum(quantity) AS quantity
       FROM monthly
       GROUP BY GROUPING SETS ((counter, month), (counter))
+      UNION ALL
+      SELECT sums.counter, 'all', sums.quantity
+      FROM (
+        SELECT count(*) AS count, sum(amount_cents) AS amount_cents
+        FROM donation
+        WHERE account_id = ${accountId} AND mode = ${mode} AND NOT refunded
+      ) AS donated
+      CROSS JOIN LATERAL (VALUES ('donations', count), ('donation cents', amount_cents)) AS sums (counter, quantity)
     ),
     counted AS (
       SELECT kind AS counter, period, total AS quantity
       FROM impact_total
       WHERE account_id = ${accountId} AND mode = ${mode}
       UNION ALL
-      SELECT sums.counter, period, sums.quantity
-      FROM donation_total
+      SELECT sums.counter, 'all', sums.quantity
+      FROM donor
       CROSS JOIN LATERAL (VALUES ('donations', count), ('donation cents', amount_cents)) AS sums (counter, quantity)
       WHERE account_id = ${accountId} AND mode = ${mode}
     )

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { ImportedDonation } from "./importedRecords.rules.ts";
+import { totalAdditions } from "../charities/donationTotals.sql.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { ImportedEntry, KnownRecord, RecordColumn } from "./importedEntries.sql.ts";
@@ -44,35 +45,22 @@ export const insertImportedDonations = async (
         WHERE ${isNew("donation", owner)}
         ORDER BY id, place
         ON CONFLICT DO NOTHING
-        RETURNING id, amount_cents, created_at, refunded
+        RETURNING id, amount_cents, refunded
       ),
       stored AS (${insertKeys("donation", owner)}),
       addition AS (
-        SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+        SELECT ${accountId}::uuid AS account_id, ${mode} AS mode, amount_cents
         FROM inserted
         -- So that the totals are locked after the keys, as by clients.
         CROSS JOIN (SELECT count(*) AS stored_keys FROM stored) AS keys
-        CROSS JOIN LATERAL (
-          VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
-        ) AS span (period)
         WHERE NOT refunded
-        GROUP BY period
       ),
-      new_total AS (
-        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-        SELECT ${accountId}::uuid, ${mode}, period, count, amount_cents
-        FROM addition
-        ORDER BY period
-        ON CONFLICT (account_id, mode, period) DO UPDATE
-        SET
-          count = donation_total.count + excluded.count,
-          amount_cents = donation_total.amount_cents + excluded.amount_cents
-      )
+      ${totalAdditions(sql.fragment`addition`)}
       SELECT id
       FROM inserted
     `);
   } catch (error) {
-    throw asTotalError(error, "donation_total_safe", "amount_cents");
+    throw asTotalError(error, "donor_total_safe", "amount_cents");
   }
 };
 

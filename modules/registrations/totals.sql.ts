@@ -15,7 +15,7 @@ import { safeInteger, sql } from "../../db/sql.ts";
  */
 export const asTotalError = (
   error: unknown,
-  constraint: "impact_total_safe" | "donation_total_safe",
+  constraint: "impact_total_safe" | "donor_total_safe",
   field: string,
 ): unknown =>
   error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint

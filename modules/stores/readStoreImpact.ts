@@ -28,9 +28,9 @@ const readUnits = async (
 const readCounters = async (db: DatabasePool, owner: AccountMode, now: Date) => {
   const [units, donations] = await Promise.all([
     readUnits(async (kind) => (await readTotals(db, { ...owner, kind }, now)).all),
-    readDonationTotals(db, owner, now),
+    readDonationTotals(db, owner),
   ]);
-  return { units, donationCents: donations.all.amountCents };
+  return { units, donationCents: donations.amountCents };
 };
 
 const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: CustomerFilter) => {

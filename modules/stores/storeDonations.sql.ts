@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { DonationCustomer, ImpactFilter } from "./customers.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import { monthOf } from "../registrations/registrations.rules.ts";
+import { totalAdditions } from "../charities/donationTotals.sql.ts";
 import { donationCoreColumns, donationCoreRow } from "../charities/donations.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
@@ -37,7 +37,6 @@ export const donationInserts = (
         charity_provider: charity.provider,
         charity_name: charity.charity.name,
         created_at: createdAt,
-        month: monthOf(createdAt),
         customer_name: customer.customerName,
         customer_email: customer.customerEmail,
         customer_id: customer.customerId,
@@ -45,7 +44,7 @@ export const donationInserts = (
       })),
     )}) AS given (
       id uuid, account_id uuid, mode text, amount_cents bigint, ein text, nonprofit_id text, charity_provider text,
-      charity_name text, created_at timestamptz, month text, customer_name text, customer_email text,
+      charity_name text, created_at timestamptz, customer_name text, customer_email text,
       customer_id text, order_id text
     )
   ),
@@ -59,19 +58,7 @@ export const donationInserts = (
       created_at, '', '{}', customer_name, customer_email, customer_id, order_id
     FROM given_donation
   ),
-  added_donation_total AS (
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT account_id, mode, period, count(*), sum(amount_cents)::bigint
-    FROM given_donation
-    CROSS JOIN LATERAL (VALUES ('all'), (month)) AS span (period)
-    GROUP BY account_id, mode, period
-    -- As every change of totals, so that concurrent ones cannot deadlock.
-    ORDER BY account_id, mode, period = 'all'
-    ON CONFLICT (account_id, mode, period) DO UPDATE
-    SET
-      count = donation_total.count + excluded.count,
-      amount_cents = donation_total.amount_cents + excluded.amount_cents
-  )
+  ${totalAdditions(sql.fragment`given_donation`)}
 `;
 
 const listedRow = z.strictObject({

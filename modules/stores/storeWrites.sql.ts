@@ -63,7 +63,7 @@ export const recordStoreWrites = async (
     // A failed batch is divided until one write is left, so the first one is the cause.
     const cause = first
       ? asTotalError(error, "impact_total_safe", COUNT_FIELDS[first.kind])
-      : asTotalError(error, "donation_total_safe", "amount_cents");
+      : asTotalError(error, "donor_total_safe", "amount_cents");
     throw cause;
   }
 };

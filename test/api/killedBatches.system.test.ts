@@ -82,13 +82,13 @@ test("a batch of donations whose API is killed during its transaction is not rec
     idempotency_key: `gift-${index}`,
   }));
   await db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents) VALUES (${accountId}, 'test', 'all', 0, 0)
+    INSERT INTO donor (account_id, mode) VALUES (${accountId}, 'test')
   `);
 
   const retry = await killDuringBatch(
     t,
     { path: "/charities/donate/batch", key, items },
-    sql.fragment`donation_total WHERE account_id = ${accountId}`,
+    sql.fragment`donor WHERE account_id = ${accountId}`,
   );
   t.deepEqual(await readDonationLedger(db, accountId), NOTHING_RECORDED);
   t.is(await retry(), 200);

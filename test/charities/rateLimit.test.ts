@@ -18,13 +18,17 @@ import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
 
-test("of two hundred concurrent requests exactly twenty are permitted", async (t) => {
+test("of two hundred concurrent requests exactly twenty are permitted, after the clock was set back, too", async (t) => {
+  const { db } = t.context;
   // A minute, so that the machine's speed does not matter.
   const limit = { requests: 20, windowMs: 60_000 };
-  const permitted = await Promise.all(
-    Array.from({ length: 200 }, () => takePermit(t.context.db, "burst", limit)),
-  );
-  t.is(permitted.filter(Boolean).length, 20);
+  const countPermitted = async (): Promise<number> => {
+    const permitted = Array.from({ length: 200 }, () => takePermit(db, "burst", limit));
+    return (await Promise.all(permitted)).filter(Boolean).length;
+  };
+  t.is(await countPermitted(), 20);
+  await shift(db, "burst", 3600);
+  t.is(await countPermitted(), 20);
 });
 
 test("within any window at most twenty requests are permitted, however they are spread", async (t) => {
@@ -103,21 +107,6 @@ test("a rejected request is not counted", async (t) => {
   t.true(await takePermit(db, "one", limit));
 });
 
-test("after the database's clock was set back by an hour exactly twenty requests are permitted", async (t) => {
-  const { db } = t.context;
-  const limit = { requests: 20, windowMs: 60_000 };
-  for (let request = 0; request < 20; request += 1) {
-    await takePermit(db, "set-back", limit);
-  }
-  await shift(db, "set-back", 3600);
-
-  const permitted = await Promise.all(
-    Array.from({ length: 50 }, () => takePermit(db, "set-back", limit)),
-  );
-
-  t.is(permitted.filter(Boolean).length, 20);
-});
-
 test("the twenty-first request of a key at an endpoint within a second is a 429 with Retry-After", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, {
@@ -169,16 +158,15 @@ test("an account that has used its share of a charity provider gets a 503, and a
     validateCharity: (_id, lookup) =>
       validateCharity({ charities }, lookup, new AbortController().signal),
   });
-  const createAccount = async () => {
-    const account = await createTestOrganization(db);
-    await updateAccount(db, account.id, { charityProvider: "everyorg" });
-    return account;
-  };
-  const [busy, other] = [await createAccount(), await createAccount()];
-  const provider = charities.named("everyorg", busy.id);
+  const [busy, other] = [await createTestOrganization(db), await createTestOrganization(db)];
+  for (const { id } of [busy, other]) {
+    await updateAccount(db, id, { charityProvider: "everyorg" });
+  }
+  const { find } = charities.named("everyorg", busy.id);
+  const signal = new AbortController().signal;
   await Promise.all(
     Array.from({ length: 75 }, (_, index) =>
-      provider.find({ ein: null, nonprofitId: `unknown-${index}` }, new AbortController().signal),
+      find({ ein: null, nonprofitId: `unknown-${index}` }, signal),
     ),
   );
   const callsBefore = double.calls.length;

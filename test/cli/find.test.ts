@@ -172,9 +172,7 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
   `);
   await insertTestKeys(t.context.db, "donation", "donate", accountId);
   await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT ${accountId}, 'test', period, 1, 2500
-    FROM unnest(ARRAY['all', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM')]) AS period
+    INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${accountId}, 'test', 1, 2500)
   `);
   await call("POST", "/refund/donations", {
     key: apiKeyTest,

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
-import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
@@ -86,7 +85,6 @@ export const fillYear = async (
   await pass(3 * STAGE_MS);
   await register(1234);
   await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT ${organization.id}, 'live', period, 2, 129999 FROM unnest(${sql.array(["all", monthOf(clock.now())], "text")}) AS period
+    INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${organization.id}, 'live', 2, 129999)
   `);
 };

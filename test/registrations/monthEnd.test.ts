@@ -4,7 +4,6 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { EIN } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -153,39 +152,6 @@ forBothKinds(
     ]);
   },
 );
-
-test("on both sides of a month's end, donations and their refunds count in the month of the donation", async (t) => {
-  const { db } = t.context;
-  const clocks = createClocks();
-  const { behind, ahead } = await startTwoApis(t, clocks);
-  const { id: accountId, apiKeyTest: key } = await createTestOrganization(db);
-  const donate = async (api: typeof ahead, cents: number) =>
-    (await api.call("POST", "/charities/donate", { key, body: { ein: EIN, amount_cents: cents } }))
-      .body["donation_id"];
-  const july = await donate(ahead, 500);
-  await donate(ahead, 50);
-  const june = await donate(behind, 300);
-  await donate(behind, 30);
-
-  const refund = async (api: typeof ahead, id: unknown) =>
-    (await api.call("POST", "/refund/donations", { key, body: { id } })).status;
-  t.is(await refund(behind, july), 200);
-  t.is(await refund(ahead, june), 200);
-
-  t.deepEqual(
-    await db.any(sql.type(monthsRow)`
-      SELECT period AS month, amount_cents::integer AS total
-      FROM donation_total
-      WHERE account_id = ${accountId}
-      ORDER BY period
-    `),
-    [
-      { month: "2026-06", total: 30 },
-      { month: "2026-07", total: 50 },
-      { month: "all", total: 80 },
-    ],
-  );
-});
 
 test("a store's records are in the month of their time, which never goes back to the month before", async (t) => {
   const { db } = t.context;

@@ -121,7 +121,7 @@ const repeatDonations = async (
   const path = `/charities/donate/batch${query}`;
   const setActive = (activeSince: string | null) =>
     db.query(sql.typeAlias("void")`
-      UPDATE donation_subscription SET active_since = ${activeSince} WHERE account_id = ${id}
+      UPDATE donor SET active_since = ${activeSince} WHERE account_id = ${id}
     `);
   const first = await held.sendHeld(() => call("POST", path, { key, body: { items: [GIFT] } }));
   return {

@@ -171,12 +171,12 @@ const currentSubscriptions = sql.fragment`
 const lostDonationItems = sql.fragment`(
   stripe_subscription.has_donation_items IS false AND EXISTS (
     SELECT
-    FROM donation_subscription
-    WHERE donation_subscription.account_id = account.id
-      AND donation_subscription.mode = 'live'
-      AND donation_subscription.subscription_id = stripe_subscription.subscription_id
-      AND donation_subscription.active_since IS NOT NULL
-      AND donation_subscription.verified_at <= stripe_subscription.read_at
+    FROM donor
+    WHERE donor.account_id = account.id
+      AND donor.mode = 'live'
+      AND donor.subscription_id = stripe_subscription.subscription_id
+      AND donor.active_since IS NOT NULL
+      AND donor.verified_at <= stripe_subscription.read_at
   )
 )`;
 

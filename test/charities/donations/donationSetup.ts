@@ -38,13 +38,13 @@ export const readDonationLedger = (
       (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
       (
         SELECT coalesce(sum(count), 0)::bigint
-        FROM donation_total
-        WHERE account_id = ${accountId} AND period = 'all'
+        FROM donor
+        WHERE account_id = ${accountId}
       ) AS count,
       (
         SELECT coalesce(sum(amount_cents), 0)::bigint
-        FROM donation_total
-        WHERE account_id = ${accountId} AND period = 'all'
+        FROM donor
+        WHERE account_id = ${accountId}
       ) AS cents
   `);
 
@@ -52,8 +52,7 @@ export const readDonationLedger = (
 export const fillDonationTotal = async (db: DatabasePool, accountId: string): Promise<number> => {
   const cents = Number.MAX_SAFE_INTEGER - MAXIMUM_CENTS + 1;
   await db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    VALUES (${accountId}, 'test', 'all', 0, ${cents})
+    INSERT INTO donor (account_id, mode, amount_cents) VALUES (${accountId}, 'test', ${cents})
   `);
   return cents;
 };

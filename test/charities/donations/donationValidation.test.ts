@@ -9,6 +9,7 @@ import { freshEin } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { WorkflowContext } from "./validationSetup.ts";
+import type { Fault } from "../startProviderDouble.ts";
 import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
 import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
@@ -26,124 +27,95 @@ const addCharity = (t: ExecutionContext<WorkflowContext>): { slug: string; ein: 
 
 const TOO_LATE = { error: "the charity could not be validated in time; nothing was recorded" };
 
-test.serial("a remote provider's charity is validated by the workflow donation-<id>", async (t) => {
-  const { call, test: key, ledger } = await startEveryOrgApi(t);
-  const { slug, ein } = addCharity(t);
+test.serial(
+  "a remote provider's charity is validated once, by the workflow donation-<id>",
+  async (t) => {
+    const { call, test: key, ledger } = await startEveryOrgApi(t);
+    const { slug, ein } = addCharity(t);
+    const donate = () => call("POST", "/charities/donate", { key, body: { amount_cents: 7, ein } });
+    // Its first call fails, and is repeated.
+    t.context.provider.faults.push({ status: 503 });
 
-  const { status, body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 7, ein },
-  });
+    const { status, body } = await donate();
 
-  t.is(status, 200);
-  t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
-  const { temporal, getDeployment } = t.context;
-  const handle = temporal.workflow.getHandle(
-    donationWorkflowId(await getDeployment(), String(body["donation_id"])),
-  );
-  t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
-});
+    t.is(status, 200);
+    t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
+    const { temporal, getDeployment, provider } = t.context;
+    const handle = temporal.workflow.getHandle(
+      donationWorkflowId(await getDeployment(), String(body["donation_id"])),
+    );
+    t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
+    const callsBefore = provider.calls.length;
+    t.is((await donate()).body["total_donations"], 2);
+    t.is(provider.calls.length, callsBefore);
+  },
+);
 
-test.serial("once a charity is validated, later donations do not call its provider", async (t) => {
-  const { call, test: key } = await startEveryOrgApi(t);
-  const { ein } = addCharity(t);
-  const donate = () => call("POST", "/charities/donate", { key, body: { amount_cents: 7, ein } });
-  t.is((await donate()).status, 200);
-  const callsBefore = t.context.provider.calls.length;
-  t.is((await donate()).body["total_donations"], 2);
-  t.is(t.context.provider.calls.length, callsBefore);
-});
-
-const isRejected = test.macro({
-  exec: async (t, fields: Record<string, unknown>, message: RegExp) => {
+test.serial(
+  "a charity that the provider does not have, or with another EIN, is a 400",
+  async (t) => {
     const { call, test: key, ledger } = await startEveryOrgApi(t);
     addEveryOrgCharity(t.context.provider, "known", "222222221");
-    const { status, body } = await call("POST", "/charities/donate", {
-      key,
-      body: { amount_cents: 5, ...fields },
-    });
-    t.is(status, 400);
-    t.regex(String(body["error"]), message);
+    for (const [ids, message] of [
+      [{ nonprofit_id: "nobody" }, /no charity found for the nonprofit_id nobody/u],
+      [{ ein: "33-3333333", nonprofit_id: "known" }, /do not agree: known is 22-2222221/u],
+    ] as const) {
+      const body = { amount_cents: 5, ...ids };
+      const response = await call("POST", "/charities/donate", { key, body });
+      t.is(response.status, 400);
+      t.regex(String(response.body["error"]), message);
+    }
     t.deepEqual(await ledger(), NOTHING_RECORDED);
   },
-  title: (given = "") => `${given} is a 400 that records nothing`,
-});
-test.serial(
-  "a charity that the provider does not have",
-  isRejected,
-  { nonprofit_id: "nobody" },
-  /no charity found for the nonprofit_id nobody/u,
-);
-test.serial(
-  "an EIN that is not the remote charity's",
-  isRejected,
-  { ein: "33-3333333", nonprofit_id: "known" },
-  /do not agree: known is 22-2222221/u,
 );
 
 const SILENCE = { hang: () => undefined };
+const HALF_OF_JSON = { status: 200, body: '{"data":' };
 
-const isOutage = test.macro({
-  exec: async (t, faults: WorkflowContext["provider"]["faults"]) => {
-    const { call, test: key, ledger } = await startEveryOrgApi(t);
-    const { provider } = t.context;
-    const { ein } = addCharity(t);
-    provider.faults.push(...faults);
-    t.teardown(() => provider.faults.splice(0));
-    const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
+/** What a provider does, in each of the attempts. */
+const OUTAGES: readonly (readonly [string, readonly Fault[]])[] = [
+  ["responds 500", [{ status: 500 }, { status: 500 }]],
+  ["responds 429", [{ status: 429 }, { status: 429 }]],
+  ["never responds", [SILENCE, SILENCE, SILENCE, SILENCE]],
+  ["closes the connection", ["cut", "cut"]],
+  ["rejects our API key", [{ status: 401 }]],
+  ["sends half of a JSON document", [HALF_OF_JSON, HALF_OF_JSON]],
+  ["sends an unexpected format", [{ status: 200, body: '{"data":{}}' }]],
+];
+for (const [title, faults] of OUTAGES) {
+  test.serial(
+    `a provider that ${title} is a 500 that records nothing, and the retry records once`,
+    async (t) => {
+      const { call, test: key, ledger } = await startEveryOrgApi(t);
+      const { provider } = t.context;
+      const { ein } = addCharity(t);
+      provider.faults.push(...faults);
+      t.teardown(() => provider.faults.splice(0));
+      const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
 
-    const failed = await call("POST", "/charities/donate", { key, body });
-    t.is(failed.status, 500);
-    t.deepEqual(failed.body, { error: "charity search failed" });
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
+      const failed = await call("POST", "/charities/donate", { key, body });
+      t.is(failed.status, 500);
+      t.deepEqual(failed.body, { error: "charity search failed" });
+      t.deepEqual(await ledger(), NOTHING_RECORDED);
 
-    provider.faults.splice(0);
-    const retried = await call("POST", "/charities/donate", { key, body });
-    t.is(retried.status, 200);
-    t.is(retried.headers.get("Idempotent-Replayed"), null);
-    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
-  },
-  title: (given = "") =>
-    `a provider that ${given} is a 500 that records nothing, and the retry records once`,
-});
-
-test.serial("responds 500", isOutage, [{ status: 500 }, { status: 500 }]);
-test.serial("responds 429", isOutage, [{ status: 429 }, { status: 429 }]);
-test.serial("never responds", isOutage, [SILENCE, SILENCE, SILENCE, SILENCE]);
-test.serial("closes the connection", isOutage, ["cut", "cut"]);
-test.serial("rejects our API key", isOutage, [{ status: 401 }]);
-test.serial("sends half of a JSON document", isOutage, [
-  { status: 200, body: '{"data":' },
-  { status: 200, body: '{"data":' },
-]);
-test.serial("sends an unexpected format", isOutage, [{ status: 200, body: '{"data":{}}' }]);
-
-test.serial("a provider that fails once is called again", async (t) => {
-  const { call, test: key } = await startEveryOrgApi(t);
-  const { slug } = addCharity(t);
-  t.context.provider.faults.push({ status: 503 });
-
-  const { status, body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 100, nonprofit_id: slug },
-  });
-
-  t.is(status, 200);
-  t.is(body["charity_name"], `The ${slug}`);
-});
+      provider.faults.splice(0);
+      const retried = await call("POST", "/charities/donate", { key, body });
+      t.is(retried.status, 200);
+      t.is(retried.headers.get("Idempotent-Replayed"), null);
+      t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+    },
+  );
+}
 
 test.serial("fifty concurrent requests with one key record one donation", async (t) => {
   const { call, test: key, ledger } = await startEveryOrgApi(t);
   const { ein } = addCharity(t);
   const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
-
   const responses = await Promise.all(
     Array.from({ length: 50 }, () => call("POST", "/charities/donate", { key, body })),
   );
-
   t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
-  t.is(new Set(responses.map((response) => response.body["donation_id"])).size, 1);
   t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 49);
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
 });

@@ -1,12 +1,9 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { createMovableClock } from "../../support/movableClock.ts";
-import type { DonationApi } from "./donationSetup.ts";
 import {
   EIN,
   fillDonationTotal,
@@ -23,7 +20,7 @@ test("a donation is recorded with all its fields, and the charity supplies omitt
 
   const { status, body, headers } = await call("POST", "/charities/donate", {
     key,
-    body: { amount_cents: 1050, ein: "530196605", attribution: "a", metadata: { b: 1 } },
+    body: { amount_cents: MAXIMUM_CENTS, ein: "530196605", attribution: "a", metadata: { b: 1 } },
   });
 
   t.is(status, 200);
@@ -31,7 +28,7 @@ test("a donation is recorded with all its fields, and the charity supplies omitt
   const [details] = z.array(z.looseObject({ id: z.string() })).parse(body["donation_details"]);
   t.like(body, {
     donation_id: details?.id,
-    amount_cents: 1050,
+    amount_cents: MAXIMUM_CENTS,
     charity_name: RED_CROSS.name,
     ein: RED_CROSS.ein,
     nonprofit_id: RED_CROSS.nonprofit_id,
@@ -39,77 +36,35 @@ test("a donation is recorded with all its fields, and the charity supplies omitt
   });
   t.like(details, { currency: "USD", attribution: "a", metadata: { b: 1 }, refunded: false });
   t.false("idempotency_key" in (details ?? {}));
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 1050 });
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: MAXIMUM_CENTS });
 });
 
-test("a charity_name in the request is recorded as given", async (t) => {
-  const { call, test: key } = await startDonationApi(t);
-  const { status, body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 1, nonprofit_id: RED_CROSS.nonprofit_id, charity_name: "As I call it" },
-  });
-  t.is(status, 200);
-  t.is(body["charity_name"], "As I call it");
-});
+const REJECTED: readonly (readonly [object, RegExp])[] = [
+  [{ ein: EIN }, /amount_cents: required/u],
+  ...[0, -5, 0.5, "5", MAXIMUM_CENTS + 1, 2 ** 53, 1e300].map(
+    (amount_cents) =>
+      [
+        { amount_cents, ein: EIN },
+        /^amount_cents: must be an integer from 1 to 99999999999$/u,
+      ] as const,
+  ),
+  [{ amount_cents: 5 }, /one of ein and nonprofit_id is required/u],
+  [{ amount_cents: 5, ein: "", nonprofit_id: "" }, /one of/u],
+  [{ amount_cents: 5, ein: "53-019660" }, /^ein: must be nine digits such as 53-0196605$/u],
+  [{ amount_cents: 5, ein: "00-0000001" }, /no charity found/u],
+  [{ amount_cents: 5, nonprofit_id: "irs_1" }, /no charity found/u],
+  [{ amount_cents: 5, ein: "52-1693387", nonprofit_id: RED_CROSS.nonprofit_id }, /do not agree/u],
+  [{ amount_cents: 5, ein: EIN, currency: "EUR" }, /^currency: must be USD$/u],
+];
 
-const rejects = test.macro({
-  exec: async (t, fields: Record<string, unknown>, message: RegExp) => {
-    const { call, test: key, ledger } = await startDonationApi(t);
-    const { status, body } = await call("POST", "/charities/donate", { key, body: fields });
-    t.is(status, 400);
-    t.regex(String(body["error"]), message);
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
-  },
-  title: (given = "") => `${given} is a 400 that records nothing`,
-});
-
-test("no amount", rejects, { ein: EIN }, /amount_cents: required/u);
-test("an amount of 0", rejects, { amount_cents: 0, ein: EIN }, /amount_cents/u);
-test("a negative amount", rejects, { amount_cents: -5, ein: EIN }, /amount_cents/u);
-test("a fraction of a cent", rejects, { amount_cents: 0.5, ein: EIN }, /amount_cents/u);
-test("an amount as text", rejects, { amount_cents: "5", ein: EIN }, /amount_cents/u);
-test("an amount beyond 2^53", rejects, { amount_cents: 2 ** 53, ein: EIN }, /amount_cents/u);
-test("neither id", rejects, { amount_cents: 5 }, /one of ein and nonprofit_id is required/u);
-test("both ids empty", rejects, { amount_cents: 5, ein: "", nonprofit_id: "" }, /one of/u);
-test(
-  "an EIN without its last digit",
-  rejects,
-  { amount_cents: 5, ein: "53-019660" },
-  /^ein: must be nine digits such as 53-0196605$/u,
-);
-test("an unknown EIN", rejects, { amount_cents: 5, ein: "00-0000001" }, /no charity found/u);
-test(
-  "an unknown nonprofit_id",
-  rejects,
-  { amount_cents: 5, nonprofit_id: "irs_1" },
-  /no charity found/u,
-);
-test(
-  "an EIN that does not match the nonprofit_id",
-  rejects,
-  { amount_cents: 5, ein: "52-1693387", nonprofit_id: RED_CROSS.nonprofit_id },
-  /do not agree/u,
-);
-test(
-  "another currency",
-  rejects,
-  { amount_cents: 5, ein: EIN, currency: "EUR" },
-  /^currency: must be USD$/u,
-);
-
-test("without Temporal a donation to a catalogue charity is recorded, and its replay returned", async (t) => {
+test("a donation with a wrong amount, charity or currency is a 400 that records nothing", async (t) => {
   const { call, test: key, ledger } = await startDonationApi(t);
-  const body = { amount_cents: 700, ein: EIN, idempotency_key: "k" };
-
-  const first = await call("POST", "/charities/donate", { key, body });
-  const again = await call("POST", "/charities/donate", { key, body });
-
-  t.is(first.status, 200);
-  t.is(first.headers.get("Idempotent-Replayed"), null);
-  t.is(again.status, 200);
-  t.is(again.headers.get("Idempotent-Replayed"), "true");
-  t.deepEqual(again.body, first.body);
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 700 });
+  for (const [body, message] of REJECTED) {
+    const response = await call("POST", "/charities/donate", { key, body });
+    t.is(response.status, 400, JSON.stringify(body));
+    t.regex(String(response.body["error"]), message);
+  }
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
 });
 
 test("live donations need the subscription, and test donations do not", async (t) => {
@@ -120,6 +75,9 @@ test("live donations need the subscription, and test donations do not", async (t
   t.is(rejected.status, 400);
   t.deepEqual(rejected.body, { error: "donation subscription not active" });
   t.is((await call("POST", "/charities/donate", { key: testKey, body })).status, 200);
+  const inTestMode = await call("POST", "/charities/subscribe", { key: testKey });
+  t.regex(String(inTestMode.body["message"]), /in test mode/u);
+  t.is((await call("POST", "/charities/donate", { key: live, body })).status, 400);
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 
   const recorded = await call("POST", "/charities/donate", { key: live, body });
@@ -127,18 +85,6 @@ test("live donations need the subscription, and test donations do not", async (t
   t.is(recorded.headers.get("Idempotent-Replayed"), null);
   t.is(recorded.body["total_donations"], 1, "each mode has its own total");
   t.like(await ledger(), { donations: 2 });
-});
-
-test("a subscription in test mode does not enable live donations", async (t) => {
-  const { call, live, test: testKey } = await startDonationApi(t);
-  const subscribed = await call("POST", "/charities/subscribe", { key: testKey });
-  t.is(subscribed.status, 200);
-  t.regex(String(subscribed.body["message"]), /in test mode/u);
-  const { status } = await call("POST", "/charities/donate", {
-    key: live,
-    body: { amount_cents: 100, ein: EIN },
-  });
-  t.is(status, 400);
 });
 
 test("a known key returns the original donation, whatever the rest of the body", async (t) => {
@@ -201,40 +147,18 @@ test("a donation that would take a total beyond 2^53 - 1 is a 400 that records n
   });
 });
 
-test("a donation of $999,999,999.99 is recorded, and a larger one is a 400", async (t) => {
-  const { call, test: key, ledger } = await startDonationApi(t);
-  const donate = (amount_cents: unknown) =>
-    call("POST", "/charities/donate", { key, body: { amount_cents, ein: EIN } });
-  for (const amount of [MAXIMUM_CENTS + 1, Number.MAX_SAFE_INTEGER, 2 ** 53, 1e300, -(2 ** 60)]) {
-    const { status, body } = await donate(amount);
-    t.is(status, 400);
-    t.is(body["error"], "amount_cents: must be an integer from 1 to 99999999999");
-  }
-  const { body } = await donate(MAXIMUM_CENTS);
-  t.is(body["amount_cents"], MAXIMUM_CENTS);
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: MAXIMUM_CENTS });
-});
-
-type RefundScene = DonationApi & {
-  readonly clock: ReturnType<typeof createMovableClock>;
-  readonly donate: (amountCents: number) => Promise<string>;
-  readonly refund: (body: Record<string, unknown>) => ReturnType<DonationApi["call"]>;
-};
-
-const setUpRefunds = async (t: ExecutionContext<DatabaseContext>): Promise<RefundScene> => {
-  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const api = await startDonationApi(t, { clock });
+const setUpRefunds = async (t: ExecutionContext<DatabaseContext>) => {
+  const api = await startDonationApi(t);
   return {
     ...api,
-    clock,
-    donate: async (amountCents) => {
+    donate: async (amountCents: number): Promise<string> => {
       const { body } = await api.call("POST", "/charities/donate", {
         key: api.test,
         body: { amount_cents: amountCents, ein: "530196605" },
       });
       return String(body["donation_id"]);
     },
-    refund: (body) => api.call("POST", "/refund/donations", { key: api.test, body }),
+    refund: (body: object) => api.call("POST", "/refund/donations", { key: api.test, body }),
   };
 };
 
@@ -258,25 +182,6 @@ test("a refunded donation stays in the list and leaves the totals", async (t) =>
       .map(({ refunded }) => refunded),
     [true, false],
   );
-});
-
-test("a refund in a later month lowers the total of the donation's month", async (t) => {
-  const { donate, refund, clock, accountId } = await setUpRefunds(t);
-  const { db } = t.context;
-  const owner = { accountId, mode: "test" } as const;
-  const id = await donate(500);
-  clock.set("2026-04-02T00:00:00.000Z");
-  await donate(200);
-
-  await refund({ id });
-
-  const april = await readDonationTotals(db, owner, new Date("2026-04-02T00:00:00.000Z"));
-  const march = await readDonationTotals(db, owner, new Date("2026-03-02T00:00:00.000Z"));
-  t.deepEqual(april, {
-    all: { count: 1, amountCents: 200 },
-    month: { count: 1, amountCents: 200 },
-  });
-  t.deepEqual(march.month, { count: 0, amountCents: 0 });
 });
 
 test("a key belongs to the donation that it was first used for, and refunds no other", async (t) => {
