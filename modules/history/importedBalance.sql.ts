@@ -61,14 +61,14 @@ export const insertImportedBalanceEntries = async (
   }
   await transaction.query(sql.typeAlias("void")`
     WITH balance AS (
-      UPDATE store_balance
+      UPDATE store
       SET ${setBalance(sql.fragment`${last.balanceCents}::bigint`)}
       WHERE account_id = ${storeId}
     )
-    INSERT INTO balance_entry (account_id, imported_id, kind, amount_cents, balance_cents, quantity, reference, created_at)
+    INSERT INTO balance_entry (account_id, imported_id, kind, amount_cents, balance_cents, quantity, reference, created_at, note)
     SELECT
       ${storeId}::uuid, value ->> 0, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-      value ->> 5, (value ->> 6)::timestamptz
+      value ->> 5, (value ->> 6)::timestamptz, value ->> 7
     FROM json_array_elements(${JSON.stringify(
       entries.map((entry) => [
         entry.importedId,
@@ -78,21 +78,10 @@ export const insertImportedBalanceEntries = async (
         entry.quantity,
         entry.reference,
         entry.createdAt,
+        entry.note,
       ]),
     )}) WITH ORDINALITY AS given (value, place)
     ORDER BY place
-  `);
-  const notes = entries.filter(({ note }) => note !== "");
-  if (notes.length === 0) {
-    return;
-  }
-  await transaction.query(sql.typeAlias("void")`
-    INSERT INTO balance_note (entry_id, note)
-    SELECT balance_entry.id, value ->> 1
-    FROM json_array_elements(${JSON.stringify(
-      notes.map(({ importedId, note }) => [importedId, note]),
-    )}) AS value
-    JOIN balance_entry ON balance_entry.account_id = ${anyAccount(storeId)} AND balance_entry.imported_id = value ->> 0
   `);
 };
 
@@ -122,7 +111,7 @@ export const readImportedLedger = (
         0
       )::bigint AS "importedCents",
       coalesce(
-        (SELECT balance_cents FROM store_balance WHERE account_id = ${accountId} AND ${mode} = 'live'), 0
+        (SELECT balance_cents FROM store WHERE account_id = ${accountId} AND ${mode} = 'live'), 0
       )::bigint AS "balanceCents",
       coalesce(sum(amount_cents), 0)::bigint AS "sumCents"
     FROM balance_entry

@@ -5,7 +5,8 @@ import { newId } from "../../runtime/newId.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { BillingContext } from "../billing/context.ts";
+import type { Billing } from "../billing/createBilling.ts";
+import type { Context, InTransaction } from "../../runtime/context.ts";
 import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
 import { recordEventsOfOwners } from "../events/recordEvent.ts";
 import type { OwnedEvent } from "../events/recordEvent.ts";
@@ -15,7 +16,7 @@ import { outcomeOf, requireAll } from "../records/batches.rules.ts";
 import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
-import { decideRefund } from "./decideRefund.rules.ts";
+import { decideRefund, NO_WINDOW } from "./decideRefund.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
 import { findRefundWindows } from "./readRefundWindow.ts";
 import {
@@ -62,7 +63,10 @@ export const WINDOW_UNKNOWN: unique symbol = Symbol("window unknown");
 
 export type RefundOutcome = Outcome<RefundedItem> | typeof WINDOW_UNKNOWN | typeof LOCKED;
 
-export type RefundContext = BillingContext & Partial<OperatorContext>;
+/** Without billing, the registrations must be of stores. */
+type RefundContext = InTransaction<Context & Partial<OperatorContext>> & {
+  readonly billing?: Billing;
+};
 
 type Decision = Omit<RefundedItem, "total"> & { readonly entry: RefundEntry };
 
@@ -102,6 +106,23 @@ type Options = {
   readonly withDetails?: boolean;
   /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
+  /** When the refunds are recorded; by default now. */
+  readonly refundedAt?: string;
+};
+
+/** Returns the windows of the owners of entries by `ownerKey`, without those that only the processor knows. */
+const findWindows = async (
+  {
+    db,
+    clock,
+    billing,
+  }: Pick<RefundContext, "db" | "clock"> & { readonly billing: Billing | undefined },
+  entries: readonly RefundEntry[],
+): Promise<ReadonlyMap<string, RefundWindow>> => {
+  const owners = new Map(entries.map((entry) => [ownerKey(entry), entry]));
+  return owners.size === 0 || billing === undefined
+    ? new Map()
+    : findRefundWindows({ db, clock, billing }, [...owners.values()]);
 };
 
 /** Decides refunds in their order, each as if it were a call of its own. */
@@ -130,13 +151,12 @@ const decideAll = async (
     ? await listRefundsByKeys(transaction, entries, actor !== undefined)
     : new Map<number, never>();
   const unknown = entries.filter(
-    ({ window }, place) => window === null && !isLocked(place) && !known.has(place),
+    ({ window }, place) =>
+      window === null &&
+      registrations.get(ids.get(place) ?? "")?.hasUsage === true &&
+      !known.has(place),
   );
-  const owners = new Map(unknown.map((entry) => [ownerKey(entry), entry]));
-  const windows: ReadonlyMap<string, RefundWindow> =
-    owners.size === 0
-      ? new Map()
-      : await findRefundWindows({ db: transaction, clock, billing }, [...owners.values()]);
+  const windows = await findWindows({ db: transaction, clock, billing }, unknown);
   const now = clock.now();
   const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();
   const refunded = new Map<string, number>();
@@ -163,12 +183,15 @@ const decideAll = async (
           }
         : refundKeyIsTaken();
     }
-    const window = entry.window ?? windows.get(ownerKey(entry));
+    const window = registration.hasUsage
+      ? (entry.window ?? windows.get(ownerKey(entry)))
+      : NO_WINDOW;
     if (!window) {
       return WINDOW_UNKNOWN;
     }
     return outcomeOf(() => {
-      const refundable = { ...registration, refundedCount: before, kind: entry.kind };
+      const isPrepaid = registration.unitPriceCents !== null;
+      const refundable = { ...registration, refundedCount: before, kind: entry.kind, isPrepaid };
       const count = decideRefund(refundable, entry.count, window, now);
       refunded.set(registration.id, before + count);
       if (key !== null) {
@@ -200,7 +223,8 @@ const refundedEvent = ({
       kind,
       count: refundedCount,
       remaining_count: registration.count - refundedSoFar,
-      reason: reason ?? "",
+      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+      reason: registration.unitPriceCents === null ? (reason ?? "") : "",
     },
   },
 });
@@ -213,6 +237,7 @@ const recordAll = async (
   { clock, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
   decisions: readonly Decision[],
+  refundedAt: string | undefined,
 ): Promise<ReadonlyMap<string, number>> => {
   if (decisions.length === 0) {
     return new Map();
@@ -235,7 +260,7 @@ const recordAll = async (
     await releaseRefundedTrees(transaction, trees);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, refunds, now, actor !== undefined)) < keys) {
+  if ((await insertRefunds(transaction, refunds, refundedAt ?? now, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
   const contexts = refunds.flatMap(({ id, trace }) =>
@@ -276,7 +301,7 @@ export const writeRefunds = (
       }
       const decisions = outcomes.filter(isDecision);
       const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
-      const totals = new Map(await recordAll(context, transaction, made));
+      const totals = new Map(await recordAll(context, transaction, made, options.refundedAt));
       for (const { entry } of decisions) {
         if (!totals.has(ownerKey(entry))) {
           const { all } = await readTotals(transaction, entry, context.clock.now());
