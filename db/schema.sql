@@ -91,6 +91,7 @@ CREATE TABLE balance_entry (
   registration_id uuid,
   donation_id uuid,
   reference text COLLATE "C",
+  note text NOT NULL DEFAULT ''::text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
@@ -99,13 +100,6 @@ CREATE TABLE balance_entry (
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
   CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'adjustment'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
-) WITH ();
-
-CREATE TABLE balance_note (
-  entry_id bigint NOT NULL,
-  note text NOT NULL,
-  CONSTRAINT balance_note_pkey PRIMARY KEY (entry_id),
-  CONSTRAINT balance_note_entry_id_fkey FOREIGN KEY (entry_id) REFERENCES balance_entry(id)
 ) WITH ();
 
 CREATE TABLE billing_period (
@@ -708,25 +702,19 @@ CREATE TABLE store (
   plastic_removal boolean NOT NULL DEFAULT true,
   donations boolean NOT NULL DEFAULT true,
   uninstalled_at timestamp with time zone,
+  balance_cents bigint NOT NULL DEFAULT 0,
+  low_balance_cents bigint NOT NULL,
+  depleted_at timestamp with time zone,
+  last_record_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
   CONSTRAINT store_domain UNIQUE (domain),
   CONSTRAINT store_user_id UNIQUE (user_id),
   CONSTRAINT store_pkey PRIMARY KEY (account_id),
   CONSTRAINT store_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT store_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES account(id),
+  CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
+  CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint),
   CONSTRAINT store_bottle_price CHECK (bottle_price_cents >= 0 AND bottle_price_cents <= '99999999999'::bigint),
   CONSTRAINT store_tree_price CHECK (tree_price_cents >= 0 AND tree_price_cents <= '99999999999'::bigint)
-) WITH ();
-
-CREATE TABLE store_balance (
-  account_id uuid NOT NULL,
-  balance_cents bigint NOT NULL DEFAULT 0,
-  low_balance_cents bigint NOT NULL,
-  depleted_at timestamp with time zone,
-  last_record_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
-  CONSTRAINT store_balance_pkey PRIMARY KEY (account_id),
-  CONSTRAINT store_balance_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
-  CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
 CREATE TABLE stripe_customer (
@@ -909,8 +897,6 @@ CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donatio
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
-
-CREATE INDEX balance_entry_refund ON public.balance_entry USING btree (account_id, created_at) WHERE (kind = 'refund'::text);
 
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 

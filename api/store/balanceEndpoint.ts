@@ -17,7 +17,7 @@ import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { KEY_MODES, keyMode } from "./fields.ts";
-import { limitParameter, pageFields, toPage } from "./storeLists.ts";
+import { limitParameter, pageFields, toPage } from "./storePages.ts";
 
 const CURSOR_MUST_BE = "must be a next_cursor";
 

@@ -19,20 +19,19 @@ export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
 
+const EMAIL = { examples: ["ann@example.com"] };
+const ID = { description: "The customer's id in the shop.", examples: ["7701"] };
+
 /** The fields of a write's body that describe its customer and order. The body is transformed by `withOneEmail`. */
 export const orderFields = {
   customer_name: customerName()
     .optional()
     .meta({ examples: ["Ann Lee"] }),
-  customer_email: customerEmail()
-    .optional()
-    .meta({ examples: ["ann@example.com"] }),
+  customer_email: customerEmail().optional().meta(EMAIL),
   email: customerEmail()
     .optional()
-    .meta({ description: "Alias of customer_email.", examples: ["ann@example.com"] }),
-  customer_id: customerId()
-    .optional()
-    .meta({ description: "The customer's id in the shop.", examples: ["7701"] }),
+    .meta({ description: "Alias of customer_email.", ...EMAIL }),
+  customer_id: customerId().optional().meta(ID),
   order_id: orderId()
     .optional()
     .meta({ examples: ["#1001"] }),
@@ -41,13 +40,11 @@ export const orderFields = {
 export const isGiven = (value: string | undefined): value is string =>
   value !== undefined && value.trim() !== "";
 
-type Emails = {
-  readonly customer_email?: string | undefined;
-  readonly email?: string | undefined;
-};
+/** Fields that may be absent. */
+type Texts<Name extends string> = { readonly [Field in Name]?: string | undefined };
 
 /** Transforms the body of a write: the customer's email address has one name. */
-export const withOneEmail = <Body extends Emails>(
+export const withOneEmail = <Body extends Texts<"customer_email" | "email">>(
   { email, ...body }: Body,
   context: z.core.$RefinementCtx,
 ) => {
@@ -67,13 +64,9 @@ export const notesField = notes()
   .meta({ description: "Stored with the record.", examples: ["loyalty redemption"] });
 
 /** Returns the customer and order of a write; a blank text means that none was given. */
-export const customerDetailsOf = (body: {
-  readonly customer_name?: string | undefined;
-  readonly customer_email?: string | undefined;
-  readonly customer_id?: string | undefined;
-  readonly order_id?: string | undefined;
-  readonly notes?: string | undefined;
-}): CustomerDetails => ({
+export const customerDetailsOf = (
+  body: Texts<"customer_name" | "customer_email" | "customer_id" | "order_id" | "notes">,
+): CustomerDetails => ({
   customerName: blankAsNull(body.customer_name ?? ""),
   customerEmail: blankAsNull(body.customer_email ?? ""),
   customerId: blankAsNull(body.customer_id ?? ""),
@@ -88,13 +81,9 @@ export const customerParameters = {
     .meta({ description: "A part of the name, in any case.", examples: ["ann"] }),
   customer_email: customerEmail()
     .optional()
-    .meta({ description: "The whole email address, in any case.", examples: ["ann@example.com"] }),
-  email: customerEmail()
-    .optional()
-    .meta({ description: "Alias of customer_email.", examples: ["ann@example.com"] }),
-  customer_id: customerId()
-    .optional()
-    .meta({ description: "The customer's id in the shop.", examples: ["7701"] }),
+    .meta({ description: "The whole email address, in any case.", ...EMAIL }),
+  email: orderFields.email,
+  customer_id: orderFields.customer_id,
   customer: anyCustomer()
     .optional()
     .meta({
@@ -103,13 +92,9 @@ export const customerParameters = {
     }),
 };
 
-export const customerFilterOf = (query: {
-  readonly customer_name?: string | undefined;
-  readonly customer_email?: string | undefined;
-  readonly email?: string | undefined;
-  readonly customer_id?: string | undefined;
-  readonly customer?: string | undefined;
-}): CustomerFilter => {
+export const customerFilterOf = (
+  query: Texts<"customer_name" | "customer_email" | "email" | "customer_id" | "customer">,
+): CustomerFilter => {
   const emails = [query.customer_email, query.email].filter(isGiven);
   return {
     ...(isGiven(query.customer_name) ? { name: query.customer_name } : {}),

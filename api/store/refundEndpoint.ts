@@ -5,7 +5,7 @@ import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { count } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
-import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/reverseStoreRecords.ts";
+import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/storeRefunds.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -101,15 +101,12 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
     }),
     write: (write, fields) => {
       const { type, quantity } = fields;
-      return context.storeWriter.write({
+      return context.storeWriter.refund({
         ...write,
-        kind: "refund",
-        reversed: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
+        refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
         filter: filterOf(fields),
         reason: fields.reason ?? null,
-        recordId: null,
-        actor: null,
       });
     },
   });

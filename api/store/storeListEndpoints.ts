@@ -1,147 +1,242 @@
 import { z } from "zod";
-import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { CommonQueryMethods } from "slonik";
+import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
+import { date } from "../../modules/records/fields.rules.ts";
+import type { PositionedRow } from "../../modules/records/listPositions.sql.ts";
+import { readWholeList } from "../../modules/records/readWholeList.ts";
+import type { ListPart } from "../../modules/records/readWholeList.ts";
+import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
+import { orderId } from "../../modules/stores/customers.rules.ts";
+import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import {
-  IMPACT_RECORD_COLUMNS,
-  impactRecordJson,
-  presentImpactRecord,
   DONATION_RECORD_COLUMNS,
   donationRecordJson,
+  IMPACT_RECORD_COLUMNS,
+  impactRecordJson,
   presentDonationRecord,
+  presentImpactRecord,
 } from "../../modules/stores/presentRecords.rules.ts";
+import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
+import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { onePage, selectsPage } from "../http/listExports.ts";
+import { startOfDay } from "../http/listPages.ts";
+import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
-import {
-  pageFields,
-  poolOfList,
-  impactFilterOf,
-  listQuery,
-  EXPORT_DETAILS,
-  readStoreList,
-} from "./storeLists.ts";
+import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
-import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
+import { limitParameter, pageFields, toPage } from "./storePages.ts";
 
-/** Builds the endpoint that lists the registrations of one kind. */
-export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
-  const { path, title, plural, listField } = KIND_NAMES[kind];
+const cursorParameter = z
+  .string()
+  .transform((given, context) => {
+    const createdAt = readTimestamp(given, "up");
+    if (createdAt === null) {
+      context.addIssue({
+        code: "custom",
+        message: "must be a timestamp such as 2025-06-01T12:00:00.123456Z",
+      });
+      return z.NEVER;
+    }
+    return { createdAt, id: null };
+  })
+  .optional()
+  .meta({
+    pattern: TIMESTAMP_PATTERN,
+    description:
+      "The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record.",
+  });
+
+const listQuery = queryObject({
+  ...customerParameters,
+  order_id: orderId()
+    .optional()
+    .meta({
+      description: "The order, with or without its #. In a URL, write # as %23.",
+      examples: ["1001"],
+    }),
+  start_date: date()
+    .optional()
+    .meta({ description: "The first day, UTC.", examples: ["2025-06-01"] }),
+  end_date: date()
+    .optional()
+    .meta({
+      description: "The day after the last one, UTC; its records are not included.",
+      examples: ["2025-07-01"],
+    }),
+  limit: limitParameter,
+  after_created_at: cursorParameter,
+});
+
+/** Returns the filter that a list's query describes; blank parameters are ignored. */
+const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
+  ...customerFilterOf(query),
+  ...(isGiven(query.order_id) ? { orderId: query.order_id } : {}),
+  ...(query.start_date ? { from: startOfDay(query.start_date) } : {}),
+  ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
+});
+
+/** A list of a store's records. */
+type ListDefinition<Row extends PositionedRow, Json extends z.ZodType<object>> = {
+  readonly path: string;
+  readonly operationId: string;
+  readonly tag: string;
+  /** Of the list in a response, and of its file. */
+  readonly name: string;
+  /** Of the response's schema. */
+  readonly id: string;
+  readonly summary: string;
+  readonly details: string;
+  readonly json: Json;
+  readonly columns: readonly string[];
+  readonly example: z.output<Json>;
+  readonly list: (
+    db: CommonQueryMethods,
+    owner: AccountMode,
+    filter: ImpactFilter,
+    part: ListPart,
+  ) => Promise<readonly Row[]>;
+  readonly present: (row: Row) => z.output<Json>;
+};
+
+/** Builds the endpoint of a list: a page of JSON, or all of it for a file. */
+const buildList = <Row extends PositionedRow, Json extends z.ZodType<object>>(
+  {
+    path,
+    name,
+    json,
+    example,
+    columns,
+    list,
+    present,
+    id,
+    ...description
+  }: ListDefinition<Row, Json>,
+  { db, reads, streaming }: StoreAppContext,
+): Endpoint => {
   const response = z
     .strictObject({
-      [listField]: z.array(impactRecordJson),
+      [name]: z.array(json),
       count: z.int().min(0).meta({ description: "Records on this page." }),
       ...pageFields,
     })
-    .meta({ id: `${title}Records` });
+    .meta({ id });
   return exportableKeyEndpoint(
     {
       method: "get",
       path,
       description: {
-        operationId: `list${title}s`,
-        tag: plural,
-        summary: `List the store's ${plural}`,
-        details: `Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored. ${EXPORT_DETAILS}`,
+        ...description,
+        details: `${description.details} CSV and NDJSON have all of them, unless limit is given.`,
         errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response },
       examples: {
-        response: {
-          [listField]: [
-            {
-              id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-              count: 3,
-              refunded_count: 0,
-              customer_name: "Ann Lee",
-              customer_email: "ann@example.com",
-              customer_id: "7701",
-              order_id: "#1001",
-              notes: "",
-              created_at: "2025-06-01T12:00:00.000000Z",
-            },
-          ],
-          count: 1,
-          has_more: false,
-          next_cursor: "",
-        },
+        response: { [name]: [example], count: 1, has_more: false, next_cursor: "" },
       },
-      exported: { name: listField, columns: IMPACT_RECORD_COLUMNS },
+      exported: { name, columns },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
-        const db = poolOfList(context, query);
+        const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
-        const part = { limit: query.limit, after: query.after_created_at ?? null };
-        return readStoreList(ctx, part, {
-          list: (page) => listStoreRegistrations(db, { accountId, mode, kind }, filter, page),
-          present: presentImpactRecord,
-          presentPage: (records, page) => ({ [listField]: records, ...page }),
-        });
+        // Many records may have to be read to find those of a customer or an order.
+        const isSearch = isGiven(query.order_id) || Object.keys(customerFilterOf(query)).length > 0;
+        const read = (part: ListPart) =>
+          list(isSearch ? reads : db, { accountId, mode }, filter, part);
+        return {
+          readBody: async () => {
+            const { page, last } = toPage(await read({ after, limit: limit + 1 }), limit);
+            return {
+              [name]: page.map(present),
+              count: page.length,
+              has_more: last !== undefined,
+              next_cursor: last?.position ?? "",
+            };
+          },
+          readPages: () =>
+            presentPages(
+              selectsPage(ctx, ["limit"])
+                ? onePage(() => read({ after, limit }))
+                : readWholeList(read, { start: after }),
+              present,
+            ),
+        };
       },
     },
-    context.streaming,
+    streaming,
   );
 };
 
-const response = z
-  .strictObject({
-    donations: z.array(donationRecordJson),
-    count: z.int().min(0).meta({ description: "Records on this page." }),
-    ...pageFields,
-  })
-  .meta({ id: "DonationRecords" });
+const CUSTOMER = {
+  customer_name: "Ann Lee",
+  customer_email: "ann@example.com",
+  customer_id: "7701",
+  order_id: "#1001",
+};
+
+/** Builds the endpoint that lists the registrations of one kind. */
+export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+  const { path, title, plural, listField } = KIND_NAMES[kind];
+  return buildList(
+    {
+      path,
+      operationId: `list${title}s`,
+      tag: plural,
+      name: listField,
+      id: `${title}Records`,
+      summary: `List the store's ${plural}`,
+      details:
+        "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
+      json: impactRecordJson,
+      columns: IMPACT_RECORD_COLUMNS,
+      example: {
+        id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+        count: 3,
+        refunded_count: 0,
+        ...CUSTOMER,
+        notes: "",
+        created_at: "2025-06-01T12:00:00.000000Z",
+      },
+      list: (db, owner, filter, part) =>
+        listStoreRegistrations(db, { ...owner, kind }, filter, part),
+      present: presentImpactRecord,
+    },
+    context,
+  );
+};
 
 /** The endpoint that lists a store's donations. */
 export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
-  exportableKeyEndpoint(
+  buildList(
     {
-      method: "get",
       path: "/app/api/charity/donations",
-      description: {
-        operationId: "listDonations",
-        tag: "donations",
-        summary: "List the store's donations",
-        details:
-          "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
-          `filters are ignored. ${EXPORT_DETAILS}`,
-        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+      operationId: "listDonations",
+      tag: "donations",
+      name: "donations",
+      id: "DonationRecords",
+      summary: "List the store's donations",
+      details:
+        "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
+        "filters are ignored.",
+      json: donationRecordJson,
+      columns: DONATION_RECORD_COLUMNS,
+      example: {
+        id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
+        amount: 12.5,
+        amount_cents: 1250,
+        currency: "USD",
+        charity_name: "American Red Cross",
+        ein: "53-0196605",
+        nonprofit_id: "irs_530196605",
+        ...CUSTOMER,
+        refunded: false,
+        created_at: "2025-06-01T12:00:00.000000Z",
       },
-      schemas: { query: listQuery, response },
-      examples: {
-        response: {
-          donations: [
-            {
-              id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
-              amount: 12.5,
-              amount_cents: 1250,
-              currency: "USD",
-              charity_name: "American Red Cross",
-              ein: "53-0196605",
-              nonprofit_id: "irs_530196605",
-              customer_name: "Ann Lee",
-              customer_email: "ann@example.com",
-              customer_id: "7701",
-              order_id: "#1001",
-              refunded: false,
-              created_at: "2025-06-01T12:00:00.000000Z",
-            },
-          ],
-          count: 1,
-          has_more: false,
-          next_cursor: "",
-        },
-      },
-      exported: { name: "donations", columns: DONATION_RECORD_COLUMNS },
-      handle: ({ ctx, caller: { accountId, mode }, query }) => {
-        const db = poolOfList(context, query);
-        const filter = impactFilterOf(query);
-        const part = { limit: query.limit, after: query.after_created_at ?? null };
-        return readStoreList(ctx, part, {
-          list: (page) => listStoreDonations(db, { accountId, mode }, filter, page),
-          present: presentDonationRecord,
-          presentPage: (donations, page) => ({ donations, ...page }),
-        });
-      },
+      list: listStoreDonations,
+      present: presentDonationRecord,
     },
-    context.streaming,
+    context,
   );

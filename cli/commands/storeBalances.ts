@@ -2,19 +2,19 @@ import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
-import type { BalanceEntry } from "../../modules/stores/balances.sql.ts";
 import { LONG_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { MAXIMUM_CENTS, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
-import { balanceNote, isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
+import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
+import { presentBalanceEntry } from "../../modules/stores/presentRecords.rules.ts";
+import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { nonBlank, parseCount, parseLimit, parseReason, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printList, printRecord, printText, sayIfOlder } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
+import { printJson, printList, printText, sayIfOlder } from "../output/print.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 
@@ -39,12 +39,6 @@ const parseTopUpAmount = (given: string): number => {
   return parsePositiveDollars(given);
 };
 
-type TopUpOptions = ChangeOptions & {
-  readonly amount: number;
-  readonly reference?: string;
-  readonly note?: string;
-};
-
 /** Not empty: if a script's variable is unset, all entries would share one reference and only the first would count. */
 const parseReference = parserOf(
   z
@@ -55,6 +49,54 @@ const parseReference = parserOf(
 );
 
 const parseNote = parserOf(balanceNote(), `at most ${LONG_TEXT_LENGTH} characters`);
+
+/** Parses a positive or negative dollar amount and returns cents. */
+const parseAdjustment = parserOf(
+  cents.refine((amount) => amount !== 0),
+  `${DOLLARS_MUST_BE}; negative to subtract, but not 0`,
+);
+
+type EntryOptions = ChangeOptions & {
+  readonly amount: number;
+  readonly reference?: string;
+  readonly note?: string;
+};
+
+/** What is printed of an entry that was made, and of one that was made before. */
+const RESULTS = {
+  topup: { made: "Topped up", known: "Nothing added: the top-up" },
+  adjustment: { made: "Adjusted the balance of", known: "Nothing changed: the adjustment" },
+} as const satisfies Record<OperatorEntry["kind"], object>;
+
+/** Adds an entry to a store's ledger, and prints what happened. Returns whether its reference was known. */
+const addEntry = async (
+  context: CliContext,
+  idOrDomain: string,
+  kind: OperatorEntry["kind"],
+  { amount, reference: given, note, json, ...operator }: EntryOptions,
+): Promise<boolean> => {
+  const { io } = context;
+  const deps = await openChange(context, operator);
+  const { id, domain } = await findNamedStore(deps.db, idOrDomain);
+  const { balanceCents, reference, replayed } = await changeBalance(deps, {
+    kind,
+    storeId: id,
+    amountCents: amount,
+    reference: given ?? null,
+    note: note ?? "",
+  });
+  if (json) {
+    printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
+    return replayed;
+  }
+  const { made, known } = RESULTS[kind];
+  const named = reference === null ? "" : ` (reference ${reference})`;
+  const result = replayed
+    ? `${known} ${reference} of ${domain} is already recorded`
+    : `${made} ${domain} by ${formatCents(amount)}${named}`;
+  printText(io, `${result}; balance ${formatCents(balanceCents)}`);
+  return replayed;
+};
 
 const addTopupCommand = (parent: Command, context: CliContext): void => {
   withAudit(
@@ -69,46 +111,13 @@ const addTopupCommand = (parent: Command, context: CliContext): void => {
         parseReference,
       )
       .option("--note <text>", "note to store with the ledger entry", parseNote),
-  ).action(
-    async (
-      idOrDomain: string,
-      { amount, reference: given, note = "", json, ...operator }: TopUpOptions,
-    ) => {
-      const { io } = context;
-      const deps = await openChange(context, operator);
-      const { id, domain } = await findNamedStore(deps.db, idOrDomain);
-      const { balanceCents, reference, replayed } = await changeBalance(deps, {
-        kind: "topup",
-        storeId: id,
-        amountCents: amount,
-        reference: given ?? null,
-        note,
-      });
-      if (json) {
-        printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
-      } else {
-        const result = replayed
-          ? `Nothing added: the top-up ${reference} of ${domain} is already recorded`
-          : `Topped up ${domain} by ${formatCents(amount)} (reference ${reference})`;
-        printText(io, `${result}; balance ${formatCents(balanceCents)}`);
-      }
-      if (replayed && given === undefined) {
-        say(io, "To add another payment of this amount today, pass --reference.");
-      }
-    },
-  );
+  ).action(async (idOrDomain: string, options: EntryOptions) => {
+    const replayed = await addEntry(context, idOrDomain, "topup", options);
+    if (replayed && options.reference === undefined) {
+      say(context.io, "To add another payment of this amount today, pass --reference.");
+    }
+  });
 };
-
-type AdjustOptions = ReasonedOptions & {
-  readonly amount: number;
-  readonly reference?: string;
-};
-
-/** Parses a positive or negative dollar amount and returns cents. */
-const parseAdjustment = parserOf(
-  cents.refine((amount) => amount !== 0),
-  `${DOLLARS_MUST_BE}; negative to subtract, but not 0`,
-);
 
 const addAdjustCommand = (parent: Command, context: CliContext): void => {
   parent
@@ -127,59 +136,8 @@ const addAdjustCommand = (parent: Command, context: CliContext): void => {
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
     .addOption(operatorOption())
-    .action(async (idOrDomain: string, { amount, reference, reason, as, json }: AdjustOptions) => {
-      const { io } = context;
-      const deps = await openChange(context, { as, reason });
-      const { id, domain } = await findNamedStore(deps.db, idOrDomain);
-      const { balanceCents, replayed } = await changeBalance(deps, {
-        kind: "adjustment",
-        storeId: id,
-        amountCents: amount,
-        reference: reference ?? null,
-        note: reason,
-      });
-      if (json) {
-        printJson(io, {
-          id,
-          domain,
-          balance_cents: balanceCents,
-          reference: reference ?? null,
-          replayed,
-        });
-        return;
-      }
-      const named = reference === undefined ? "" : ` (reference ${reference})`;
-      const result = replayed
-        ? `Nothing changed: the adjustment ${reference} of ${domain} is already recorded`
-        : `Adjusted the balance of ${domain} by ${formatCents(amount)}${named}`;
-      printText(io, `${result}; balance ${formatCents(balanceCents)}`);
-    });
-};
-
-const addBalanceCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("balance")
-    .description("Show a store's balance")
-    .argument(...STORE)
-    .action(async (idOrDomain: string, { json }: JsonOption) => {
-      const store = await findNamedStore(await connections.database(), idOrDomain);
-      const isLow = isBalanceLow(store);
-      if (json) {
-        printJson(io, {
-          id: store.id,
-          domain: store.domain,
-          balance_cents: store.balanceCents,
-          low_balance_cents: store.lowBalanceCents,
-          low_balance: isLow,
-        });
-        return;
-      }
-      printRecord(io, {
-        store: store.domain,
-        balance: formatCents(store.balanceCents),
-        "low-balance threshold": formatCents(store.lowBalanceCents),
-        "is low": isLow,
-      });
+    .action(async (idOrDomain: string, options: EntryOptions & ReasonedOptions) => {
+      await addEntry(context, idOrDomain, "adjustment", { ...options, note: options.reason });
     });
 };
 
@@ -188,18 +146,6 @@ type LedgerOptions = {
   readonly before?: number;
   readonly json?: true;
 };
-
-const presentEntry = (entry: BalanceEntry) => ({
-  id: entry.id,
-  kind: entry.kind,
-  amount_cents: entry.amountCents,
-  balance_cents: entry.balanceCents,
-  quantity: entry.quantity,
-  record_id: entry.recordId,
-  reference: entry.reference,
-  note: entry.note,
-  created_at: entry.createdAt,
-});
 
 const addLedgerCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
@@ -215,7 +161,7 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
         before: before === undefined ? null : String(before),
         limit: limit + 1,
       });
-      printList({ io, json }, found.slice(0, limit), presentEntry, {
+      printList({ io, json }, found.slice(0, limit), presentBalanceEntry, {
         entry: (entry) => entry.id,
         at: (entry) => entry.createdAt,
         kind: (entry) => entry.kind,
@@ -232,6 +178,5 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
 export const addBalanceCommands = (store: Command, context: CliContext): void => {
   addTopupCommand(store, context);
   addAdjustCommand(store, context);
-  addBalanceCommand(store, context);
   addLedgerCommand(store, context);
 };

@@ -10,13 +10,8 @@ import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { centsToDollars, formatCents } from "../../modules/records/money.rules.ts";
-import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
-import {
-  createStore,
-  updateStore,
-  uninstallStore,
-  reinstallStore,
-} from "../../modules/stores/manageStores.ts";
+import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
+import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { KEY_COLUMNS, awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import {
@@ -56,6 +51,7 @@ const presentStore = (store: Store) => ({
   organization_id: store.organizationId,
   balance_cents: store.balanceCents,
   low_balance_cents: store.lowBalanceCents,
+  low_balance: isBalanceLow(store),
   prices: {
     tree_cents: store.treePriceCents,
     bottle_cents: store.bottlePriceCents,
@@ -82,6 +78,7 @@ const printStore = (io: Io, store: Store, { json }: { readonly json?: true | und
     organization: store.organizationId,
     balance: formatCents(store.balanceCents),
     "low-balance threshold": formatCents(store.lowBalanceCents),
+    "is low": isBalanceLow(store),
     ...Object.fromEntries(
       KINDS.map((kind) => [`${kind} price`, formatCents(store[`${kind}PriceCents`])]),
     ),
@@ -217,6 +214,7 @@ type UpdateOptions = ChangeOptions &
     readonly treePlanting?: boolean;
     readonly plasticRemoval?: boolean;
     readonly donations?: boolean;
+    readonly installed?: boolean;
     readonly charityProvider?: CharityProviderName;
   };
 
@@ -234,73 +232,44 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
     .option("--plastic-removal <on|off>", "whether the store may rescue bottles", parseSwitch)
     .option("--donations <on|off>", "whether the store may donate", parseSwitch)
     .option(
+      "--installed <on|off>",
+      "whether the store's keys are accepted; its records and its balance remain",
+      parseSwitch,
+    )
+    .option(
       "--charity-provider <name>",
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     );
   withAudit(addLimitOptions(update)).action(async (idOrDomain: string, options: UpdateOptions) => {
     const { io } = context;
-    const { json, org, userId, treePrice, bottlePrice, lowBalance, charityProvider } = options;
+    const { org, charityProvider } = options;
     const changes = {
       treePlanting: options.treePlanting,
       plasticRemoval: options.plasticRemoval,
       donations: options.donations,
+      isInstalled: options.installed,
       charityProvider,
       limits: newLimitsOf(options) ?? undefined,
       organizationId: nullIfNone(org),
-      userId,
-      ...({ treePriceCents: treePrice, bottlePriceCents: bottlePrice } satisfies Record<
-        `${Kind}PriceCents`,
-        number | undefined
-      >),
-      lowBalanceCents: lowBalance,
+      userId: options.userId,
+      treePriceCents: options.treePrice,
+      bottlePriceCents: options.bottlePrice,
+      lowBalanceCents: options.lowBalance,
     };
     if (Object.values(changes).every((value) => value === undefined)) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
     const deps = await openChange(context, options);
     const { id } = await findNamedStore(deps.db, idOrDomain);
-    printStore(io, await updateStore(deps, id, changes), {
-      json,
-    });
+    printStore(io, await updateStore(deps, id, changes), options);
     await awaitCachedKeys(io);
+    if (options.installed === false) {
+      say(io, "Every API process rejects the store's keys.");
+    }
     if (charityProvider !== undefined) {
       warnAboutCharityProvider(context, charityProvider);
     }
-  });
-};
-
-const addUninstallCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("uninstall")
-      .description("Uninstall a store: its keys are rejected, its records remain")
-      .argument(...STORE),
-  ).action(async (idOrDomain: string, { json, ...operator }: ChangeOptions) => {
-    const { io } = context;
-    const deps = await openChange(context, operator);
-    const { id } = await findNamedStore(deps.db, idOrDomain);
-    const { store, wasUninstalledBefore } = await uninstallStore(deps, id);
-    printStore(io, store, { json });
-    await awaitCachedKeys(io);
-    say(io, "Every API process rejects the store's keys.");
-    if (wasUninstalledBefore) {
-      say(io, "The store was already uninstalled; its date of uninstallation is unchanged.");
-    }
-  });
-};
-
-const addReinstallCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("reinstall")
-      .description("Reinstall an uninstalled store with its keys and its balance")
-      .argument(...STORE),
-  ).action(async (idOrDomain: string, { json, ...operator }: ChangeOptions) => {
-    const { io } = context;
-    const deps = await openChange(context, operator);
-    const { id } = await findNamedStore(deps.db, idOrDomain);
-    printStore(io, await reinstallStore(deps, id), { json });
   });
 };
 
@@ -309,8 +278,6 @@ export const addStoreCommands = (store: Command, context: CliContext): void => {
   addListCommand(store, context);
   addShowCommand(store, context);
   addUpdateCommand(store, context);
-  addUninstallCommand(store, context);
-  addReinstallCommand(store, context);
   addBalanceCommands(store, context);
   addPrivacyCommands(store, context);
 };

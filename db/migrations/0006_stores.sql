@@ -1,4 +1,4 @@
--- The settings of a store account.
+-- The settings of a store account and its prepaid balance. Every write of a store locks this row before it decides.
 CREATE TABLE store (
   account_id uuid PRIMARY KEY REFERENCES account,
   -- Normalized; clients send it in the header shop_name.
@@ -15,19 +15,15 @@ CREATE TABLE store (
   plastic_removal boolean NOT NULL DEFAULT true,
   donations boolean NOT NULL DEFAULT true,
   -- While set, the store's keys are rejected.
-  uninstalled_at timestamptz
-);
-
--- One row per store, apart from its settings: every write of a store locks this row before it decides.
-CREATE TABLE store_balance (
-  account_id uuid PRIMARY KEY REFERENCES account,
+  uninstalled_at timestamptz,
   balance_cents bigint NOT NULL DEFAULT 0
     CONSTRAINT store_balance_safe CHECK (balance_cents BETWEEN 0 AND 9007199254740991),
-  -- Low-balance threshold. It is here because a statement that waits for the row's lock reads only this row's latest version.
+  -- Low-balance threshold.
   low_balance_cents bigint NOT NULL CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
   -- When a write was first rejected because the balance did not cover it. Null again once the balance rises.
   depleted_at timestamptz,
-  -- The latest created_at of the store's records. Each new record is later, so the lists' pages are in the order of commits.
+  -- The latest created_at of the store's records and refunds. Each new one is later, so the lists' pages are in the order of
+  -- commits.
   last_record_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
 
@@ -50,6 +46,9 @@ CREATE TABLE balance_entry (
   donation_id uuid REFERENCES donation,
   -- The operator's reference of a top-up or an adjustment; makes repeating it safe.
   reference text COLLATE "C",
+  -- What an operator wrote about the entry, or the charity's name. That of a refund is the reason of the refunds that were
+  -- recorded at the entry's time, which an erasure deletes: entries cannot be changed.
+  note text NOT NULL DEFAULT '',
   created_at timestamptz NOT NULL,
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup' OR amount_cents > 0)
 );
@@ -58,8 +57,6 @@ CREATE INDEX balance_entry_listing ON balance_entry (account_id, id);
 -- Deleting a donation of test mode, which has no entries, checks that there are none.
 CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donation_id IS NOT NULL;
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
--- Erasing the reason of a refund finds its entry by the time.
-CREATE INDEX balance_entry_refund ON balance_entry (account_id, created_at) WHERE kind = 'refund';
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -70,9 +67,3 @@ $$;
 CREATE TRIGGER balance_entry_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON balance_entry
   FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
-
--- What a person wrote about an entry. Not in the entry, because entries cannot be erased.
-CREATE TABLE balance_note (
-  entry_id bigint PRIMARY KEY REFERENCES balance_entry,
-  note text NOT NULL
-);

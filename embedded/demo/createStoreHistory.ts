@@ -61,15 +61,12 @@ export const createStoreHistory = (
         });
         return;
       case "refund":
-        await storeWriter.write({
+        await storeWriter.refund({
           ...writeOf("refund"),
-          kind: "refund",
-          reversed: "tree",
+          refunded: "tree",
           quantity: step.quantity,
           filter: {},
           reason: "order returned",
-          recordId: null,
-          actor: null,
         });
         return;
       case "topup":

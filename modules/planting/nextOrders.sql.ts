@@ -1,9 +1,4 @@
-import type {
-  CommonQueryMethods,
-  DatabaseTransactionConnection,
-  FragmentSqlToken,
-  IdentifierSqlToken,
-} from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
@@ -168,20 +163,6 @@ export const insertPlantingOrder = async (
   `);
   return inserted !== null;
 };
-
-/**
- * The order with an id, as a table, if it is not created yet. It is locked, so that it is not before the transaction ends.
- * @param isWaiting whether to wait while it is being created; otherwise it is left out
- */
-export const lockedNextOrder = (
-  id: IdentifierSqlToken,
-  isWaiting: boolean,
-): FragmentSqlToken => sql.fragment`(
-  SELECT next_planting_order.id
-  FROM next_planting_order
-  WHERE next_planting_order.id = ${id}
-  FOR KEY SHARE ${isWaiting ? sql.fragment`` : sql.fragment`SKIP LOCKED`}
-)`;
 
 /** Locks the orders of registrations that are not created yet, so that none is before the transaction ends. */
 export const lockNextOrdersOf = async (

@@ -18,23 +18,24 @@ export type RefundWindow = {
   readonly acceptedAgeMs: number | null;
 };
 
+/** The window of registrations without usage, of which it decides nothing. */
+export const NO_WINDOW: RefundWindow = { cycle: null, acceptedAgeMs: null };
+
 /** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
   readonly kind: Kind;
   /** False for an imported registration: another system billed it. */
   readonly hasUsage: boolean;
+  /** True for a store's registration, which has no usage either. */
+  readonly isPrepaid?: boolean;
 };
 
-/**
- * Returns how many units to refund: the requested count, or all that remain.
- * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
- */
-export const decideRefund = (
+/** @throws DomainError usage_not_on_file or outside_billing_cycle */
+const requireRefundableUsage = (
   registration: RefundableRegistration,
-  requestedCount: number | null,
   { cycle, acceptedAgeMs }: RefundWindow,
   now: Date,
-): number => {
+): void => {
   const { kind, createdAt } = registration;
   if (!registration.hasUsage) {
     throw new DomainError(
@@ -59,6 +60,22 @@ export const decideRefund = (
       `${kind} registration is too old: the payment processor would reject the refund of its usage`,
     );
   }
+};
+
+/**
+ * Returns how many units to refund: the requested count, or all that remain.
+ * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
+ */
+export const decideRefund = (
+  registration: RefundableRegistration,
+  requestedCount: number | null,
+  window: RefundWindow,
+  now: Date,
+): number => {
+  if (registration.isPrepaid !== true) {
+    requireRefundableUsage(registration, window, now);
+  }
+  const { kind } = registration;
   const remaining = registration.count - registration.refundedCount;
   if (remaining === 0) {
     throw invalidRequest(`${kind} registration is already fully refunded`);

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { findRefundProgress } from "../billing/refundUsage.sql.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -11,13 +12,7 @@ import type { RefundWindow } from "./decideRefund.rules.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import type { Registration } from "./registrations.rules.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
-import type {
-  RefundContext,
-  RefundedItem,
-  RefundEntry,
-  RefundOutcome,
-  RefundRequest,
-} from "./writeRefunds.ts";
+import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
 
 /** Writes the refunds of a process. */
 export type RefundWriter = {
@@ -69,7 +64,10 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundAll = async (
-  { refunds, ...context }: RefundContext & { readonly refunds?: RefundWriter },
+  {
+    refunds,
+    ...context
+  }: BillingContext & Partial<OperatorContext> & { readonly refunds?: RefundWriter },
   { accountId, mode, kind }: Owner,
   given: readonly Outcome<RefundRequest>[],
   { isAtomic = false, isDryRun = false } = {},

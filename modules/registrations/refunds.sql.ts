@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } 
 import { z } from "zod";
 import type { Owner, AccountMode, Kind } from "../records/owner.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp, inRange } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
@@ -33,45 +34,39 @@ const operationOf = ({ kind }: Owner, byOperator: boolean): Operation =>
 
 const keysRow = z.strictObject({ keys: z.int() });
 
+const REFUND = {
+  id: "uuid",
+  registrationId: "uuid",
+  count: "int8",
+  second: "int8",
+  reason: "text",
+  idempotencyKey: "text",
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  operation: "text",
+} as const;
+
 /**
  * Records refunds of locked registrations with their keys, and with the usage that they take back, at the second of each
- * registration. Waits for concurrent calls with the keys.
+ * registration. Those of stores have none, so they are recorded as dispatched. Waits for concurrent calls with the keys.
  * @returns how many of the keys were free
  */
 export const insertRefunds = (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewRefund[],
-  createdAt: Date,
+  createdAt: Date | string,
   byOperator: boolean,
 ): Promise<number> =>
   transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
-    WITH entry AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::uuid AS id,
-        (value ->> 1)::uuid AS registration_id,
-        (value ->> 2)::bigint AS count,
-        (value ->> 3)::bigint AS second,
-        value ->> 4 AS reason,
-        value ->> 5 AS idempotency_key,
-        (value ->> 6)::uuid AS account_id,
-        value ->> 7 AS mode,
-        value ->> 8 AS kind,
-        value ->> 9 AS operation
-      FROM json_array_elements(${JSON.stringify(
-        refunds.map((refund) => [
-          refund.id,
-          refund.registrationId,
-          refund.count,
-          secondOf(refund.registeredAt),
-          refund.reason,
-          refund.idempotencyKey,
-          refund.accountId,
-          refund.mode,
-          refund.kind,
-          operationOf(refund, byOperator),
-        ]),
-      )}) AS value
-    ),
+    WITH entry AS MATERIALIZED (${jsonRows(
+      REFUND,
+      refunds.map((refund) => ({
+        ...refund,
+        second: secondOf(refund.registeredAt),
+        operation: operationOf(refund, byOperator),
+      })),
+    )}),
     updated AS (
       UPDATE registration
       SET refunded_count = refunded_count + refunded.count, ordered_count = ${keptOrderedCount}
@@ -82,10 +77,13 @@ export const insertRefunds = (
       RETURNING registration.id, registration.usage_batch
     ),
     inserted AS (
-      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
-      SELECT id, registration_id, account_id, count, reason, ${timestamp(createdAt)}
+      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
+      SELECT
+        entry.id, registration_id, account_id, count, reason, ${timestamp(createdAt)},
+        CASE WHEN updated.usage_batch IS NULL THEN ${timestamp(createdAt)} END
       FROM entry
-      ORDER BY id
+      JOIN updated ON updated.id = entry.registration_id
+      ORDER BY entry.id
     ),
     fact AS (
       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
@@ -95,6 +93,7 @@ export const insertRefunds = (
       FROM entry
       JOIN updated ON updated.id = entry.registration_id
       CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
+      WHERE updated.usage_batch IS NOT NULL
       ORDER BY entry.id
     ),
     ${claimedKeys(scopeOfRow("entry"))}
@@ -124,6 +123,8 @@ const detailsRow = registrationRow.pick({
 const lockedRow = z.strictObject({
   ...coreRow,
   hasUsage: z.boolean(),
+  /** What a store has paid for each unit; null for an organization's or an imported one. */
+  unitPriceCents: safeInteger.nullable(),
   /** What a client attached to it; null if it was not asked for. */
   details: detailsRow.nullable(),
 });
@@ -144,6 +145,7 @@ export const lockRegistrations = (
     SELECT
       ${coreColumns},
       ${hasUsage} AS "hasUsage",
+      registration.unit_price_cents AS "unitPriceCents",
       CASE WHEN ${withDetails} THEN
         json_build_object(
           'fractionalCount', registration.fractional_count,
@@ -164,30 +166,26 @@ const keyedRow = z.strictObject({
   count: safeInteger,
 });
 
+const KEY = {
+  index: "int8",
+  accountId: "uuid",
+  mode: "text",
+  operation: "text",
+  key: "text",
+} as const;
+
 /** Returns the refunds that keys of clients or of operators belong to, by their place in the list. */
 export const listRefundsByKeys = async (
   db: CommonQueryMethods,
   keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
   byOperator: boolean,
 ): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
-  const input = JSON.stringify(
-    keys.flatMap(({ idempotencyKey, ...owner }, place) =>
-      idempotencyKey === null
-        ? []
-        : [[place, owner.accountId, owner.mode, operationOf(owner, byOperator), idempotencyKey]],
-    ),
+  const wanted = keys.flatMap(({ idempotencyKey: key, ...owner }, index) =>
+    key === null ? [] : [{ ...owner, index, key, operation: operationOf(owner, byOperator) }],
   );
   const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
-    SELECT given.place, refund.registration_id AS "registrationId", refund.count
-    FROM (
-      SELECT
-        (value ->> 0)::integer AS place,
-        (value ->> 1)::uuid AS account_id,
-        value ->> 2 AS mode,
-        value ->> 3 AS operation,
-        value ->> 4 AS key
-      FROM json_array_elements(${input}::json) AS value
-    ) AS given
+    SELECT given.index::integer AS place, refund.registration_id AS "registrationId", refund.count
+    FROM (${jsonRows(KEY, wanted)}) AS given
     CROSS JOIN LATERAL (
       SELECT *
       FROM refund

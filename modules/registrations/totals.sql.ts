@@ -71,7 +71,7 @@ type RefundedUnits = { readonly registeredAt: Date; readonly count: number };
  * Defines queries that subtract refunded units from the all-time totals of their owners and from the months in which they
  * were registered, as parts of a statement; `subtracted` has the totals after it.
  */
-export const totalSubtractions = (
+const totalSubtractions = (
   refunded: readonly (Owner & RefundedUnits)[],
 ): FragmentSqlToken => sql.fragment`
   refunded AS MATERIALIZED (

@@ -4,7 +4,8 @@ import { newId } from "../../runtime/newId.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { BillingContext } from "../billing/context.ts";
+import type { Billing } from "../billing/createBilling.ts";
+import type { Context, InTransaction } from "../../runtime/context.ts";
 import { recordEventsOfOwners } from "../events/recordEvent.ts";
 import type { OwnedEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
@@ -13,7 +14,7 @@ import { outcomeOf, requireAll } from "../records/batches.rules.ts";
 import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
-import { decideRefund } from "./decideRefund.rules.ts";
+import { decideRefund, NO_WINDOW } from "./decideRefund.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
 import { findRefundWindows } from "./readRefundWindow.ts";
 import {
@@ -59,7 +60,10 @@ export const WINDOW_UNKNOWN: unique symbol = Symbol("window unknown");
 
 export type RefundOutcome = Outcome<RefundedItem> | typeof WINDOW_UNKNOWN | typeof LOCKED;
 
-export type RefundContext = BillingContext & Partial<OperatorContext>;
+/** Without billing, the registrations must be of stores. */
+type RefundContext = InTransaction<Context & Partial<OperatorContext>> & {
+  readonly billing?: Billing;
+};
 
 type Decision = Omit<RefundedItem, "total"> & { readonly entry: RefundEntry };
 
@@ -99,6 +103,23 @@ type Options = {
   readonly withDetails?: boolean;
   /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
+  /** When the refunds are recorded; by default now. */
+  readonly refundedAt?: string;
+};
+
+/** Returns the windows of the owners of entries by `ownerKey`, without those that only the processor knows. */
+const findWindows = async (
+  {
+    db,
+    clock,
+    billing,
+  }: Pick<RefundContext, "db" | "clock"> & { readonly billing: Billing | undefined },
+  entries: readonly RefundEntry[],
+): Promise<ReadonlyMap<string, RefundWindow>> => {
+  const owners = new Map(entries.map((entry) => [ownerKey(entry), entry]));
+  return owners.size === 0 || billing === undefined
+    ? new Map()
+    : findRefundWindows({ db, clock, billing }, [...owners.values()]);
 };
 
 /** Decides refunds in their order, each as if it were a call of its own. */
@@ -127,13 +148,12 @@ const decideAll = async (
     ? await listRefundsByKeys(transaction, entries, actor !== undefined)
     : new Map<number, never>();
   const unknown = entries.filter(
-    ({ window }, place) => window === null && !isLocked(place) && !known.has(place),
+    ({ window }, place) =>
+      window === null &&
+      registrations.get(ids.get(place) ?? "")?.hasUsage === true &&
+      !known.has(place),
   );
-  const owners = new Map(unknown.map((entry) => [ownerKey(entry), entry]));
-  const windows: ReadonlyMap<string, RefundWindow> =
-    owners.size === 0
-      ? new Map()
-      : await findRefundWindows({ db: transaction, clock, billing }, [...owners.values()]);
+  const windows = await findWindows({ db: transaction, clock, billing }, unknown);
   const now = clock.now();
   const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();
   const refunded = new Map<string, number>();
@@ -160,12 +180,15 @@ const decideAll = async (
           }
         : refundKeyIsTaken();
     }
-    const window = entry.window ?? windows.get(ownerKey(entry));
+    const window = registration.hasUsage
+      ? (entry.window ?? windows.get(ownerKey(entry)))
+      : NO_WINDOW;
     if (!window) {
       return WINDOW_UNKNOWN;
     }
     return outcomeOf(() => {
-      const refundable = { ...registration, refundedCount: before, kind: entry.kind };
+      const isPrepaid = registration.unitPriceCents !== null;
+      const refundable = { ...registration, refundedCount: before, kind: entry.kind, isPrepaid };
       const count = decideRefund(refundable, entry.count, window, now);
       refunded.set(registration.id, before + count);
       if (key !== null) {
@@ -197,7 +220,8 @@ const refundedEvent = ({
       kind,
       count: refundedCount,
       remaining_count: registration.count - refundedSoFar,
-      reason: reason ?? "",
+      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+      reason: registration.unitPriceCents === null ? (reason ?? "") : "",
     },
   },
 });
@@ -210,6 +234,7 @@ const recordAll = async (
   { clock, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
   decisions: readonly Decision[],
+  refundedAt: string | undefined,
 ): Promise<ReadonlyMap<string, number>> => {
   if (decisions.length === 0) {
     return new Map();
@@ -231,7 +256,7 @@ const recordAll = async (
     await releaseRefundedTrees(transaction, trees);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, refunds, now, actor !== undefined)) < keys) {
+  if ((await insertRefunds(transaction, refunds, refundedAt ?? now, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
   await recordEventsOfOwners(transaction, now, decisions.map(refundedEvent));
@@ -266,7 +291,7 @@ export const writeRefunds = (
       }
       const decisions = outcomes.filter(isDecision);
       const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
-      const totals = new Map(await recordAll(context, transaction, made));
+      const totals = new Map(await recordAll(context, transaction, made, options.refundedAt));
       for (const { entry } of decisions) {
         if (!totals.has(ownerKey(entry))) {
           const { all } = await readTotals(transaction, entry, context.clock.now());

@@ -1,10 +1,11 @@
-import { findBalanceEntryByReference, insertBalanceEntry } from "./balances.sql.ts";
+import { findBalanceEntryByReference } from "./balances.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatCents } from "../records/money.rules.ts";
 import { defaultTopUpReference, findBalanceExcess } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { lockBalance, reportLowBalance } from "./lockBalance.ts";
+import { recordStoreWrites } from "./storeWrites.sql.ts";
 
 const ACTIONS = { topup: "store.topup", adjustment: "store.adjust" } as const;
 
@@ -57,7 +58,10 @@ export const changeBalance = (
     }
     const balanceCents = balance.balanceCents + amountCents;
     const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
-    await insertBalanceEntry(transaction, { ...entry, createdAt: now });
+    await recordStoreWrites(transaction, {
+      entries: [{ ...entry, createdAt: now.toISOString() }],
+      balances: [{ ...balance, balanceCents }],
+    });
     await reportLowBalance(transaction, balance, { balanceCents }, now);
     await recordAction(transaction, actor, now, {
       action: ACTIONS[kind],

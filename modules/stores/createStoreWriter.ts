@@ -3,16 +3,24 @@ import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { isLockTimeout } from "./balances.sql.ts";
-import type { PaidWrite, StoreResponse } from "./storeWrites.rules.ts";
+import { refundFromStore } from "./refundFromStore.ts";
+import { isKeyConflict } from "./storeWrites.sql.ts";
+import type { PaidWrite, StoreRefundWrite, StoreResponse } from "./storeWrites.rules.ts";
 import { writeStores } from "./writeStores.ts";
 
 export type StoreWriter = {
   /**
-   * Records a registration, a donation or a reversal, and changes the balance by what it costs or repays.
+   * Records a registration or a donation, and pays for it from the balance.
    * @throws DomainError feature_disabled, balance_insufficient, queue_full, daily_limit_reached, or request_invalid if the
-   *   idempotency key was used for another request, the units exceed a limit of the store, or less can be reversed
+   *   idempotency key was used for another request, or the units exceed a limit of the store
    */
   readonly write: (write: PaidWrite) => Promise<StoreResponse>;
+  /**
+   * Refunds units or donations, after what the store has submitted before.
+   * @throws DomainError queue_full, or request_invalid if the idempotency key was used for another request, or less can be
+   *   refunded
+   */
+  readonly refund: (write: StoreRefundWrite) => Promise<StoreResponse>;
   /** Resolves when every waiting write is done. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
@@ -20,12 +28,24 @@ export type StoreWriter = {
 
 type Entry = PaidWrite & { readonly submittedAtMs: number };
 
-/** A reversal of 10,000 records takes some seconds. */
+/** A refund of 10,000 records takes some seconds. */
 const MAXIMUM_WAIT_MS = 30_000;
+
+const mayWait = (submittedAtMs: number): boolean =>
+  performance.now() - submittedAtMs < MAXIMUM_WAIT_MS;
+
+const takesTooLong = (cause: unknown): DomainError =>
+  new DomainError("queue_full", "another write of this store is taking too long, try again", {
+    cause,
+  });
+
+/** Whether a write is to be done again, because another transaction had the balance for long or has used its key. */
+const isRepeatable = (error: unknown): boolean => isLockTimeout(error) || isKeyConflict(error);
 
 /**
  * Writes for stores by group commit. What the balance does not cover is rejected alone. The writes of a store whose balance
- * another transaction has locked, and those that take long or lock records, leave their batch and wait apart.
+ * another transaction has locked leave their batch and wait apart. Refunds can take long and lock records, so each is a
+ * transaction of its own.
  */
 export const createStoreWriter = ({
   observeBatch,
@@ -39,18 +59,11 @@ export const createStoreWriter = ({
     try {
       return await writeStores(context, entries, options);
     } catch (error) {
-      if (!isLockTimeout(error)) {
+      if (!isRepeatable(error)) {
         throw error;
       }
-      const oldestMs = performance.now() - MAXIMUM_WAIT_MS;
       return entries.map(({ submittedAtMs }) =>
-        submittedAtMs > oldestMs
-          ? LOCKED
-          : new DomainError(
-              "queue_full",
-              "another write of this store is taking too long, try again",
-              { cause: error },
-            ),
+        mayWait(submittedAtMs) ? LOCKED : takesTooLong(error),
       );
     }
   };
@@ -68,6 +81,21 @@ export const createStoreWriter = ({
         throw result;
       }
       return result;
+    },
+    refund: async (write) => {
+      const submittedAtMs = performance.now();
+      for (;;) {
+        try {
+          return await queue.runAlone(write.accountId, 1, () => refundFromStore(context, write));
+        } catch (error) {
+          if (!isRepeatable(error)) {
+            throw error;
+          }
+          if (!mayWait(submittedAtMs)) {
+            throw takesTooLong(error);
+          }
+        }
+      }
     },
     drain: queue.drain,
     queueLength: queue.queueLength,

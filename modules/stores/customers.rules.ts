@@ -46,8 +46,6 @@ export type CustomerFilter = {
 
 /** Selects a store's records; all conditions must hold. */
 export type ImpactFilter = CustomerFilter & {
-  /** One registration, for operators. */
-  readonly registrationId?: string;
   /** With or without the leading `#` that shops use. */
   readonly orderId?: string;
   /** Inclusive. */

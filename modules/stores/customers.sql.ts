@@ -1,6 +1,6 @@
 import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import { z } from "zod";
-import { anyAccount, isOwn, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
@@ -88,12 +88,7 @@ export const isFiltered = (
   filter: ImpactFilter,
 ): FragmentSqlToken =>
   sql.fragment`${sql.join(
-    [
-      filter.registrationId === undefined
-        ? (isLookup(filter) ? isOwn : ownedBy)(table, owner)
-        : ownedWithId(table, owner, filter.registrationId),
-      ...customerConditions(table, filter),
-    ],
+    [(isLookup(filter) ? isOwn : ownedBy)(table, owner), ...customerConditions(table, filter)],
     sql.fragment` AND `,
   )}`;
 

@@ -11,12 +11,12 @@ import { sql, timestamp } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 
 /** An idempotency key with its scope. */
-type ScopedKey = AccountMode & {
+export type ScopedKey = AccountMode & {
   readonly operation: StoreOperation;
   readonly key: string;
 };
 
-const responseRow = z.strictObject({
+export const responseRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   operation: z.enum(STORE_OPERATIONS),
@@ -31,8 +31,32 @@ const responseRow = z.strictObject({
 
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 
-/** A response to store. It has the time of its record or of its refunds, by which an erasure finds it. */
-export type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
+/** A query of the responses that are stored for the keys of a table `wanted`. */
+const storedResponses = (wanted: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT
+    wanted.account_id AS "accountId",
+    wanted.mode,
+    wanted.operation,
+    wanted.key,
+    encode(found.request_hash, 'hex') AS "requestHash",
+    found.response_body AS "responseBody",
+    -- Clients know an imported record by another id.
+    CASE WHEN ${isImported(sql.fragment`found.record_id`)} THEN NULL ELSE found.record_id END AS "recordId"
+  FROM ${wanted} AS wanted (account_id uuid, mode text, operation text, key text)
+  CROSS JOIN LATERAL (
+    SELECT request_hash, response_body, record_id
+    FROM idempotency_key
+    WHERE key_hash = ${keyHash(scopeOfRow("wanted"), sql.identifier(["wanted", "key"]))}
+    LIMIT 1
+  ) AS found
+`;
+
+const toWanted = ({ accountId, mode, operation, key }: ScopedKey) => ({
+  account_id: accountId,
+  mode,
+  operation,
+  key,
+});
 
 export const listIdempotentResponses = async (
   db: CommonQueryMethods,
@@ -41,59 +65,20 @@ export const listIdempotentResponses = async (
   keys.length === 0
     ? []
     : db.any(sql.prepared("list_idempotent_responses", responseRow)`
-        SELECT
-          wanted.account_id AS "accountId",
-          wanted.mode,
-          wanted.operation,
-          wanted.key,
-          encode(found.request_hash, 'hex') AS "requestHash",
-          found.response_body AS "responseBody",
-          -- Clients know an imported record by another id.
-          CASE WHEN ${isImported(sql.fragment`found.record_id`)} THEN NULL ELSE found.record_id END AS "recordId"
-        FROM json_to_recordset(${JSON.stringify(
-          keys.map(({ accountId, mode, operation, key }) => ({
-            account_id: accountId,
-            mode,
-            operation,
-            key,
-          })),
-        )}) AS wanted (account_id uuid, mode text, operation text, key text)
-        CROSS JOIN LATERAL (
-          SELECT request_hash, response_body, record_id
-          FROM idempotency_key
-          WHERE key_hash = ${keyHash(scopeOfRow("wanted"), sql.identifier(["wanted", "key"]))}
-          LIMIT 1
-        ) AS found
+        ${storedResponses(sql.fragment`json_to_recordset(${JSON.stringify(keys.map(toWanted))}::json)`)}
       `);
 
-/** Defines a query that inserts responses, as a part of a statement. */
-export const responseInserts = (
-  responses: readonly NewResponse[],
-): FragmentSqlToken => sql.fragment`
-  inserted_response AS (
-    INSERT INTO idempotency_key (
-      key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
-    )
-    SELECT
-      ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))}, account_id, mode, operation, decode(request_hash, 'hex'),
-      response_body, record_id, created_at
-    FROM json_to_recordset(${JSON.stringify(
-      responses.map(({ key, ...response }) => ({
-        account_id: response.accountId,
-        mode: response.mode,
-        operation: response.operation,
-        key,
-        request_hash: response.requestHash,
-        response_body: response.responseBody,
-        record_id: response.recordId,
-        created_at: response.createdAt,
-      })),
-    )}) AS given (
-      account_id uuid, mode text, operation text, key text, request_hash text, response_body text,
-      record_id uuid, created_at timestamptz
-    )
-  )
-`;
+/** An array of the stored responses to those of the keys that are of the store of the query. */
+export const responsesOfStore = (keys: readonly ScopedKey[]): FragmentSqlToken => {
+  if (keys.length === 0) {
+    return sql.fragment`'[]'::json`;
+  }
+  const byStore = Map.groupBy(keys.map(toWanted), ({ account_id: accountId }) => accountId);
+  const input = JSON.stringify(Object.fromEntries(byStore));
+  // The subselect parses it once.
+  const wanted = sql.fragment`jsonb_to_recordset((SELECT ${input}::jsonb) -> store.account_id::text)`;
+  return sql.fragment`(SELECT coalesce(json_agg(stored), '[]') FROM (${storedResponses(wanted)}) AS stored)`;
+};
 
 /**
  * Deletes the oldest keys of test writes that belong to no single record. The others are deleted with their records.

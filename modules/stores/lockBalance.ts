@@ -48,46 +48,34 @@ export const reportLowBalance = async (
   }
 };
 
-/** Records `balance.depleted` for the first write that a locked balance does not cover since it last rose. */
-const reportRefusal = async (
-  transaction: DatabaseTransactionConnection,
-  { isDepleted, domain }: LockedBalance,
-  { accountId, balanceCents, neededCents }: BalanceRefusal,
-  now: Date,
-): Promise<void> => {
-  if (isDepleted) {
-    return;
-  }
-  await markBalanceDepleted(transaction, accountId, now);
-  await recordEvent(transaction, { accountId, mode: MODE }, now, {
-    type: "balance.depleted",
-    data: {
-      shop_domain: domain,
-      balance_cents: balanceCents,
-      currency: "USD",
-      needed_cents: Math.min(Number(neededCents), Number.MAX_SAFE_INTEGER),
-    },
-  });
-};
-
 /**
- * Records the events of decided writes of stores whose balances are locked.
+ * Records the events of decided writes of stores whose balances are locked. Of the writes that a balance does not cover, the
+ * first since it last rose is reported.
  * @param balancesAfter what the writes leave, by account id
- * @param refusals the first of each store
  */
 export const reportDecisions = async (
   transaction: DatabaseTransactionConnection,
   balances: readonly LockedBalance[],
   balancesAfter: ReadonlyMap<string, { readonly balanceCents: number }>,
-  refusals: ReadonlyMap<string, BalanceRefusal>,
+  refusals: readonly BalanceRefusal[],
   now: Date,
 ): Promise<void> => {
   for (const balance of balances) {
-    const { balanceCents } = balancesAfter.get(balance.accountId) ?? balance;
+    const { accountId, domain, isDepleted } = balance;
+    const { balanceCents } = balancesAfter.get(accountId) ?? balance;
     await reportLowBalance(transaction, balance, { balanceCents }, now);
-    const refusal = refusals.get(balance.accountId);
-    if (refusal) {
-      await reportRefusal(transaction, balance, refusal, now);
+    const refusal = refusals.find((each) => each.accountId === accountId);
+    if (refusal && !isDepleted) {
+      await markBalanceDepleted(transaction, accountId, now);
+      await recordEvent(transaction, { accountId, mode: MODE }, now, {
+        type: "balance.depleted",
+        data: {
+          shop_domain: domain,
+          balance_cents: refusal.balanceCents,
+          currency: "USD",
+          needed_cents: Math.min(Number(refusal.neededCents), Number.MAX_SAFE_INTEGER),
+        },
+      });
     }
   }
 };

@@ -1,10 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import {
-  findStore,
-  insertStore,
-  updateStore as writeStore,
-  markStoreUninstalled,
-} from "./stores.sql.ts";
+import { findStore, insertStore, updateStore as writeStore } from "./stores.sql.ts";
 import type { Store, StoreChanges } from "./stores.sql.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
@@ -17,7 +12,6 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { updateAccountLimits } from "../accounts/accountLimits.sql.ts";
-import { setLowBalance } from "./balances.sql.ts";
 import type { NewLimits } from "../accounts/limits.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import { lockBalance, reportLowBalance } from "./lockBalance.ts";
@@ -66,15 +60,7 @@ export const createStore = (
       stripeSubscriptionId: null,
       createdAt: clock.now(),
     });
-    await insertStore(transaction, {
-      ...given,
-      id,
-      domain,
-      userId: given.userId ?? id,
-      treePlanting: true,
-      plasticRemoval: true,
-      donations: true,
-    });
+    await insertStore(transaction, { ...given, id, domain, userId: given.userId ?? id });
     await recordAction(transaction, actor, clock.now(), {
       action: "store.create",
       accountId: id,
@@ -85,8 +71,9 @@ export const createStore = (
   });
 
 /** Absent settings stay unchanged. */
-export type StoreUpdate = StoreChanges & {
-  readonly lowBalanceCents?: number | undefined;
+export type StoreUpdate = Omit<StoreChanges, "uninstalledAt"> & {
+  /** The keys of a store that is not installed are rejected. */
+  readonly isInstalled?: boolean | undefined;
   readonly charityProvider?: CharityProviderName | undefined;
   readonly limits?: NewLimits | undefined;
 };
@@ -99,9 +86,11 @@ export type StoreUpdate = StoreChanges & {
 export const updateStore = (
   { db, clock, actor }: OperatorContext,
   id: string,
-  { charityProvider, limits, lowBalanceCents, ...changes }: StoreUpdate,
+  { charityProvider, limits, isInstalled, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
+    const balance = await lockBalance(transaction, id);
+    const { uninstalledAt } = await getStore(transaction, id);
     if (typeof changes.organizationId === "string") {
       await getOrganization(transaction, changes.organizationId);
     }
@@ -112,51 +101,21 @@ export const updateStore = (
       await updateAccountLimits(transaction, id, limits);
     }
     const now = clock.now();
-    if (lowBalanceCents !== undefined) {
-      const balance = await lockBalance(transaction, id);
-      await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
-      await setLowBalance(transaction, id, lowBalanceCents);
-    }
+    const { lowBalanceCents = balance.lowBalanceCents } = changes;
+    await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
     await writeStore(transaction, id, changes);
-    const store = await getStore(transaction, id);
-    await recordAction(transaction, actor, now, {
-      action: "store.update",
-      accountId: id,
-      details: { ...changes, lowBalanceCents, charityProvider, limits },
-    });
-    return store;
-  });
-
-/**
- * Marks a store as uninstalled, which rejects its keys. A store that is uninstalled already keeps its date.
- * @throws DomainError record_not_found
- */
-export const uninstallStore = (
-  { db, clock, actor }: OperatorContext,
-  id: string,
-): Promise<{ readonly store: Store; readonly wasUninstalledBefore: boolean }> =>
-  db.transaction(async (transaction) => {
-    const now = clock.now();
-    const isNew = await markStoreUninstalled(transaction, id, now);
-    if (isNew) {
-      await recordAction(transaction, actor, now, { action: "store.uninstall", accountId: id });
+    const settings = { ...changes, charityProvider, limits };
+    if (Object.values(settings).some((value) => value !== undefined)) {
+      const action = "store.update";
+      await recordAction(transaction, actor, now, { action, accountId: id, details: settings });
     }
-    return { store: await getStore(transaction, id), wasUninstalledBefore: !isNew };
-  });
-
-/**
- * Accepts an uninstalled store's keys again. A store that is installed stays as it is.
- * @throws DomainError record_not_found
- */
-export const reinstallStore = ({ db, clock, actor }: OperatorContext, id: string): Promise<Store> =>
-  db.transaction(async (transaction) => {
-    const { uninstalledAt } = await getStore(transaction, id);
-    if (uninstalledAt !== null) {
-      await writeStore(transaction, id, { uninstalledAt: null });
-      await recordAction(transaction, actor, clock.now(), {
-        action: "store.reinstall",
+    // A store that is uninstalled already keeps its date.
+    if (isInstalled !== undefined && isInstalled !== (uninstalledAt === null)) {
+      await writeStore(transaction, id, { uninstalledAt: isInstalled ? null : now });
+      await recordAction(transaction, actor, now, {
+        action: isInstalled ? "store.reinstall" : "store.uninstall",
         accountId: id,
-        details: { uninstalledAt },
+        ...(isInstalled && { details: { uninstalledAt } }),
       });
     }
     return getStore(transaction, id);

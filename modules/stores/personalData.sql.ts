@@ -144,27 +144,7 @@ const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlT
   `;
 };
 
-/** The notes that were stored with the refunds of registrations, so at the same time. */
-const ofReversals = (accountId: string): FragmentSqlToken => sql.fragment`
-  note AS (
-    DELETE FROM balance_note
-    WHERE entry_id = ANY(ARRAY(
-      SELECT balance_entry.id
-      FROM reason
-      CROSS JOIN LATERAL (
-        SELECT id
-        FROM balance_entry
-        WHERE account_id = ${anyAccount(accountId)} AND kind = 'refund' AND created_at = reason.created_at
-        OFFSET 0
-      ) AS balance_entry
-    ))
-  )
-`;
-
-/**
- * What was stored with chosen records and their refunds, so at the same time. The request of an operator's refund has no
- * personal data.
- */
+/** What was stored with chosen records and their refunds, so at the same time. */
 const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sql.fragment`
   response AS (
     UPDATE idempotency_key
@@ -184,7 +164,6 @@ const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sq
         ) AS refund
       ))
       AND request_hash IS NOT NULL
-      AND operation <> 'operator_refund'
       AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
   )
 `;
@@ -211,9 +190,7 @@ const blank = (
       UPDATE ${refund}
       SET reason = NULL
       WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
-      RETURNING created_at
-    )
-    ${table === "registration" ? sql.fragment`, ${ofReversals(accountId)}` : sql.fragment``},
+    ),
     ${ofWrites(table, accountId)}
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,

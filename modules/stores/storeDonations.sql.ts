@@ -1,65 +1,12 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { DonationCustomer, ImpactFilter } from "./customers.rules.ts";
-import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import { totalAdditions } from "../charities/donationTotals.sql.ts";
+import type { ImpactFilter } from "./customers.rules.ts";
 import { donationCoreColumns, donationCoreRow } from "../charities/donations.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-
-/** A donation of a store to insert. */
-export type NewStoreDonation = AccountMode & {
-  readonly id: string;
-  readonly amountCents: number;
-  readonly charity: ConfirmedCharity;
-  readonly customer: DonationCustomer;
-  /** In microseconds. */
-  readonly createdAt: string;
-};
-
-/** Defines queries that insert donations of stores with their totals, as parts of a statement. */
-export const donationInserts = (
-  donations: readonly NewStoreDonation[],
-): FragmentSqlToken => sql.fragment`
-  given_donation AS MATERIALIZED (
-    SELECT *
-    FROM json_to_recordset(${JSON.stringify(
-      donations.map(({ id, accountId, mode, amountCents, charity, customer, createdAt }) => ({
-        id,
-        account_id: accountId,
-        mode,
-        amount_cents: amountCents,
-        ein: charity.charity.ein,
-        nonprofit_id: charity.charity.nonprofitId,
-        charity_provider: charity.provider,
-        charity_name: charity.charity.name,
-        created_at: createdAt,
-        customer_name: customer.customerName,
-        customer_email: customer.customerEmail,
-        customer_id: customer.customerId,
-        order_id: customer.orderId,
-      })),
-    )}) AS given (
-      id uuid, account_id uuid, mode text, amount_cents bigint, ein text, nonprofit_id text, charity_provider text,
-      charity_name text, created_at timestamptz, customer_name text, customer_email text,
-      customer_id text, order_id text
-    )
-  ),
-  inserted_donation AS (
-    INSERT INTO donation (
-      id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-      created_at, attribution, metadata, customer_name, customer_email, customer_id, order_id
-    )
-    SELECT
-      id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, charity_name,
-      created_at, '', '{}', customer_name, customer_email, customer_id, order_id
-    FROM given_donation
-  ),
-  ${totalAdditions(sql.fragment`given_donation`)}
-`;
 
 const listedRow = z.strictObject({
   ...donationCoreRow,
@@ -102,11 +49,7 @@ export const sumStoreDonations = async (
     WHERE ${isFiltered("donation", owner, filter)} AND NOT donation.refunded
   `);
 
-const unrefundedRow = z.strictObject({
-  id: z.uuid(),
-  amountCents: safeInteger,
-  createdAt: z.date(),
-});
+const unrefundedRow = z.strictObject(donationCoreRow);
 
 /** Locks the newest donations that are not refunded, until the transaction ends. */
 export const lockNewestDonations = (
@@ -116,7 +59,7 @@ export const lockNewestDonations = (
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof unrefundedRow>>[]> =>
   transaction.any(sql.type(unrefundedRow)`
-    SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
+    SELECT ${donationCoreColumns}
     FROM donation
     WHERE ${isFiltered("donation", owner, filter)} AND NOT donation.refunded
     ORDER BY donation.created_at DESC, donation.id DESC

@@ -1,10 +1,10 @@
-import type { Actor } from "../accounts/audit.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { isAccepted, outcomeOf } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import { fromMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, DonationCustomer, ImpactFilter } from "./customers.rules.ts";
@@ -41,20 +41,16 @@ export type StoreDonationWrite = StoreWrite & {
   readonly recordId: string;
 };
 
-/** Reverses units or donations, the newest first. */
-export type StoreReversalWrite = StoreWrite & {
-  readonly kind: "refund";
-  readonly reversed: Kind | "donation";
+/** A write that its store pays for. The kind is also that of its balance entry. */
+export type PaidWrite = StoreRegistrationWrite | StoreDonationWrite;
+
+/** Refunds units or donations, the newest first. */
+export type StoreRefundWrite = StoreWrite & {
+  readonly refunded: Kind | "donation";
   readonly quantity: number;
   readonly filter: ImpactFilter;
   readonly reason: string | null;
-  readonly recordId: null;
-  /** Null for the store's own client. */
-  readonly actor: Actor | null;
 };
-
-/** A write that its store pays for, or is repaid by. The kind is also that of its balance entry. */
-export type PaidWrite = StoreRegistrationWrite | StoreDonationWrite | StoreReversalWrite;
 
 export type StoreResponse = {
   readonly responseBody: string;
@@ -102,14 +98,21 @@ export const responseKey = ({
 const keyOf = (write: StoreWrite): string | null =>
   write.idempotency && responseKey({ ...write, key: write.idempotency.key });
 
-export type StoreBalance = Readonly<Record<Feature, boolean>> & {
-  readonly balanceCents: number;
-  readonly prices: Prices;
-  /** The time of the store's latest record, in microseconds since 1970. */
-  readonly lastRecordUs: number;
-};
+export type StoreBalance = Readonly<Record<Feature, boolean>> &
+  Prices & {
+    readonly balanceCents: number;
+    /** The time of the store's latest record or refund, in microseconds since 1970. */
+    readonly lastRecordUs: number;
+  };
 
-/** What decides about the writes of a batch. Those that are entered change it for those that follow. */
+/**
+ * Returns the time of a store's next record or refund, in microseconds since 1970: later than all others of the store, even
+ * if the clock was set back.
+ */
+export const nextRecordUs = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date) =>
+  Math.max(now.getTime() * 1000, lastRecordUs + 1);
+
+/** What decides about the writes of a batch. Those that are accepted change it for those that follow. */
 export type StoreLedger = {
   /** By account id; holds every account of the batch. */
   readonly balances: Map<string, StoreBalance>;
@@ -127,11 +130,16 @@ export type BalanceRefusal = {
   readonly balanceCents: number;
 };
 
-export type AcceptedWrite = {
+export type AcceptedWrite<Write extends PaidWrite = PaidWrite> = {
   readonly kind: "accepted";
-  /** The price of one unit; 0 for a write that registers none. */
+  readonly write: Write;
+  /** The price of one unit; 0 for a donation. */
   readonly unitPriceCents: number;
   readonly costCents: number;
+  /** After the write. */
+  readonly balanceCents: number;
+  /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
+  readonly createdAt: string;
 };
 
 export type StoreWriteDecision =
@@ -158,80 +166,62 @@ const rejected = (error: DomainError): StoreWriteDecision => ({
 
 /** Returns the price of a unit and what the write costs, which can exceed the safe integers. */
 const costOf = (write: PaidWrite, prices: Prices): readonly [number, bigint] => {
-  if (write.mode === "test" || write.kind === "refund") {
+  if (write.mode === "test") {
     return [0, 0n];
   }
   if (write.kind === "donation") {
     return [0, BigInt(write.amountCents)];
   }
-  const unitPriceCents = prices[write.kind];
+  const unitPriceCents = prices[`${write.kind}PriceCents`];
   return [unitPriceCents, BigInt(write.count) * BigInt(unitPriceCents)];
 };
 
-/** Returns the balance of a store of the batch. */
-export const balanceOf = ({ balances }: StoreLedger, accountId: string): StoreBalance => {
-  const balance = balances.get(accountId);
-  if (!balance) {
-    throw new Error(`Account ${accountId} has no balance.`);
-  }
-  return balance;
-};
-
 const findLimitsExcess = (write: PaidWrite, ledger: StoreLedger): DomainError | null => {
-  const use = "count" in write ? ledger.limits.get(accountModeKey(write)) : undefined;
+  const use = ledger.limits.get(accountModeKey(write));
   return use && "count" in write ? findExcess(use, COUNT_FIELDS[write.kind], write.count) : null;
 };
 
-/** Decides a write by what the earlier ones have left. A repeated one gets its stored response, whatever has changed since. */
-export const decideStoreWrite = (write: PaidWrite, ledger: StoreLedger): StoreWriteDecision => {
-  const { accountId } = write;
-  const { balanceCents, prices, ...features } = balanceOf(ledger, accountId);
+/**
+ * Decides a write by what the earlier ones have left, and enters it if it is accepted. A repeated one gets its stored
+ * response, whatever has changed since.
+ */
+export const decideStoreWrite = (
+  write: PaidWrite,
+  ledger: StoreLedger,
+  now: Date,
+): StoreWriteDecision => {
+  const { accountId, recordId, idempotency, responseBody } = write;
+  const balance = ledger.balances.get(accountId);
+  if (!balance) {
+    throw new Error(`Account ${accountId} has no balance.`);
+  }
   const key = keyOf(write);
   const stored = key === null ? undefined : ledger.responses.get(key);
   if (stored) {
     const response = outcomeOf(() => replayResponse(write, stored));
     return isAccepted(response) ? { kind: "replayed", response } : rejected(response);
   }
-  const refused = findDisabled(features, write.operation) ?? findLimitsExcess(write, ledger);
+  const refused = findDisabled(balance, write.operation) ?? findLimitsExcess(write, ledger);
   if (refused) {
     return rejected(refused);
   }
-  const [unitPriceCents, neededCents] = costOf(write, prices);
-  if (neededCents > balanceCents) {
-    const error = balanceInsufficient(neededCents, balanceCents);
-    return { kind: "rejected", error, refusal: { accountId, neededCents, balanceCents } };
+  const [unitPriceCents, neededCents] = costOf(write, balance);
+  if (neededCents > balance.balanceCents) {
+    const refusal = { accountId, neededCents, balanceCents: balance.balanceCents };
+    return { kind: "rejected", error: balanceInsufficient(refusal), refusal };
   }
-  return { kind: "accepted", unitPriceCents, costCents: Number(neededCents) };
-};
-
-/**
- * Enters an accepted write: what it spends and registers, and its response, concern the writes that follow.
- * @param amountCents what it adds to the balance; negative for what it costs
- * @returns the balance after it, and the time of its record in microseconds since 1970: later than all others of the store,
- *   even if the clock was set back
- */
-export const enterStoreWrite = (
-  write: PaidWrite,
-  ledger: StoreLedger,
-  amountCents: number,
-  now: Date,
-): { readonly balanceCents: number; readonly createdUs: number } => {
-  const { accountId, idempotency, recordId, responseBody } = write;
-  const balance = balanceOf(ledger, accountId);
-  const balanceCents = balance.balanceCents + amountCents;
-  const nowUs = now.getTime() * 1000;
-  const createdUs = recordId === null ? nowUs : Math.max(nowUs, balance.lastRecordUs + 1);
-  const lastRecordUs = Math.max(balance.lastRecordUs, recordId === null ? 0 : createdUs);
+  const costCents = Number(neededCents);
+  const balanceCents = balance.balanceCents - costCents;
+  const lastRecordUs = nextRecordUs(balance, now);
   ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
-  const limitsKey = accountModeKey(write);
-  const use = ledger.limits.get(limitsKey);
+  const use = ledger.limits.get(accountModeKey(write));
   if (use && "count" in write) {
-    ledger.limits.set(limitsKey, { ...use, countToday: use.countToday + write.count });
+    const countToday = use.countToday + write.count;
+    ledger.limits.set(accountModeKey(write), { ...use, countToday });
   }
-  const key = keyOf(write);
   if (key !== null && idempotency) {
-    const { requestHash } = idempotency;
-    ledger.responses.set(key, { requestHash, responseBody, recordId });
+    ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
   }
-  return { balanceCents, createdUs };
+  const createdAt = fromMicroseconds(lastRecordUs);
+  return { kind: "accepted", write, unitPriceCents, costCents, balanceCents, createdAt };
 };

@@ -5,8 +5,8 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { longText } from "../records/fields.rules.ts";
 import { centsToDollars, formatCents } from "../records/money.rules.ts";
 
-/** What a store pays for one unit, in cents. */
-export type Prices = Readonly<Record<Kind, number>>;
+/** What a store pays for one unit of each kind. */
+export type Prices = Readonly<Record<`${Kind}PriceCents`, number>>;
 
 /** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
@@ -27,7 +27,6 @@ export const STORE_OPERATIONS = [
   "plastic",
   "donate",
   "refund",
-  "operator_refund",
 ] as const satisfies readonly Operation[];
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
@@ -37,7 +36,6 @@ export const FEATURES = {
   plastic: "plasticRemoval",
   donate: "donations",
   refund: null,
-  operator_refund: null,
 } as const satisfies Record<StoreOperation, Feature | null>;
 
 /** Returns the error of an operation whose feature is disabled for the store, or null. */
@@ -101,7 +99,13 @@ export const becomesLow = (before: Level, after: Level): boolean =>
   !isBalanceLow(before) && isBalanceLow(after);
 
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
-export const balanceInsufficient = (neededCents: bigint, balanceCents: number): DomainError =>
+export const balanceInsufficient = ({
+  neededCents,
+  balanceCents,
+}: {
+  readonly neededCents: bigint;
+  readonly balanceCents: number;
+}): DomainError =>
   new DomainError(
     "balance_insufficient",
     `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,

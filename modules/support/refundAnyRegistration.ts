@@ -1,13 +1,9 @@
-import { createHash } from "node:crypto";
 import type { AccountRegistration } from "../registrations/registrations.sql.ts";
 import { findRegistration } from "../registrations/registrations.sql.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordNotFound } from "../records/recordIds.rules.ts";
-import type { StoreWrite } from "../stores/storeWrites.rules.ts";
 import { getRecordId } from "../records/getRecordId.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
-import { createStoreWriter } from "../stores/createStoreWriter.ts";
-import { findEarlierResponse } from "../stores/findEarlierResponse.ts";
+import { refundStoreRegistration } from "../stores/refundFromStore.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { RefundableRecord, RefundFilter } from "../registrations/refunds.sql.ts";
@@ -34,55 +30,6 @@ type AnyRefund = {
   readonly replayed: boolean;
 };
 
-/** Reverses units of a store's registration, whose price returns to the balance. */
-const refundStoreRegistration = async (
-  { db, clock, actor }: BillingContext & OperatorContext,
-  registration: AccountRegistration,
-  { count, reason, idempotencyKey, isDryRun }: OperatorRefund,
-): Promise<AnyRefund> => {
-  const { accountId, mode, kind, id } = registration;
-  const remaining = registration.count - registration.refundedCount;
-  const quantity = count ?? remaining;
-  const write: StoreWrite = {
-    accountId,
-    mode,
-    operation: "operator_refund",
-    idempotency:
-      idempotencyKey === null
-        ? null
-        : {
-            key: idempotencyKey,
-            requestHash: createHash("sha256").update(id).digest("hex"),
-          },
-    responseBody: String(quantity),
-  };
-  // A replay may find nothing left, so it comes before the checks.
-  const earlier = await findEarlierResponse(db, write);
-  if (earlier) {
-    return { registration, refundedCount: Number(earlier.responseBody), replayed: true };
-  }
-  if (remaining === 0) {
-    throw invalidRequest(`${kind} registration is already fully refunded`);
-  }
-  if (quantity > remaining) {
-    throw invalidRequest(`count: only ${remaining} can still be refunded`);
-  }
-  if (isDryRun) {
-    return { registration, refundedCount: quantity, replayed: false };
-  }
-  const { responseBody, replayed } = await createStoreWriter({ db, clock }).write({
-    ...write,
-    kind: "refund",
-    reversed: kind,
-    quantity,
-    filter: { registrationId: id },
-    reason,
-    recordId: null,
-    actor,
-  });
-  return { registration, refundedCount: Number(responseBody), replayed };
-};
-
 /**
  * Refunds units of any account's registration for an operator: an organization's usage is taken back, a store gets the
  * price back.
@@ -99,16 +46,11 @@ export const refundAnyRegistration = async (
   if (!registration) {
     throw recordNotFound("registration", refund.id);
   }
-  if (registration.accountType === "store") {
-    return refundStoreRegistration(context, registration, refund);
-  }
   const request = { ...refund, id: registration.id };
-  const { refundedCount, replayed } = await refundRegistration(
-    context,
-    registration,
-    request,
-    refund,
-  );
+  const { refundedCount, replayed } =
+    registration.accountType === "store"
+      ? await refundStoreRegistration(context, registration, request, refund)
+      : await refundRegistration(context, registration, request, refund);
   return { registration, refundedCount, replayed };
 };
 

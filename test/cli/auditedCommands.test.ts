@@ -38,7 +38,6 @@ const READING = [
   "org show",
   "store list",
   "store show",
-  "store balance",
   "store ledger",
   "key list",
   "audit list",
@@ -124,13 +123,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "store update": async (t) => ({
     args: [(await createTestStore(t.context.db)).id, "--tree-price", "0.70"],
   }),
-  "store uninstall": async (t) => ({ args: [(await createTestStore(t.context.db)).id] }),
-  "store reinstall": async (t) => {
-    const { id } = await createTestStore(t.context.db);
-    const impact = impactOf(t);
-    await impact("store", "uninstall", id);
-    return { args: [id] };
-  },
   "store topup": async (t) => ({
     args: [(await createTestStore(t.context.db)).id, "--amount", "5"],
   }),

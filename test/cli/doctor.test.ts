@@ -10,7 +10,7 @@ import { connectStripe } from "../../modules/billing/stripe/createStripeProcesso
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { uninstallStore, updateStore } from "../../modules/stores/manageStores.ts";
+import { updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
@@ -172,7 +172,7 @@ test.serial(
     const store = await createTestStore(db);
     const deps = { db, clock: systemClock, actor: SERVICE };
     await updateStore(deps, store.id, { charityProvider: "everyorg" });
-    await uninstallStore(deps, store.id);
+    await updateStore(deps, store.id, { isInstalled: false });
     const { id } = await createTestOrganization(db, { name: "Bare" });
     await updateOrganization(deps, id, { charityProvider: "pledge" });
     const env = {

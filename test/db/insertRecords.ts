@@ -63,11 +63,6 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
     new_entry AS (
       INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
       SELECT account_id, 'refund', 1, 1, created_at FROM refunded
-      RETURNING id
-    ),
-    new_note AS (
-      INSERT INTO balance_note (entry_id, note)
-      SELECT id, 'reason' FROM new_entry
     )
     INSERT INTO idempotency_key (
       key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at

@@ -9,7 +9,7 @@ import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const TABLES = ["balance_entry", "balance_note", "audit_entry", "planting_order"];
+const TABLES = ["balance_entry", "audit_entry", "planting_order"];
 const MAXIMUM_PAGES = 60;
 
 /** Inserts rows of accounts in turn into each of the tables. */

@@ -14,7 +14,6 @@ import {
   listNamedIds,
   lockRegistrations,
 } from "../../modules/registrations/refunds.sql.ts";
-import { recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
@@ -123,27 +122,6 @@ test.serial(
       "the first events": (single) => readFeedPage(single, firstEvents),
       "the events after the newest": (single) =>
         readFeedPage(single, { ...firstEvents, after: newest }),
-      "its reversal": (single) =>
-        single.transaction((transaction) =>
-          recordStoreWrites(transaction, {
-            registrations: [],
-            donations: [],
-            reversals: [
-              {
-                ...owner,
-                refundId: crypto.randomUUID(),
-                registrationId: id,
-                registeredAt: now,
-                count: 1,
-                reason: null,
-                reversedAt: now,
-              },
-            ],
-            entries: [],
-            responses: [],
-            balances: [],
-          }),
-        ),
     };
     // So that PostgreSQL keeps their plans, which read the few pages of the table.
     for (const operation of Object.values(operations)) {

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { lockBalances, setLowBalance } from "../../modules/stores/balances.sql.ts";
+import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
@@ -65,7 +65,7 @@ const setUpBalance = async (
       const rows = await db.any(sql.type(eventRow)`
         SELECT type, mode, data
         FROM event
-        WHERE account_id = ${store.id}
+        WHERE account_id = ${store.id} AND type LIKE 'balance.%'
         ORDER BY transaction_id, id
       `);
       t.true(rows.every(({ mode, data }) => mode === "live" && data["currency"] === "USD"));
@@ -194,8 +194,7 @@ for (const { path, body } of [
     const [response] = await runBehindLocks<[{ readonly status: number }]>(
       db,
       async (transaction) => {
-        await lockBalances(transaction, [store.id]);
-        await setLowBalance(transaction, store.id, 1000);
+        await updateStoreRow(transaction, store.id, { lowBalanceCents: 1000 });
       },
       () => post(path, store.live, body),
     );

@@ -23,7 +23,7 @@ export const readStoreState = (
 ): Promise<Readonly<z.output<typeof stateRow>>> =>
   db.one(sql.type(stateRow)`
     SELECT
-      (SELECT balance_cents FROM store_balance WHERE account_id = ${id}) AS balance,
+      (SELECT balance_cents FROM store WHERE account_id = ${id}) AS balance,
       (SELECT count(*) FROM balance_entry WHERE account_id = ${id}) AS entries,
       (SELECT coalesce(sum(amount_cents), 0)::bigint FROM balance_entry WHERE account_id = ${id}) AS "entrySum",
       (

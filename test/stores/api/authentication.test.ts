@@ -1,4 +1,4 @@
-import { markStoreUninstalled, updateStore } from "../../../modules/stores/stores.sql.ts";
+import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { revokeApiKey, listApiKeys } from "../../../modules/accounts/apiKeys.sql.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -75,7 +75,7 @@ test("without a valid key, known, unknown and uninstalled stores get the same re
   const { db } = t.context;
   const { get, store: installed } = await startStoreApiOf(t);
   const uninstalled = await createTestStore(db);
-  await markStoreUninstalled(db, uninstalled.id, new Date());
+  await updateStore(db, uninstalled.id, { uninstalledAt: new Date() });
 
   for (const name of [installed.domain, uninstalled.domain, "nowhere.example", "not a domain"]) {
     const { status, text } = await get("/app/api/verify", {
@@ -197,7 +197,7 @@ test("once store uninstall returns, the next request is rejected by every proces
   t.deepEqual(await verify(), [200, 200]);
 
   const command = { hasEnded: false };
-  const uninstalling = runImpact(["store", "uninstall", store.domain], {
+  const uninstalling = runImpact(["store", "update", store.domain, "--installed", "off"], {
     env: { DATABASE_URL: databaseUrl },
   }).finally(() => {
     command.hasEnded = true;

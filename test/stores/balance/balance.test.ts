@@ -1,5 +1,6 @@
 import type { QuerySqlToken } from "slonik";
-import { insertBalanceEntry, lockBalances } from "../../../modules/stores/balances.sql.ts";
+import { lockBalances } from "../../../modules/stores/balances.sql.ts";
+import { recordStoreWrites } from "../../../modules/stores/storeWrites.sql.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
@@ -204,13 +205,11 @@ test.serial(
       isLocked.resolve();
       await awaitBlocked(transaction);
       if (balance) {
-        await insertBalanceEntry(transaction, {
-          createdAt: new Date(),
-          kind: "topup",
-          accountId: store.id,
-          amountCents: 200,
-          balanceCents: balance.balanceCents + 200,
-          note: "",
+        const entry = { kind: "topup", accountId: store.id, amountCents: 200, note: "" } as const;
+        const balanceCents = balance.balanceCents + 200;
+        await recordStoreWrites(transaction, {
+          entries: [{ ...entry, balanceCents, createdAt: new Date().toISOString() }],
+          balances: [{ ...balance, balanceCents }],
         });
       }
     });
@@ -296,7 +295,7 @@ test("the database rejects changed entries, negative top-ups and negative balanc
   );
   await rejects(
     sql.typeAlias("void")`
-      UPDATE store_balance
+      UPDATE store
       SET balance_cents = -1
       WHERE account_id = ${store.id}
     `,

@@ -9,7 +9,7 @@ import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStore
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
-import type { PaidWrite } from "../../../modules/stores/storeWrites.rules.ts";
+import type { PaidWrite, StoreRefundWrite } from "../../../modules/stores/storeWrites.rules.ts";
 
 const test = testWithDatabase();
 
@@ -88,16 +88,13 @@ const plantingOf = (accountId: string, count: number): PaidWrite => ({
   notes: null,
 });
 
-const reversalOf = (accountId: string, quantity: number): PaidWrite => ({
+const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   ...writeOf(accountId),
   operation: "refund",
-  kind: "refund",
-  reversed: "tree",
+  refunded: "tree",
   quantity,
   filter: {},
   reason: null,
-  recordId: null,
-  actor: null,
 });
 
 const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
@@ -142,7 +139,7 @@ test.serial(
       ),
     );
     // Those of the other process wait for the balance's lock, and those of the same process for the refund.
-    await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+    await eventually(async () => (await countLockWaits(db, "store")) > 0);
     for (let round = 0; round < 3; round += 1) {
       const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
       t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
@@ -162,7 +159,7 @@ test.serial(
       (
         SELECT total FROM impact_total WHERE account_id = ${busy.id} AND period = 'all'
       )::integer AS trees,
-      (SELECT balance_cents FROM store_balance WHERE account_id = ${busy.id})::integer AS balance
+      (SELECT balance_cents FROM store WHERE account_id = ${busy.id})::integer AS balance
   `);
     t.deepEqual(stored, {
       refunded: RECORDS,
@@ -183,19 +180,19 @@ test.serial(
     await locker.connect();
     t.teardown(() => locker.end());
     await locker.query("BEGIN");
-    await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
+    await locker.query("SELECT FROM store WHERE account_id = $1 FOR UPDATE", [store.id]);
 
     const plant = (trees: number, key: string) =>
       api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
     const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
-    await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+    await eventually(async () => (await countLockWaits(db, "store")) > 0);
     await locker.query("ROLLBACK");
 
     const statuses = (await writes).map(({ status }) => status);
     t.deepEqual(statuses, [200, 402, 200, 200]);
     t.is(
       await db.oneFirst(sql.type(z.strictObject({ balance: z.int() }))`
-      SELECT balance_cents::integer AS balance FROM store_balance WHERE account_id = ${store.id}
+      SELECT balance_cents::integer AS balance FROM store WHERE account_id = ${store.id}
     `),
       20,
     );
@@ -210,18 +207,18 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   await locker.connect();
   t.teardown(() => locker.end());
   await locker.query("BEGIN");
-  await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
+  await locker.query("SELECT FROM store WHERE account_id = $1 FOR UPDATE", [store.id]);
   const plant = (count: number) => writer.write(plantingOf(store.id, count));
 
   const writes = [
     plant(1),
     plant(2),
-    writer.write(reversalOf(store.id, 3)),
+    writer.refund(refundOf(store.id, 3)),
     plant(4),
-    writer.write(reversalOf(store.id, 5)),
+    writer.refund(refundOf(store.id, 5)),
     plant(6),
   ];
-  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+  await eventually(async () => (await countLockWaits(db, "store")) > 0);
   await locker.query("ROLLBACK");
 
   const settled = await Promise.allSettled(writes);

@@ -100,7 +100,7 @@ test.serial(
       takeLock: (transaction) =>
         transaction.query(sql.typeAlias("void")`
           SELECT
-          FROM store_balance
+          FROM store
           WHERE account_id = ${store.id}
           FOR UPDATE
         `),

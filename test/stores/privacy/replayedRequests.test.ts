@@ -62,10 +62,10 @@ test("a shop/redact of before the reinstallation erases nothing until the store 
     sendPlatformRequest(api, "shop/redact", { shop_domain: store.domain }, SECRET);
 
   await plant();
-  await impact("store", "uninstall", store.domain);
+  await impact("store", "update", store.domain, "--installed", "off");
   t.deepEqual(await redact(), ERASED);
   t.is((await redact()).status, 200);
-  await impact("store", "reinstall", store.domain);
+  await impact("store", "update", store.domain, "--installed", "on");
   clock.set(daysLater(1));
   t.is((await plant()).status, 200);
   const replayed = await redact();
@@ -78,7 +78,7 @@ test("a shop/redact of before the reinstallation erases nothing until the store 
   t.like((await get("/app/api/plant", store.test)).body, {
     trees: [{ customer_id: "7" }, { customer_id: "" }],
   });
-  await impact("store", "uninstall", store.domain);
+  await impact("store", "update", store.domain, "--installed", "off");
   t.deepEqual(await redact(), ERASED);
 });
 
@@ -88,8 +88,8 @@ test("a shop/redact that was not processed before erases the customers of a rein
   const impact = (...args: readonly string[]) =>
     runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl } });
   await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-  await impact("store", "uninstall", store.domain);
-  await impact("store", "reinstall", store.domain);
+  await impact("store", "update", store.domain, "--installed", "off");
+  await impact("store", "update", store.domain, "--installed", "on");
 
   const request = { shop_domain: store.domain };
   t.deepEqual(await sendPlatformRequest(api, "shop/redact", request, SECRET), ERASED);
