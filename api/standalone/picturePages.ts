@@ -1,14 +1,14 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { send } from "../http/taggedResponses.ts";
 import { IMMUTABLE, OPEN_TO_ALL, pictureOf } from "./servePages.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
-import type { LookUp } from "../../db/batching/createLookups.ts";
+import type { LookUp } from "../../db/batching/joinCalls.ts";
 import { createRasterizer } from "../../modules/dashboard/createRasterizer.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import type { RequestContext } from "../http/requestContext.ts";

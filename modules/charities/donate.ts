@@ -1,6 +1,6 @@
 import { insertDonations, listDonationsByKeys } from "./donationBatches.sql.ts";
 import { readCounts } from "./donationTotals.sql.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
 import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
