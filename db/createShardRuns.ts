@@ -1,4 +1,4 @@
-import { joinCalls } from "./joinCalls.ts";
+import { joinCalls } from "./batching/joinCalls.ts";
 import { recordShardPasses } from "./shards.sql.ts";
 import { SHARDS } from "./shards.rules.ts";
 import type { ShardKind } from "./shards.rules.ts";
@@ -121,10 +121,13 @@ export const createShardRuns = (
   { db, clock }: Context,
   { kind, offsetMsOf = () => 0, createSender, runMs = RUN_MS }: ShardOptions,
 ): ShardRuns => {
-  const recordPass = joinCalls(async (shards: readonly number[]) => {
-    await recordShardPasses(db, kind, shards);
-    return shards;
-  }, COLLECT_PASSES_MS);
+  const recordPass = joinCalls(
+    async (shards: readonly number[]) => {
+      await recordShardPasses(db, kind, shards);
+      return shards;
+    },
+    { collectMs: COLLECT_PASSES_MS },
+  );
   const activeByShard = new Map<number, ActiveSender>();
   /** Those that are no longer active and have calls in flight. */
   const ending = new Set<ActiveSender>();

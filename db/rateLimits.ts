@@ -1,8 +1,8 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { createLookups } from "./batching/createLookups.ts";
-import type { LookUp } from "./batching/createLookups.ts";
+import { createLookups } from "./batching/joinCalls.ts";
+import type { LookUp } from "./batching/joinCalls.ts";
 import { sql, values } from "./sql.ts";
 
 /** At most this many requests in any window of this length. */

@@ -5,7 +5,7 @@ import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
 import { expectedPartner } from "../../modules/planting/order.rules.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";

@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
 import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";

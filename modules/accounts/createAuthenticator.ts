@@ -6,7 +6,7 @@ import type { AccountType } from "../records/owner.rules.ts";
 import { isExpired, isPossibleKey } from "./apiKeys.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { KeyUses } from "./createKeyUses.ts";
 import { createRefreshedCache } from "./createRefreshedCache.ts";
 

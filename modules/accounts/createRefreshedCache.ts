@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { LRUCache } from "lru-cache";
-import type { LookUp } from "../../db/batching/createLookups.ts";
+import type { LookUp } from "../../db/batching/joinCalls.ts";
 
 /** From the start of the read. A command that makes keys invalid waits for it. */
 export const CACHED_MS = 2000;

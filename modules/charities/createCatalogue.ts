@@ -1,5 +1,5 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { isTimeout } from "../../db/databaseErrors.ts";
 import type { CatalogueCharity } from "./catalogue.sql.ts";
 import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";

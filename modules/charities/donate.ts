@@ -1,7 +1,7 @@
 import { insertDonations } from "./donationBatches.sql.ts";
 import { listDonationsOf } from "./donations.sql.ts";
 import { readCounts } from "./donationTotals.sql.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
 import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";

@@ -3,8 +3,8 @@ import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlug, insertDashboard, findDashboardSlugs } from "./dashboards.sql.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/createLookups.ts";
-import type { LookUp } from "../../db/batching/createLookups.ts";
+import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
+import type { LookUp } from "../../db/batching/joinCalls.ts";
 
 /** Without letters and digits that look alike. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";

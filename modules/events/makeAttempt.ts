@@ -1,6 +1,6 @@
 import { isContentError } from "../../db/databaseErrors.ts";
 import type { CommonQueryMethods } from "slonik";
-import { joinCalls } from "../../db/joinCalls.ts";
+import { joinCalls } from "../../db/batching/joinCalls.ts";
 import { recordAttempts, releaseDelivery } from "./attempts.sql.ts";
 import type { EndedAttempt, ClaimedDelivery } from "./attempts.sql.ts";
 import { recordEndpointResults, disableEndpoint, findEndpoint } from "./endpoints.sql.ts";

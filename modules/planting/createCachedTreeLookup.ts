@@ -5,7 +5,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { isSimulated } from "./order.rules.ts";
 import { isExpectedToStay } from "./timeline.rules.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "./context.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 

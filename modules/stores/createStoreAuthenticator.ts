@@ -6,7 +6,7 @@ import type { Store } from "./stores.sql.ts";
 import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
 import type { KeyUses } from "../accounts/createKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { createRefreshedCache } from "../accounts/createRefreshedCache.ts";
 
 /** The header that names the store, and its value. */

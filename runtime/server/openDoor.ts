@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { DomainError } from "../errors.rules.ts";
 import { Gate } from "../gate.ts";
 import type { Pass } from "../gate.ts";
 
@@ -128,7 +129,10 @@ export const openDoor = (
     let pass: Pass;
     try {
       pass = gate.enter(clientOf(request));
-    } catch {
+    } catch (error) {
+      if (!(error instanceof DomainError && error.code === "queue_full")) {
+        throw error;
+      }
       reject(response);
       return;
     }

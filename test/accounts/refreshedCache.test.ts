@@ -1,5 +1,5 @@
 import test from "ava";
-import { createLookups } from "../../db/batching/createLookups.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { createRefreshedCache } from "../../modules/accounts/createRefreshedCache.ts";
 
 /** A cache of values whose lookups the test answers, on a clock of its own. */

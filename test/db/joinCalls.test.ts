@@ -1,6 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import { isContentError } from "../../db/databaseErrors.ts";
-import { joinCalls } from "../../db/joinCalls.ts";
+import { joinCalls } from "../../db/batching/joinCalls.ts";
 import { sql } from "../../db/sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { testWithDatabase } from "../support/database.ts";

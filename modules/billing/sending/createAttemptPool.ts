@@ -1,5 +1,5 @@
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { joinCalls } from "../../../db/joinCalls.ts";
+import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { ownerKey } from "../../records/owner.rules.ts";
 import { pause } from "../../../runtime/waiting.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
@@ -44,10 +44,13 @@ export const createAttemptPool = (
   const running = new Map<Promise<void>, string>();
   const records = createAttemptRecords(context.db, COLLECT_OUTCOMES_MS);
   /** Many rejections at about the same time are one reason. */
-  const lowerRate = joinCalls(async (rejections: readonly null[]) => {
-    await lowerStripeCallRate(context.db);
-    return rejections;
-  }, COLLECT_OUTCOMES_MS);
+  const lowerRate = joinCalls(
+    async (rejections: readonly null[]) => {
+      await lowerStripeCallRate(context.db);
+      return rejections;
+    },
+    { collectMs: COLLECT_OUTCOMES_MS },
+  );
 
   /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
   const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<null> =>

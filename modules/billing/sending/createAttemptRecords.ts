@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { listMeterEventIdsOfEndedPeriods } from "../meterEventReports.sql.ts";
 import { recordDelays, settleAttempts } from "./attempts.sql.ts";
 import type { AttemptDelay, AttemptSettlement } from "./attempts.sql.ts";
-import { joinCalls } from "../../../db/joinCalls.ts";
+import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 
 /** How the outcomes of attempts are recorded: those of the same time in one statement. */
@@ -24,12 +24,18 @@ export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRe
     );
     return delivered.map(({ id }) => late.includes(id));
   }),
-  settle: joinCalls(async (settlements) => {
-    const settled = await settleAttempts(db, settlements);
-    return settlements.map(({ id }) => settled.has(id));
-  }, collectMs),
-  delay: joinCalls(async (delays: readonly AttemptDelay[]) => {
-    await recordDelays(db, delays);
-    return delays.map(() => null);
-  }, collectMs),
+  settle: joinCalls(
+    async (settlements) => {
+      const settled = await settleAttempts(db, settlements);
+      return settlements.map(({ id }) => settled.has(id));
+    },
+    { collectMs },
+  ),
+  delay: joinCalls(
+    async (delays: readonly AttemptDelay[]) => {
+      await recordDelays(db, delays);
+      return delays.map(() => null);
+    },
+    { collectMs },
+  ),
 });
