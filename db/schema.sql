@@ -864,7 +864,7 @@ CREATE STATISTICS public.donation_attributions ON text_digest(attribution) FROM 
 
 CREATE STATISTICS public.donation_customer_emails ON text_digest(folded_text(customer_email)) FROM donation;
 
-CREATE STATISTICS public.donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
+CREATE STATISTICS public.donation_customer_ids ON text_digest(trimmed_text(customer_id)) FROM donation;
 
 CREATE STATISTICS public.donation_customer_names ON text_digest(folded_text(customer_name)) FROM donation;
 
@@ -874,7 +874,7 @@ CREATE STATISTICS public.registration_attributions ON text_digest(attribution) F
 
 CREATE STATISTICS public.registration_customer_emails ON text_digest(folded_text(customer_email)) FROM registration;
 
-CREATE STATISTICS public.registration_customer_ids ON text_digest(btrim(customer_id)) FROM registration;
+CREATE STATISTICS public.registration_customer_ids ON text_digest(trimmed_text(customer_id)) FROM registration;
 
 CREATE STATISTICS public.registration_customer_names ON text_digest(folded_text(customer_name)) FROM registration;
 
@@ -916,13 +916,15 @@ CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mo
 
 CREATE INDEX donation_customer_email ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_email)), created_at, id) WHERE (customer_email IS NOT NULL);
 
-CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mode, text_digest(btrim(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
+CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mode, text_digest(trimmed_text(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
 
 CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
 CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (imported_id_digest(account_id, mode, 'donation'::text, imported_id)) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
+
+CREATE INDEX donation_metadata ON public.donation USING gin (metadata_digests(metadata)) WHERE (metadata <> '{}'::jsonb);
 
 CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
@@ -1008,7 +1010,7 @@ CREATE INDEX registration_attribution ON public.registration USING btree (accoun
 
 CREATE INDEX registration_customer_email ON public.registration USING btree (account_id, mode, kind, text_digest(folded_text(customer_email)), created_at, id) WHERE (customer_email IS NOT NULL);
 
-CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, text_digest(btrim(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
+CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, text_digest(trimmed_text(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
 
 CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
@@ -1017,6 +1019,8 @@ CREATE INDEX registration_feed ON public.registration USING btree (account_id, m
 CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (imported_id_digest(account_id, mode, kind, imported_id)) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
+
+CREATE INDEX registration_metadata ON public.registration USING gin (metadata_digests(metadata)) WHERE (metadata <> '{}'::jsonb);
 
 CREATE INDEX registration_only_name ON public.registration USING btree (account_id, mode, kind, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
@@ -1075,13 +1079,19 @@ CREATE OR REPLACE FUNCTION public.imported_id_digest(account_id uuid, mode text,
  IMMUTABLE PARALLEL SAFE
 RETURN text_digest((((((((account_id)::text || '/'::text) || mode) || '/'::text) || kind) || '/'::text) || imported_id));
 
+CREATE OR REPLACE FUNCTION public.metadata_digests(metadata jsonb)
+ RETURNS bigint[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ARRAY(SELECT hashtextextended(((value.value #>> '{}'::text[]) COLLATE "C"), (0)::bigint) AS hashtextextended FROM jsonb_path_query(metadata_digests.metadata, '$.**?(@.type() == "string" || @.type() == "number")'::jsonpath) value(value) WHERE ((length((value.value #>> '{}'::text[])) >= 3) AND (length((value.value #>> '{}'::text[])) <= 200)) LIMIT 16);
+
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN text_digest(rtrim(ltrim(given, '# 	
+RETURN text_digest(NORMALIZE(rtrim(ltrim(given, '# 	
 '::text), ' 	
-'::text));
+'::text), NFC));
 
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger
@@ -1133,6 +1143,13 @@ CREATE OR REPLACE FUNCTION public.text_digest(given text)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN sha256(decode(replace(given, '\'::text, '\\'::text), 'escape'::text));
+
+CREATE OR REPLACE FUNCTION public.trimmed_text(given text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN NORMALIZE(btrim(given, ' 	
+'::text), NFC);
 
 CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
 

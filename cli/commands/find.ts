@@ -61,16 +61,13 @@ const idsOf = (record: { readonly id: string; readonly importedId: string | null
   internal_id: record.importedId === null ? null : record.id,
 });
 
-const evidenceOf = ({ record }: FoundRecords["registrations"][number]): string | null =>
-  record.kind === PLANTED_KIND ? (record.orderStage ?? "registered") : null;
-
-const presentRegistration = (found: FoundRecords["registrations"][number]): Shown => {
-  const { record, foundBy, usage } = found;
+const presentRegistration = (record: FoundRecords["registrations"][number]): Shown => {
+  const { usage } = record;
   const [failed] = usage.failedEventIds;
   return {
     record: "registration",
     ...idsOf(record),
-    found_by: foundBy,
+    found_by: record.foundBy,
     ...ownerOf(record),
     mode: record.mode,
     kind: record.kind,
@@ -81,16 +78,16 @@ const presentRegistration = (found: FoundRecords["registrations"][number]): Show
     ...customerOf(record),
     billing: usage.status,
     cause: usage.events.find(({ id }) => id === failed)?.lastError ?? null,
-    evidence: evidenceOf(found),
+    evidence: record.kind === PLANTED_KIND ? (record.orderStage ?? "registered") : null,
     planting_order: record.plantingOrder,
     next: `impact usage ${failed === undefined ? `explain ${record.id}` : `retry E${failed}`}`,
   };
 };
 
-const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number]): Shown => ({
+const presentDonation = (record: FoundRecords["donations"][number]): Shown => ({
   record: "donation",
   ...idsOf(record),
-  found_by: foundBy,
+  found_by: record.foundBy,
   ...ownerOf(record),
   mode: record.mode,
   amount_cents: record.amountCents,
@@ -102,7 +99,7 @@ const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number])
   next: `impact donation show ${record.id}`,
 });
 
-const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Shown => ({
+const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
   record: "meter event",
   id: `E${record.id}`,
   identifier: record.identifier,
@@ -116,19 +113,19 @@ const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Sho
   next: `impact usage ${isFailed(record.state) ? "retry" : "explain"} E${record.id}`,
 });
 
-const presentAccount = ({ record, foundBy }: FoundRecords["accounts"][number]): Shown => ({
+const presentAccount = (record: FoundRecords["accounts"][number]): Shown => ({
   record: record.accountType,
   id: record.accountId,
-  found_by: foundBy,
+  found_by: [record.foundBy],
   owner: record.accountName,
   stripe_customer: record.stripeCustomerId,
   next: accountCommand(record),
 });
 
-const presentKey = ({ record, foundBy }: FoundRecords["keys"][number]): Shown => ({
+const presentKey = (record: FoundRecords["keys"][number]): Shown => ({
   record: "API key",
   id: record.id,
-  found_by: foundBy,
+  found_by: [record.foundBy],
   ...ownerOf(record),
   mode: record.mode,
   name: record.name,
@@ -141,10 +138,10 @@ const presentKey = ({ record, foundBy }: FoundRecords["keys"][number]): Shown =>
   next: accountCommand(record),
 });
 
-const presentStoreWrite = ({ record, foundBy }: FoundRecords["storeWrites"][number]): Shown => ({
+const presentStoreWrite = (record: FoundRecords["storeWrites"][number]): Shown => ({
   record: "store request",
   id: record.key,
-  found_by: foundBy,
+  found_by: ["idempotency_key"],
   ...ownerOf(record),
   mode: record.mode,
   operation: record.operation,
@@ -176,9 +173,11 @@ const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
   );
 
 const FIND_HELP = `
-TEXT is an id of a registration, refund, donation, account or API key (as in the log), an
-idempotency key, an attribution, a shop's order (1001 also finds #1001), a customer's
-email, id or part of the name, a Stripe customer, or the number or identifier of a meter
+TEXT is an id of a registration, refund, donation, account or API key (as in the log) or
+its first eight characters; the name of an organization or a store, a store's domain, a
+Stripe customer, or the first characters of an API key; an idempotency key, an
+attribution, a value in metadata; a shop's order (1001 also finds #1001), a customer's
+email, id or part of the name; or the number or identifier of a meter
 event. Each record is shown with its owner, billing, evidence and the next command to run.
 If records name customers of a store, the audit log records how many.`;
 

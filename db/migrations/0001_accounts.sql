@@ -8,9 +8,13 @@ CREATE FUNCTION text_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PAR
 CREATE FUNCTION folded_text(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN normalize(translate(lower(btrim(given, E' \t\r\n') COLLATE "und-x-icu"), 'ς', 'σ'), NFC);
 
+-- An id that a client gives, in one Unicode form.
+CREATE FUNCTION trimmed_text(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN normalize(btrim(given, E' \t\r\n'), NFC);
+
 -- An order's id, with or without the # that shops write before it.
 CREATE FUNCTION order_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN text_digest(rtrim(ltrim(given, E'# \t\r\n'), E' \t\r\n'));
+  RETURN text_digest(normalize(rtrim(ltrim(given, E'# \t\r\n'), E' \t\r\n'), NFC));
 
 -- An owner of API keys and records. Organizations use the standalone interface, stores the store-platform interface.
 CREATE TABLE account (

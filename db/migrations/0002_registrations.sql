@@ -119,7 +119,7 @@ CREATE INDEX registration_order ON registration
 CREATE INDEX registration_customer_email ON registration
   (account_id, mode, kind, text_digest(folded_text(customer_email)), created_at, id) WHERE customer_email IS NOT NULL;
 CREATE INDEX registration_customer_id ON registration
-  (account_id, mode, kind, text_digest(btrim(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
+  (account_id, mode, kind, text_digest(trimmed_text(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX registration_customer_name ON registration
   USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE customer_name IS NOT NULL;
 -- Those with only a name, for the export and erasure of a customer.
@@ -135,7 +135,7 @@ CREATE STATISTICS registration_attributions ON text_digest(attribution) FROM reg
 CREATE STATISTICS registration_orders ON order_digest(order_id) FROM registration;
 CREATE STATISTICS registration_customer_emails ON text_digest(folded_text(customer_email)) FROM registration;
 CREATE STATISTICS registration_customer_names ON text_digest(folded_text(customer_name)) FROM registration;
-CREATE STATISTICS registration_customer_ids ON text_digest(btrim(customer_id)) FROM registration;
+CREATE STATISTICS registration_customer_ids ON text_digest(trimmed_text(customer_id)) FROM registration;
 
 -- Totals of registered minus refunded units, updated in the transaction that changes them. The period is 'all' or a
 -- month in UTC, YYYY-MM.

@@ -38,7 +38,7 @@ CREATE INDEX donation_attribution
 CREATE INDEX donation_customer_email ON donation
   (account_id, mode, text_digest(folded_text(customer_email)), created_at, id) WHERE customer_email IS NOT NULL;
 CREATE INDEX donation_customer_id ON donation
-  (account_id, mode, text_digest(btrim(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
+  (account_id, mode, text_digest(trimmed_text(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX donation_customer_name ON donation
   USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE customer_name IS NOT NULL;
 -- Those with only a name, for the export and erasure of a customer.
@@ -51,7 +51,7 @@ CREATE STATISTICS donation_attributions ON text_digest(attribution) FROM donatio
 CREATE STATISTICS donation_orders ON order_digest(order_id) FROM donation;
 CREATE STATISTICS donation_customer_emails ON text_digest(folded_text(customer_email)) FROM donation;
 CREATE STATISTICS donation_customer_names ON text_digest(folded_text(customer_name)) FROM donation;
-CREATE STATISTICS donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
+CREATE STATISTICS donation_customer_ids ON text_digest(trimmed_text(customer_id)) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE NOT refunded;
 -- An account that donates in one mode: its donations, and its subscription to them.

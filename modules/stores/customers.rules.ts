@@ -92,13 +92,13 @@ const formsOfOrder = (given: string): readonly string[] => {
     : [number, `gid://shopify/Order/${number}`];
 };
 
-/** Returns what was given in the form in which records are searched. */
+/** Returns what was given in the form in which the database compares it. */
 export const identifyCustomer = ({
   ids,
   emails,
   orderIds,
 }: CustomerIdentity): CustomerIdentity => ({
-  ids: ids.map((id) => normalizeCustomerId(id.trim())),
+  ids: ids.map((id) => normalizeCustomerId(id.trim()).normalize()),
   emails: emails.map((email) => email.trim()),
   orderIds: orderIds.flatMap((id) => formsOfOrder(id.trim())),
 });

@@ -43,7 +43,7 @@ export const hasEmail = (table: RecordTable, email: string): FragmentSqlToken =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
 
 export const hasCustomerId = (table: RecordTable, id: string): FragmentSqlToken =>
-  sql.fragment`text_digest(btrim(${column(table, "customer_id")})) = text_digest(btrim(${id}))`;
+  sql.fragment`text_digest(trimmed_text(${column(table, "customer_id")})) = text_digest(trimmed_text(${id}))`;
 
 export const hasOrder = (table: RecordTable, orderId: string): FragmentSqlToken =>
   sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
@@ -105,7 +105,7 @@ const isOfCustomer = (
   table: RecordTable,
   customer: CustomerIdentity,
 ): FragmentSqlToken => sql.fragment`(
-  text_digest(btrim(${column(table, "customer_id")})) = ${anyOf(customer.ids, sql.fragment`text_digest(btrim(given))`)}
+  text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(customer.ids, sql.fragment`text_digest(trimmed_text(given))`)}
   OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(customer.emails, FOLDED)}
   OR order_digest(${column(table, "order_id")}) = ${anyOf(customer.orderIds, sql.fragment`order_digest(given)`)}
 )`;

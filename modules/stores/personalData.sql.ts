@@ -28,7 +28,7 @@ export const readIdentities = (
 ): Promise<Readonly<z.output<typeof identityRow>>> =>
   db.one(sql.type(identityRow)`
     SELECT
-      coalesce(array_agg(DISTINCT btrim(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
+      coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
       coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
       coalesce(array_agg(DISTINCT folded_text(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
     FROM (
@@ -55,7 +55,7 @@ export const listUnsharedEmails = (
   maximumRecords: number,
 ): Promise<readonly string[]> => {
   const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
-    SELECT btrim(customer_id) AS customer_id
+    SELECT trimmed_text(customer_id) AS customer_id
     FROM ${sql.identifier([table])}
     WHERE ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
   `;

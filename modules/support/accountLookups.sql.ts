@@ -7,6 +7,7 @@ import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
 import { sql, values } from "../../db/sql.ts";
 import { METER_EVENT } from "./lookup.rules.ts";
+import type { Lookup } from "./lookup.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { keyHash } from "../records/idempotencyKeys.sql.ts";
 
@@ -50,24 +51,45 @@ export const findMeterEventId = (
   `);
 };
 
-const accountRow = z.strictObject({ ...accountFields, stripeCustomerId: z.string().nullable() });
+const accountRow = z.strictObject({
+  ...accountFields,
+  foundBy: z.string(),
+  stripeCustomerId: z.string().nullable(),
+});
 export type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
-/** Finds an account by its own id or its Stripe customer. */
-export const listAccountsByReference = (
+const startsWith = (id: FragmentSqlToken, { id: whole, idPrefix }: Lookup): FragmentSqlToken =>
+  sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
+
+/** Finds accounts by their ids, Stripe customers, names or domains, or parts of these. There are few enough to read them all. */
+export const listFoundAccounts = (
   db: CommonQueryMethods,
-  by: "id" | "stripe_customer",
-  { text, accountId }: LookupOptions,
+  lookup: Lookup,
+  { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundAccount[]> =>
   db.any(sql.type(accountRow)`
-    SELECT ${accountColumns}, account.stripe_customer_id AS "stripeCustomerId"
+    SELECT ${accountColumns}, found.by AS "foundBy", account.stripe_customer_id AS "stripeCustomerId"
     FROM account
-    WHERE ${by === "id" ? sql.fragment`account.id = ${text}::uuid` : sql.fragment`account.stripe_customer_id = ${text}`}
-      AND ${inAccount(accountId)}
+    LEFT JOIN store ON store.account_id = account.id
+    CROSS JOIN LATERAL (
+      SELECT CASE
+        WHEN ${startsWith(sql.fragment`account.id`, lookup)} THEN 'id'
+        WHEN account.stripe_customer_id = ${text} THEN 'stripe_customer'
+        WHEN ${lookup.mayBeName} AND strpos(store.domain, lower(${text})) > 0 THEN 'domain'
+        WHEN ${lookup.mayBeName} AND strpos(folded_text(account.name), folded_text(${text})) > 0 THEN 'name'
+      END AS by
+    ) AS found
+    WHERE found.by IS NOT NULL AND ${inAccount(accountId)}
+    ORDER BY account.name, account.id
+    LIMIT ${limit}
   `);
+
+/** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
+const KEY_CHARACTERS = 8;
 
 const keyRow = z.strictObject({
   ...accountFields,
+  foundBy: z.string(),
   id: z.uuid(),
   mode: modeColumn,
   name: z.string(),
@@ -80,14 +102,16 @@ const keyRow = z.strictObject({
 });
 export type FoundKey = Readonly<z.output<typeof keyRow>>;
 
-/** Finds an API key by its id. */
-export const listKeysById = (
+/** Finds API keys by their ids, or by the characters with which they begin. */
+export const listFoundKeys = (
   db: CommonQueryMethods,
-  { text, accountId }: LookupOptions,
+  lookup: Lookup,
+  { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
     SELECT
       ${accountColumns},
+      found.by AS "foundBy",
       api_key.id,
       api_key.mode,
       api_key.name,
@@ -99,7 +123,17 @@ export const listKeysById = (
       api_key.revoked_at AS "revokedAt"
     FROM api_key
     JOIN account ON account.id = api_key.account_id
-    WHERE api_key.id = ${text}::uuid AND ${inAccount(accountId)}
+    CROSS JOIN LATERAL (
+      SELECT CASE
+        WHEN ${startsWith(sql.fragment`api_key.id`, lookup)} THEN 'id'
+        WHEN api_key.hint = ${text} THEN 'key'
+        WHEN ${text.length >= KEY_CHARACTERS} AND starts_with(api_key.hint, ${text}) THEN 'key'
+        WHEN length(api_key.hint) >= ${KEY_CHARACTERS} AND starts_with(${text}, api_key.hint) THEN 'key'
+      END AS by
+    ) AS found
+    WHERE found.by IS NOT NULL AND ${inAccount(accountId)}
+    ORDER BY api_key.created_at DESC, api_key.id
+    LIMIT ${limit}
   `);
 
 /** A query of the rows of an idempotency key, of accounts of a type. Costs a search for each account, mode and operation. */

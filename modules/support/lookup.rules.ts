@@ -31,8 +31,6 @@ export type Lookup = {
   readonly customerId: string;
   /** A part of the name of a customer, an organization or a store. */
   readonly mayBeName: boolean;
-  /** The whole of an API key, or its beginning. */
-  readonly mayBeKey: boolean;
   readonly mayBeMeterEvent: boolean;
 };
 
@@ -40,7 +38,7 @@ export type Lookup = {
 const SHORTEST_NAME = 3;
 
 /** Of an id, as lists and logs shorten it. */
-const ID_PREFIX = /^[0-9a-f]{8}(?:-[0-9a-f-]{0,27})?$/iu;
+const ID_PREFIX = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){0,3}$/iu;
 
 /** A meter event, as commands name it, or its number alone. */
 export const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
@@ -51,7 +49,6 @@ export const parseLookup = (given: string): Lookup => {
   const refundedId = /^refund-(?<id>.+)$/u.exec(text)?.groups?.["id"] ?? null;
   const id = z.guid().safeParse(refundedId ?? text);
   const isIdentifier = text.startsWith("u1:");
-  const isLongEnough = Array.from(text).length >= SHORTEST_NAME;
   return {
     text,
     id: id.success ? id.data.toLowerCase() : null,
@@ -59,10 +56,9 @@ export const parseLookup = (given: string): Lookup => {
     refundedId,
     customerId: normalizeCustomerId(text),
     mayBeName:
-      isLongEnough &&
+      Array.from(text).length >= SHORTEST_NAME &&
       /\p{L}/u.test(text) &&
       !(id.success || isIdentifier || text.includes("@") || /^cus_\w+$/u.test(text)),
-    mayBeKey: isLongEnough && /^\S+$/u.test(text),
     mayBeMeterEvent: isIdentifier || METER_EVENT.test(text),
   };
 };

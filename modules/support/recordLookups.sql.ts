@@ -1,16 +1,14 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
-import { ORDER_STAGES } from "../planting/order.rules.ts";
-import { KINDS, MODES } from "../records/owner.rules.ts";
-import type { RecordField } from "./lookup.rules.ts";
-import { kindColumn, modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, sql, values } from "../../db/sql.ts";
+import { afterLookup, safeInteger, sql, values } from "../../db/sql.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
+import { ORDER_STAGES } from "../planting/order.rules.ts";
+import { isOrderOfTree } from "../planting/orders.sql.ts";
+import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
-import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
 import {
   customerColumns,
   customerRow,
@@ -19,6 +17,7 @@ import {
   hasNameWith,
   hasOrder,
 } from "../stores/customers.sql.ts";
+import type { FoundBy, Lookup } from "./lookup.rules.ts";
 import type { LookupOptions } from "./accountLookups.sql.ts";
 import { inAccount, accountColumns, accountFields, knownKeysOf } from "./accountLookups.sql.ts";
 
@@ -28,269 +27,287 @@ import { inAccount, accountColumns, accountFields, knownKeysOf } from "./account
  */
 
 const searchedRow = {
+  ...accountFields,
   ...customerRow,
+  foundBy: z.array(z.string()),
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  mode: modeColumn,
   attribution: z.string(),
   idempotencyKey: z.string().nullable(),
+  createdAt: z.date(),
 };
 
-/** The columns that records are searched by. */
 const searchedColumns = (table: RecordTable): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`
+    ${accountColumns},
+    ${customerColumns(table)},
+    found."foundBy",
+    ${column("id")},
+    ${column("imported_id")} AS "importedId",
+    ${column("mode")},
     ${column("attribution")},
     ${column("idempotency_key")} AS "idempotencyKey",
-    ${customerColumns(table)}
+    ${column("created_at")} AS "createdAt"
+  `;
+};
+
+/** A way to find records: what the text is then, and a query of the ids and times of the records. */
+type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
+
+/** Searches of a table for what a text may mean. */
+const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOptions) => {
+  const record = sql.identifier([table]);
+  const column = (name: string) => sql.identifier([table, name]);
+  const isDonation = table === "donation";
+  const kind = isDonation ? sql.fragment`'donation'` : sql.fragment`kind.kind`;
+
+  /** Searches an index that starts with the account, the mode and the kind, for each of them. */
+  const inEach = (
+    foundBy: FoundBy,
+    condition: FragmentSqlToken,
+    accounts: "all" | "stores" = "all",
+  ): Search => ({
+    foundBy,
+    rows: sql.fragment`
+      SELECT matching.id, matching.created_at
+      FROM account
+      CROSS JOIN ${values(MODES)} AS mode
+      CROSS JOIN ${values(isDonation ? ["donation"] : KINDS)} AS kind
+      CROSS JOIN LATERAL (
+        SELECT id, created_at
+        FROM ${record}
+        WHERE ${column("account_id")} = account.id
+          AND ${column("mode")} = mode.mode
+          ${isDonation ? sql.fragment`` : sql.fragment`AND ${column("kind")} = kind.kind`}
+          AND ${condition}
+        ORDER BY created_at DESC, id DESC
+        LIMIT ${limit}
+      ) AS matching
+      WHERE ${inAccount(accountId)} ${accounts === "all" ? sql.fragment`` : sql.fragment`AND account.type = 'store'`}
+    `,
+  });
+
+  /** Searches an index of all accounts. */
+  const anywhere = (foundBy: FoundBy, condition: FragmentSqlToken): Search => ({
+    foundBy,
+    rows: sql.fragment`
+      SELECT id, created_at
+      FROM ${record}
+      WHERE ${condition} AND ${afterLookup(accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`)}
+    `,
+  });
+
+  /** Of stores' keys, `listStoreWritesByKey` shows the requests. */
+  const byKey = (
+    foundBy: FoundBy,
+    operations: Parameters<typeof knownKeysOf>[1],
+    recordId: FragmentSqlToken = sql.fragment`known.record_id`,
+  ): Search =>
+    anywhere(
+      foundBy,
+      sql.fragment`id = ANY(ARRAY(
+        SELECT ${recordId} FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
+      ))`,
+    );
+
+  const importedAs = (id: string): Search => {
+    const scope = { accountId: sql.fragment`account.id`, mode: sql.fragment`mode.mode`, kind };
+    return inEach(
+      "imported_id",
+      sql.fragment`${column("id")} = ${importedRecord(table, scope, sql.fragment`${id}`)}`,
+    );
+  };
+
+  const byOrder = inEach("order", hasOrder(table, text), "stores");
+  return { inEach, anywhere, byKey, importedAs, byOrder };
+};
+
+const idWith = (prefix: string, digit: "0" | "f"): string =>
+  prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
+
+/** All searches for what a text may mean. */
+const listSearches = (
+  table: RecordTable,
+  lookup: Lookup,
+  options: LookupOptions,
+): readonly Search[] => {
+  const { text } = lookup;
+  const { inEach, anywhere, byKey, importedAs, byOrder } = createSearches(table, options);
+  const isDonation = table === "donation";
+  const refundId = sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`;
+  const searches: Search[] = [
+    importedAs(text),
+    inEach("attribution", hasAttribution(table, text)),
+    anywhere(
+      "metadata",
+      sql.fragment`
+        metadata <> '{}' AND metadata_digests(metadata) @> ARRAY[hashtextextended(${text} COLLATE "C", 0)]
+      `,
+    ),
+    byOrder,
+    inEach("customer_email", hasEmail(table, text), "stores"),
+    inEach("customer_id", hasCustomerId(table, lookup.customerId), "stores"),
+    ...(isDonation
+      ? [byKey("idempotency_key", ["donate"]), byKey("refund_idempotency_key", ["refund_donate"])]
+      : [
+          byKey("idempotency_key", Object.values(REGISTER_OPERATIONS)),
+          byKey(
+            "refund_idempotency_key",
+            [...Object.values(REFUND_OPERATIONS), "operator_refund"],
+            refundId,
+          ),
+        ]),
+  ];
+  if (lookup.id !== null) {
+    const { id } = lookup;
+    const refunded = sql.fragment`(SELECT registration_id FROM refund WHERE id = ${id})`;
+    searches.push(
+      anywhere(
+        "id",
+        isDonation
+          ? sql.fragment`id = ${id}`
+          : sql.fragment`id = ANY(ARRAY[${id}::uuid, ${refunded}])`,
+      ),
+    );
+  }
+  if (lookup.idPrefix !== null) {
+    const [first, last] = [idWith(lookup.idPrefix, "0"), idWith(lookup.idPrefix, "f")];
+    searches.push(anywhere("id", sql.fragment`id BETWEEN ${first}::uuid AND ${last}::uuid`));
+  }
+  if (lookup.refundedId !== null) {
+    searches.push(importedAs(lookup.refundedId));
+  }
+  if (lookup.mayBeName) {
+    searches.push(anywhere("customer_name", hasNameWith(table, text)));
+  }
+  return searches;
+};
+
+/** A query of the records that searches find, the newest first. */
+const foundRecords = (
+  table: RecordTable,
+  searches: readonly Search[],
+  { limit }: LookupOptions,
+  { columns, join }: { readonly columns: FragmentSqlToken; readonly join: FragmentSqlToken },
+): FragmentSqlToken => {
+  const record = sql.identifier([table]);
+  const hits = searches.map(
+    ({ foundBy, rows }) => sql.fragment`(
+      SELECT ${foundBy}::text AS found_by, id
+      FROM (${rows}) AS hit
+      ORDER BY created_at DESC, id DESC
+      LIMIT ${limit}
+    )`,
+  );
+  // The OFFSET makes it a look-up for each id.
+  return sql.fragment`
+    SELECT ${columns}
+    FROM (
+      SELECT id, array_agg(DISTINCT found_by) AS "foundBy"
+      FROM (${sql.join(hits, sql.fragment` UNION ALL `)}) AS hit
+      GROUP BY id
+    ) AS found
+    CROSS JOIN LATERAL (SELECT * FROM ${record} WHERE ${record}.id = found.id OFFSET 0) AS ${record}
+    JOIN account ON account.id = ${record}.account_id
+    ${join}
+    ORDER BY ${record}.created_at DESC, ${record}.id DESC
+    LIMIT ${limit}
   `;
 };
 
 const registrationRow = z.strictObject({
-  ...accountFields,
   ...searchedRow,
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  mode: modeColumn,
   kind: kindColumn,
   count: safeInteger,
   refundedCount: safeInteger,
-  createdAt: z.date(),
   isPrepaid: z.boolean(),
   orderStage: z.enum(ORDER_STAGES).nullable(),
   plantingOrder: z.string().nullable(),
 });
 export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
 
-const registrationColumns = sql.fragment`
-  ${accountColumns},
-  ${searchedColumns("registration")},
-  registration.id,
-  registration.imported_id AS "importedId",
-  registration.mode,
-  registration.kind,
-  registration.count,
-  registration.refunded_count AS "refundedCount",
-  registration.created_at AS "createdAt",
-  registration.unit_price_cents IS NOT NULL AS "isPrepaid",
-  planting_order.stage AS "orderStage",
-  planting_order.public_id AS "plantingOrder"
-`;
-
-const donationRow = z.strictObject({
-  ...accountFields,
-  ...searchedRow,
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  mode: modeColumn,
-  amountCents: safeInteger,
-  charityName: z.string(),
-  refunded: z.boolean(),
-  createdAt: z.date(),
-});
-export type FoundDonation = Readonly<z.output<typeof donationRow>>;
-
-const donationColumns = sql.fragment`
-  ${accountColumns},
-  ${searchedColumns("donation")},
-  donation.id,
-  donation.imported_id AS "importedId",
-  donation.mode,
-  donation.amount_cents AS "amountCents",
-  donation.charity_name AS "charityName",
-  donation.refunded,
-  donation.created_at AS "createdAt"
-`;
-
-/** The account, mode and kind of the current partition. */
-const scopeOfPartition = (table: RecordTable) => ({
-  accountId: sql.fragment`account.id`,
-  mode: sql.fragment`mode.mode`,
-  kind: table === "donation" ? sql.fragment`'donation'` : sql.fragment`kind.kind`,
-});
-
-/** The condition of a field, in the form that the index over accounts, modes and kinds serves. */
-const fieldCondition = (table: RecordTable, field: RecordField, text: string): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
-  return {
-    imported_id: sql.fragment`${column("id")} = ${importedRecord(table, scopeOfPartition(table), sql.fragment`${text}`)}`,
-    attribution: hasAttribution(table, text),
-    order: hasOrder(table, text),
-    customer_email: hasEmail(table, text),
-    customer_id: hasCustomerId(table, text),
-  }[field];
-};
-
-const STORE_FIELDS: ReadonlySet<RecordField> = new Set(["order", "customer_email", "customer_id"]);
-
-/** The condition of the accounts that may have a field: only stores have orders and customers. */
-const accountCondition = (field: RecordField, accountId: string | null): FragmentSqlToken =>
-  STORE_FIELDS.has(field)
-    ? sql.fragment`${inAccount(accountId)} AND account.type = 'store'`
-    : inAccount(accountId);
-
-/** How an idempotency key leads to records. */
-type KeySource = {
-  readonly operations: readonly Operation[];
-  /** The record's id, of the column `known.record_id`. */
-  readonly recordId: FragmentSqlToken;
-};
-
-/** A query of the records of organizations that have a key. Of stores' keys, `listStoreWritesByKey` shows the requests. */
-const rowsWithKey = (
-  table: RecordTable,
-  { operations, recordId }: KeySource,
-  { text, accountId }: LookupOptions,
-): FragmentSqlToken => sql.fragment`(
-  SELECT ${sql.identifier([table])}.*
-  FROM ${sql.identifier([table])}
-  WHERE ${sql.identifier([table, "id"])} = ANY(ARRAY(
-    SELECT ${recordId} FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
-  ))
-)`;
-
-/** What differs between the records. */
-type RecordSource<Found> = {
-  readonly table: RecordTable;
-  readonly row: z.ZodType<Found>;
-  readonly columns: FragmentSqlToken;
-  /** Joins what the columns need beside the record and its account. */
-  readonly join: FragmentSqlToken;
-  /** Rows for each value of the columns that follow the account in the indexes. */
-  readonly partitions: FragmentSqlToken;
-  /** The condition that a row of a table is in the current partition. */
-  readonly inPartition: (table: string) => FragmentSqlToken;
-  /** The condition that a record has an id, or one of its refunds does. */
-  readonly hasId: (id: string) => FragmentSqlToken;
-  readonly keys: KeySource;
-  readonly refundKeys: KeySource;
-};
-
-/** The look-ups of one kind of record. The `…Query` functions let a test ask PostgreSQL for their plans. */
-export type RecordLookups<Found> = {
-  readonly byFieldQuery: (field: RecordField, options: LookupOptions) => FragmentSqlToken;
-  readonly byNameQuery: (options: LookupOptions) => FragmentSqlToken;
-  readonly byKeyQuery: (options: LookupOptions) => FragmentSqlToken;
-  readonly byRefundKeyQuery: (options: LookupOptions) => FragmentSqlToken;
-  readonly listByField: (
-    db: CommonQueryMethods,
-    field: RecordField,
-    options: LookupOptions,
-  ) => Promise<readonly Found[]>;
-  /** Finds a part of a customer's name of at least three characters. */
-  readonly listByName: List<Found>;
-  /** Finds a record by its own id or by that of one of its refunds. */
-  readonly listById: List<Found>;
-  readonly listByKey: List<Found>;
-  /** Finds a record by the key of one of its refunds. */
-  readonly listByRefundKey: List<Found>;
-  /** Lists the records that a condition selects. */
-  readonly listWhere: (
-    db: CommonQueryMethods,
-    condition: FragmentSqlToken,
-    options: LookupOptions,
-  ) => Promise<readonly Found[]>;
-};
-type List<Found> = (db: CommonQueryMethods, options: LookupOptions) => Promise<readonly Found[]>;
-
-const createLookups = <Found>(source: RecordSource<Found>): RecordLookups<Found> => {
-  const { table, row, columns, join, partitions, inPartition, hasId } = source;
-  const record = sql.identifier([table]);
-  const column = (name: string) => sql.identifier([table, name]);
-  const newestFirst = sql.fragment`ORDER BY ${column("created_at")} DESC, ${column("id")} DESC`;
-
-  const select = (
-    rows: FragmentSqlToken,
-    { accountId, limit }: LookupOptions,
-  ): FragmentSqlToken => sql.fragment`
-    SELECT ${columns}
-    FROM ${rows} AS ${record}
-    JOIN account ON account.id = ${column("account_id")}
-    ${join}
-    WHERE ${inAccount(accountId)}
-    ${newestFirst}
-    LIMIT ${limit}
-  `;
-  const selectWhere = (condition: FragmentSqlToken, options: LookupOptions): FragmentSqlToken =>
-    select(sql.fragment`(SELECT * FROM ${record} WHERE ${condition})`, options);
-
-  const byFieldQuery = (
-    field: RecordField,
-    { text, accountId, limit }: LookupOptions,
-  ): FragmentSqlToken => sql.fragment`
-    SELECT ${columns}
-    FROM account
-    ${partitions}
-    CROSS JOIN LATERAL (
-      SELECT *
-      FROM ${record}
-      WHERE ${column("account_id")} = account.id
-        AND ${inPartition(table)}
-        AND ${fieldCondition(table, field, text)}
-      ${newestFirst}
-      LIMIT ${limit}
-    ) AS ${record}
-    ${join}
-    WHERE ${accountCondition(field, accountId)}
-    ${newestFirst}
-    LIMIT ${limit}
-  `;
-  const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
-    selectWhere(hasNameWith(table, options.text), options);
-  const byKeyQuery = (options: LookupOptions): FragmentSqlToken =>
-    select(rowsWithKey(table, source.keys, options), options);
-  const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken =>
-    select(rowsWithKey(table, source.refundKeys, options), options);
-  const list = (db: CommonQueryMethods, query: FragmentSqlToken): Promise<readonly Found[]> =>
-    db.any(sql.type(row)`${query}`);
-
-  return {
-    byFieldQuery,
-    byNameQuery,
-    byKeyQuery,
-    byRefundKeyQuery,
-    listByField: (db, field, options) => list(db, byFieldQuery(field, options)),
-    listByName: (db, options) => list(db, byNameQuery(options)),
-    listById: (db, options) => list(db, selectWhere(hasId(options.text), options)),
-    listByKey: (db, options) => list(db, byKeyQuery(options)),
-    listByRefundKey: (db, options) => list(db, byRefundKeyQuery(options)),
-    listWhere: (db, condition, options) => list(db, selectWhere(condition, options)),
-  };
-};
-
-const inMode = (table: string): FragmentSqlToken =>
-  sql.fragment`${sql.identifier([table, "mode"])} = mode.mode`;
-
-export const registrationLookups = createLookups({
-  table: "registration",
-  row: registrationRow,
-  columns: registrationColumns,
+const REGISTRATION = {
+  columns: sql.fragment`
+    ${searchedColumns("registration")},
+    registration.kind,
+    registration.count,
+    registration.refunded_count AS "refundedCount",
+    registration.unit_price_cents IS NOT NULL AS "isPrepaid",
+    planting_order.stage AS "orderStage",
+    planting_order.public_id AS "plantingOrder"
+  `,
   // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
   join: sql.fragment`
     LEFT JOIN LATERAL (
       SELECT * FROM planting_order WHERE ${isOrderOfTree} OFFSET 0
     ) AS planting_order ON true
   `,
-  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode CROSS JOIN ${values(KINDS)} AS kind`,
-  inPartition: (table) =>
-    sql.fragment`${inMode(table)} AND ${sql.identifier([table, "kind"])} = kind.kind`,
-  hasId: (id) =>
-    sql.fragment`id = ANY(ARRAY[${id}::uuid, (SELECT registration_id FROM refund WHERE id = ${id})])`,
-  keys: { operations: Object.values(REGISTER_OPERATIONS), recordId: sql.fragment`known.record_id` },
-  refundKeys: {
-    operations: [...Object.values(REFUND_OPERATIONS), "operator_refund"],
-    recordId: sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`,
-  },
-});
+};
 
-export const donationLookups = createLookups({
-  table: "donation",
-  row: donationRow,
-  columns: donationColumns,
-  join: sql.fragment``,
-  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode`,
-  inPartition: inMode,
-  hasId: (id) => sql.fragment`id = ${id}`,
-  keys: { operations: ["donate"], recordId: sql.fragment`known.record_id` },
-  refundKeys: { operations: ["refund_donate"], recordId: sql.fragment`known.record_id` },
+const donationRow = z.strictObject({
+  ...searchedRow,
+  amountCents: safeInteger,
+  charityName: z.string(),
+  refunded: z.boolean(),
 });
+export type FoundDonation = Readonly<z.output<typeof donationRow>>;
+
+const DONATION = {
+  columns: sql.fragment`
+    ${searchedColumns("donation")},
+    donation.amount_cents AS "amountCents",
+    donation.charity_name AS "charityName",
+    donation.refunded
+  `,
+  join: sql.fragment``,
+};
+
+/** A query of all records that a text may mean. A test asks PostgreSQL for its plan. */
+export const lookupQuery = (
+  table: RecordTable,
+  lookup: Lookup,
+  options: LookupOptions,
+): FragmentSqlToken =>
+  foundRecords(
+    table,
+    listSearches(table, lookup, options),
+    options,
+    table === "donation" ? DONATION : REGISTRATION,
+  );
+
+const listRegistrations = (
+  db: CommonQueryMethods,
+  searches: readonly Search[],
+  options: LookupOptions,
+): Promise<readonly FoundRegistration[]> =>
+  db.any(
+    sql.type(registrationRow)`${foundRecords("registration", searches, options, REGISTRATION)}`,
+  );
+
+const ofMeterEvent = (meterEventId: bigint, options: LookupOptions): Search =>
+  createSearches("registration", options).anywhere(
+    "meter_event",
+    sql.fragment`id IN (
+      SELECT counted.id
+      FROM meter_event
+      CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
+      WHERE meter_event.id = ${meterEventId}
+    )`,
+  );
+
+/** Lists the registrations that a text may mean, and those whose usage is in a meter event. */
+export const listFoundRegistrations = (
+  db: CommonQueryMethods,
+  lookup: Lookup,
+  meterEventId: bigint | null,
+  options: LookupOptions,
+): Promise<readonly FoundRegistration[]> => {
+  const searches = listSearches("registration", lookup, options);
+  const further = meterEventId === null ? [] : [ofMeterEvent(meterEventId, options)];
+  return listRegistrations(db, [...searches, ...further], options);
+};
 
 /** Lists the registrations whose usage is in a meter event. */
 export const listRegistrationsOfMeterEvent = (
@@ -298,19 +315,18 @@ export const listRegistrationsOfMeterEvent = (
   meterEventId: bigint,
   options: LookupOptions,
 ): Promise<readonly FoundRegistration[]> =>
-  registrationLookups.listWhere(
-    db,
-    sql.fragment`id IN (
-      SELECT counted.id
-      FROM meter_event
-      CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
-      WHERE meter_event.id = ${meterEventId}
-    )`,
-    options,
-  );
+  listRegistrations(db, [ofMeterEvent(meterEventId, options)], options);
 
 /** Lists the registrations of a store's order. */
 export const listRegistrationsOfOrder = (
   db: CommonQueryMethods,
   options: LookupOptions,
-): Promise<readonly FoundRegistration[]> => registrationLookups.listByField(db, "order", options);
+): Promise<readonly FoundRegistration[]> =>
+  listRegistrations(db, [createSearches("registration", options).byOrder], options);
+
+export const listFoundDonations = (
+  db: CommonQueryMethods,
+  lookup: Lookup,
+  options: LookupOptions,
+): Promise<readonly FoundDonation[]> =>
+  db.any(sql.type(donationRow)`${lookupQuery("donation", lookup, options)}`);

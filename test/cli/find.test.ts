@@ -1,14 +1,11 @@
 import type { ExecutionContext } from "ava";
-import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { donationLookups, registrationLookups } from "../../modules/support/recordLookups.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { RECORD_FIELDS } from "../../modules/support/lookup.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -201,6 +198,47 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
   }
 });
 
+test.serial("a record is found by a value in its metadata, at any depth", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
+  for (const metadata of [{ order: "#A-2001" }, { shop: { orders: [2001, "x"] } }, { order: 7 }]) {
+    await writer.register(registrationOf(id, { metadata }));
+  }
+  for (const text of ["#A-2001", "2001"]) {
+    const { records } = await find(t, text);
+    t.is(records.length, 1, text);
+    t.like(records[0], { found_by: ["metadata"], owner_id: id });
+  }
+  // Shorter values are not searched.
+  t.deepEqual((await find(t, "7")).records, []);
+});
+
+test.serial("accounts and keys are found by what an operator sees of them", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db, { name: "Nordwind Shop" });
+  const store = await createTestStore(db);
+  const { key } = await issueKey(
+    { db, clock: systemClock, actor: SERVICE },
+    { id, type: "organization" },
+    "test",
+    { name: "shop", scope: "write", expiresAt: null },
+  );
+  for (const [text, by, owner] of [
+    ["nordwind", "name", id],
+    [store.domain.toUpperCase(), "domain", store.id],
+    [store.domain.slice(0, -4), "domain", store.id],
+    [key, "key", id],
+  ] as const) {
+    const { records } = await find(t, text);
+    t.is(records.length, 1, text);
+    t.deepEqual(records[0]?.["found_by"], [by]);
+    t.true(records[0]?.next.endsWith(owner), text);
+  }
+  const { records } = await find(t, id.slice(0, 18));
+  t.like(records[0], { id, found_by: ["id"] });
+  t.is((await find(t, key.slice(0, 10))).exitCode, 0);
+});
+
 test.serial("a store's idempotency key leads to its ledger", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", { ...store.live, "Idempotency-Key": "shop-key-1" }, { trees: 1 });
@@ -251,101 +289,4 @@ test.serial("what is not found is exit code 3, and an unknown account too", asyn
   t.regex(nothing.stderr, /Nothing found/u);
   t.is((await impact("find", "x", "--org", crypto.randomUUID())).exitCode, 3);
   t.is((await impact("find", " ")).exitCode, 2);
-});
-
-test.serial("every look-up on a filled table uses an index", async (t) => {
-  const { db } = t.context;
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO account (id, type, name, created_at)
-    SELECT gen_random_uuid(), 'organization', 'Filled', now() FROM generate_series(1, 3000)
-  `);
-  await db.query(sql.typeAlias("void")`
-    WITH owner AS (
-      SELECT array_agg(id) AS ids FROM account
-    )
-    INSERT INTO registration (
-      id, account_id, mode, kind, count, created_at, idempotency_key, attribution, customer_name, customer_email,
-      customer_id, order_id
-    )
-    SELECT
-      gen_random_uuid(), ids[1 + number % cardinality(ids)], 'live', 'tree', 1, now() - number * interval '1 second',
-      'filled-' || number, 'tag ' || number, md5(number::text), number || '@example.com', 'c' || number, '#' || number
-    FROM owner, generate_series(1, 20000) AS number
-  `);
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO donation (
-      id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, idempotency_key,
-      attribution, customer_name, customer_email, customer_id, order_id
-    )
-    SELECT
-      gen_random_uuid(), account_id, mode, 100, 'n', 'catalogue', 'Sea', created_at, idempotency_key, attribution,
-      customer_name, customer_email, customer_id, order_id
-    FROM registration
-    WHERE idempotency_key LIKE 'filled-%'
-  `);
-  await db.query(sql.typeAlias("void")`
-    WITH filled AS (
-      SELECT id, account_id, gen_random_uuid() AS refund_id FROM registration WHERE idempotency_key LIKE 'filled-%'
-    ),
-    refunded AS (
-      INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
-      SELECT refund_id, id, account_id, 1, now(), now() FROM filled
-    )
-    INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
-    SELECT
-      idempotency_key_hash((SELECT idempotency_secret FROM deployment), account_id, 'live', 'refund_plant', 'refund-key-' || refund_id),
-      account_id, 'live', 'refund_plant', refund_id
-    FROM filled
-  `);
-  await db.query(sql.typeAlias("void")`
-    WITH new_order AS (
-      INSERT INTO planting_order (
-        public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at
-      )
-      SELECT id::text, account_id, mode, 'manual', 'Partner', 'Buyer', 'allocations', 1, created_at
-      FROM registration
-      WHERE idempotency_key LIKE 'filled-%'
-      RETURNING id, public_id
-    )
-    UPDATE registration
-    SET planting_order_id = new_order.id
-    FROM new_order
-    WHERE registration.id = new_order.public_id::uuid
-  `);
-  await t.context.owner.query(sql.typeAlias("void")`ANALYZE`);
-
-  const options = { text: "17321", accountId: null, limit: 21 };
-  const queries: Readonly<Record<string, FragmentSqlToken>> = {
-    ...Object.fromEntries(
-      RECORD_FIELDS.flatMap((field) => [
-        [`registration ${field}`, registrationLookups.byFieldQuery(field, options)],
-        [`donation ${field}`, donationLookups.byFieldQuery(field, options)],
-      ]),
-    ),
-    "registration key": registrationLookups.byKeyQuery(options),
-    "donation key": donationLookups.byKeyQuery(options),
-    "refund key": registrationLookups.byRefundKeyQuery(options),
-  };
-  for (const [name, query] of Object.entries(queries)) {
-    const plan = await db.anyFirst(sql.type(z.strictObject({ "QUERY PLAN": z.string() }))`
-      EXPLAIN ${query}
-    `);
-    t.notRegex(
-      plan.join("\n"),
-      /Seq Scan on (?:registration|donation|refund|idempotency_key|planting_order)\b/u,
-      `${name}\n${plan.join("\n")}`,
-    );
-  }
-  // The table is too small for the planner to prefer this index by itself.
-  await db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`SET LOCAL enable_seqscan = off`);
-    for (const query of [registrationLookups.byNameQuery, donationLookups.byNameQuery]) {
-      const plan = await transaction.anyFirst(sql.type(
-        z.strictObject({ "QUERY PLAN": z.string() }),
-      )`
-        EXPLAIN ${query({ ...options, text: "c4ca4238" })}
-      `);
-      t.regex(plan.join("\n"), /Index Scan on (?:registration|donation)_customer_name/u);
-    }
-  });
 });

@@ -1,23 +1,15 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
-import { importHistory } from "../../modules/history/importHistory.ts";
-import type { ImportLine } from "../../modules/history/importLine.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import { runImpact } from "../cli/runImpact.ts";
-import { importedTree } from "./importedTree.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -154,78 +146,18 @@ test("an idempotency key means one registration in a file and the API, for each 
   t.is(replay.totals.all, 10);
 });
 
-test("refunding an imported registration fails since no usage is on file", async (t) => {
-  const { db } = t.context;
+test("a line that cannot be imported is skipped, and reported by its number", async (t) => {
   const { id, importText } = await setUpImport(t);
-  await importText(lines({ created_at: new Date().toISOString() }));
-  const [registration] = await readRegistrations(db, id);
-  await t.throwsAsync(
-    refundRegistration(
-      { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
-      { accountId: id, mode: "live", kind: "tree" },
-      { id: registration?.id ?? "", count: null, reason: null, idempotencyKey: null },
-    ),
-    { message: /no usage record on file/u },
+  const run = await importText(
+    lines({ count: 2 }, "", { count: 1.5 }, "x".repeat(1_100_000), "{", { count: 3 }),
   );
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /^standard input, line 3: count: must be an integer/mu);
+  t.regex(run.stderr, /^standard input, line 4: longer than 1048576 characters$/mu);
+  t.regex(run.stderr, /^standard input, line 5: not valid JSON$/mu);
+  t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
+  t.like(await readAccountSums(t.context.db, id), { registrations: 2, registered: 5n, total: 5n });
 });
-
-test("two organizations can import the same file", async (t) => {
-  const one = await setUpImport(t);
-  const other = await setUpImport(t);
-  const text = lines({}, { idempotency_key: "k" });
-  t.like(summaryOf(await one.importText(text)), { new: 2 });
-  t.like(summaryOf(await other.importText(text)), { new: 2 });
-});
-
-const rejectsLine = test.macro({
-  exec: async (t: ExecutionContext<DatabaseContext>, line: string | Fields, reason: RegExp) => {
-    const { id, importText } = await setUpImport(t);
-    const run = await importText(lines({ count: 2 }, "", line, { count: 3 }));
-    t.is(run.exitCode, 1);
-    t.regex(run.stderr, /^standard input, line 3: /mu);
-    t.regex(run.stderr, reason);
-    t.like(summaryOf(run), { lines: 3, new: 2, known: 0, conflict: 0, bad: 1 });
-    t.like(await readAccountSums(t.context.db, id), {
-      registrations: 2,
-      registered: 5n,
-      total: 5n,
-    });
-  },
-  title: (title) => `only the line is skipped and reported by its number: ${title ?? ""}`,
-});
-
-const DEEP = JSON.parse(`${'{"a":'.repeat(9)}1${"}".repeat(9)}`);
-
-test("not JSON", rejectsLine, "{kind: tree}", /not valid JSON/u);
-test("a list", rejectsLine, "[]", /must be a JSON object/u);
-test("null", rejectsLine, "null", /must be a JSON object/u);
-test("another kind", rejectsLine, { kind: "shrub" }, /kind: must be one of tree, bottle/u);
-test("a count of 0", rejectsLine, { count: 0 }, /count: must be an integer/u);
-test("a fraction of a tree", rejectsLine, { count: 1.5 }, /count: must be an integer/u);
-test("a count in quotes", rejectsLine, { count: "1" }, /count: must be an integer/u);
-test("no created_at", rejectsLine, { created_at: undefined }, /created_at: must be a time/u);
-test(
-  "a date without a time",
-  rejectsLine,
-  { created_at: "2024-05-01" },
-  /created_at: must be a time/u,
-);
-test("no offset", rejectsLine, { created_at: "2024-05-01T10:00:00" }, /must be a time/u);
-test("30 February", rejectsLine, { created_at: "2024-02-30T10:00:00Z" }, /must be a time/u);
-test(
-  "a time in the future",
-  rejectsLine,
-  { created_at: "2999-01-01T00:00:00Z" },
-  /not be in the future/u,
-);
-test("a time before 1970", rejectsLine, { created_at: "1969-12-31T23:59:59Z" }, /before 1970/u);
-test("a misspelt field", rejectsLine, { idempotencykey: "k" }, /idempotencykey: unknown field/u);
-test("a NUL", rejectsLine, { attribution: "a\0b" }, /attribution: must be well-formed/u);
-test("half of a surrogate pair", rejectsLine, { metadata: { a: "\uD800" } }, /well-formed/u);
-test("a long key", rejectsLine, { idempotency_key: "x".repeat(1001) }, /at most 1000/u);
-test("metadata too deep", rejectsLine, { metadata: DEEP }, /nested deeper/u);
-test("metadata too big", rejectsLine, { metadata: { a: "x".repeat(66_000) } }, /at most 65536/u);
-test("a line over 1 MiB", rejectsLine, "x".repeat(1_100_000), /longer than 1048576 characters/u);
 
 test("only the line that would make a total exceed a safe integer is skipped", async (t) => {
   const { id, importText } = await setUpImport(t);
@@ -252,13 +184,7 @@ test("bytes that are not UTF-8 make a line invalid; a byte order mark does not",
   );
   t.regex(run.stderr, /^standard input, line 2: not well-formed UTF-8 or UTF-16$/mu);
   t.like(summaryOf(run), { new: 2, bad: 1 });
-});
-
-test("importing an empty file succeeds", async (t) => {
-  const { importText } = await setUpImport(t);
-  const run = await importText("\n\n");
-  t.is(run.exitCode, 0);
-  t.like(summaryOf(run), { lines: 0, new: 0, known: 0, conflict: 0, bad: 0 });
+  t.is((await importText("\n\n")).exitCode, 0, "an empty file is no error");
 });
 
 test("two concurrent imports of one file import each registration once", async (t) => {
@@ -279,36 +205,6 @@ test("two concurrent imports of one file import each registration once", async (
   const sums = await readAccountSums(t.context.db, id);
   t.is(sums.registrations, 3000);
   t.is(sums.total, sums.registered);
-});
-
-// oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
-async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
-  yield { file: "history", number: 1, text: "", record: { ...importedTree, count } };
-  if (failure) {
-    throw failure;
-  }
-}
-
-test("several imports can use the same connections, even after a failed one", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const pool = await openTestPool(t, databaseUrl, 2);
-  const silent = { onRejected: () => undefined, onProgress: () => undefined };
-  const importFrom = (source: AsyncGenerator<ImportLine>) =>
-    importHistory(
-      { db: pool, clock: systemClock, actor: SERVICE },
-      { accountId: id, mode: "live", isStore: false },
-      source,
-      { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
-      silent,
-    );
-
-  t.like(await importFrom(oneLine(1)), { kinds: { tree: { new: 1 } } });
-  await t.throwsAsync(importFrom(oneLine(2, new Error("The disk is gone."))), {
-    message: "The disk is gone.",
-  });
-  t.like(await importFrom(oneLine(1)), { kinds: { tree: { new: 0, known: 1 } } });
-  t.like(await importFrom(oneLine(3)), { kinds: { tree: { new: 1 } } });
 });
 
 test("the progress bar is shown on terminals", async (t) => {

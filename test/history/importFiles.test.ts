@@ -1,9 +1,6 @@
 import { chmod, readFile, stat, symlink } from "node:fs/promises";
-import { Readable } from "node:stream";
-import { text as readText } from "node:stream/consumers";
 import { gzipSync } from "node:zlib";
 import { z } from "zod";
-import { peek } from "../../cli/input/openInput.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -13,26 +10,6 @@ import { lineOf } from "./importLine.ts";
 import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
-
-test("each chunk is searched for the format once, however long it does not show", async (t) => {
-  const chunks = [...Array.from({ length: 50 }, () => Buffer.from("\n")), Buffer.from("{}")];
-  const searched: [string, number][] = [];
-
-  const { start, bytes } = await peek(
-    Readable.from([...chunks, Buffer.from("rest")]),
-    (...args) => {
-      searched.push([args[0].toString(), args[1]]);
-      return args[0].includes("{");
-    },
-  );
-
-  t.deepEqual(searched, [
-    ...Array.from({ length: 50 }, (_, index): [string, number] => ["\n", index + 1]),
-    ["{}", 52],
-  ]);
-  t.is(start.toString(), Buffer.concat(chunks).toString());
-  t.is(await readText(bytes), `${start.toString()}rest`);
-});
 
 test("several files are imported in one run, plain and gzip", async (t) => {
   const { db } = t.context;

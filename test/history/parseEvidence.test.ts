@@ -3,107 +3,69 @@ import { parseEvidence } from "../../cli/commands/historyEvidence.ts";
 
 const NOW = new Date("2026-05-01T10:00:00.000Z");
 
-const rejects = test.macro({
-  exec: (t, fields: Readonly<Record<string, unknown>>, problem: string) => {
-    const line = { kind: "evidence", tree_id: "t-1", timeline: [], ...fields };
-    t.deepEqual(parseEvidence(line, { source: "old.example", now: NOW }), { problem });
-  },
-  title: (title = "") => `a line of evidence is rejected ${title}`,
-});
-
 /** A timeline with one milestone and its evidence. */
-const milestone = (event: string, evidence: unknown) => ({
-  timeline: [{ event, status: "completed", timestamp: "2024-05-01", evidence }],
+const milestone = (event: string, evidence: unknown, timestamp = "2024-05-01") => ({
+  timeline: [{ event, status: "completed", timestamp, evidence }],
 });
 
 const EVENTS = "registered, funds_distributed, allocated, planted, planted_and_verified";
 
-test("without a timeline", rejects, { timeline: undefined }, "timeline: required");
-test("whose timeline is a text", rejects, { timeline: "x" }, "timeline: must be an array");
-test(
-  "whose milestone is a number",
-  rejects,
-  { timeline: [1] },
-  "timeline.0: must be a JSON object",
-);
-test(
-  "with an unknown milestone",
-  rejects,
-  { timeline: [{ event: "felled" }] },
-  `timeline.0.event: must be one of ${EVENTS}`,
-);
-test(
-  "with an unknown status of a milestone",
-  rejects,
-  { timeline: [{ event: "planted", status: "done" }] },
-  "timeline.0.status: must be one of pending, completed",
-);
-test(
-  "whose milestone is dated more than a day ahead, as when it is recorded",
-  rejects,
-  {
-    provider_meta: { order_id: 1, public_id: "p" },
-    timeline: [
-      {
-        event: "funds_distributed",
-        status: "completed",
-        timestamp: "2026-05-02T10:00:01Z",
-        evidence: {},
-      },
-    ],
-  },
-  "funds_distributed: occurred_at is in the future",
-);
-test("whose refund is a text", rejects, { refunded: "yes" }, "refunded: must be true or false");
-test(
-  "with ids that are a list",
-  rejects,
-  { provider_meta: [] },
-  "provider_meta: must be a JSON object",
-);
-test(
-  "whose order has a fraction and a negative id",
-  rejects,
-  milestone("funds_distributed", { order_id: 1.5, tree_order_id: -1 }),
-  "timeline.0.evidence.order_id: must be an integer; timeline.0.evidence.tree_order_id: must be at least 0",
-);
-test(
-  "whose photo has no place",
-  rejects,
-  milestone("planted", {
-    media: [
-      { id: true, type: 1, url: "https://a.example/1.jpg", latitude: "north", longitude: [] },
-    ],
-  }),
+const ORDER = { provider_meta: { order_id: 1, public_id: "p" } };
+const PHOTO = { type: "photo", url: "https://a.example/1.jpg", latitude: 0 };
+
+for (const [title, fields, problem] of [
+  ["without a timeline", { timeline: undefined }, "timeline: required"],
+  ["whose milestone is a number", { timeline: [1] }, "timeline.0: must be a JSON object"],
   [
-    "timeline.0.evidence.media.0.id: must be a string or an integer",
-    "timeline.0.evidence.media.0.type: must be a string",
-    "timeline.0.evidence.media.0.latitude: must be a number",
-    "timeline.0.evidence.media.0.longitude: must be a number",
-  ].join("; "),
-);
-test(
-  "whose photo is beside the Earth",
-  rejects,
-  {
-    ...milestone("planted", {
-      media: [
-        { id: 1, type: "photo", url: "https://a.example/1.jpg", latitude: 0, longitude: 181 },
-      ],
+    "with an unknown milestone",
+    { timeline: [{ event: "felled" }] },
+    `timeline.0.event: must be one of ${EVENTS}`,
+  ],
+  [
+    "with an unknown status of a milestone",
+    { timeline: [{ event: "planted", status: "done" }] },
+    "timeline.0.status: must be one of pending, completed",
+  ],
+  [
+    "whose milestone is dated more than a day ahead, as when it is recorded",
+    { ...ORDER, ...milestone("funds_distributed", {}, "2026-05-02T10:00:01Z") },
+    "funds_distributed: occurred_at is in the future",
+  ],
+  ["whose refund is a text", { refunded: "yes" }, "refunded: must be true or false"],
+  ["with ids that are a list", { provider_meta: [] }, "provider_meta: must be a JSON object"],
+  [
+    "whose order has a fraction and a negative id",
+    milestone("funds_distributed", { order_id: 1.5, tree_order_id: -1 }),
+    "timeline.0.evidence.order_id: must be an integer; timeline.0.evidence.tree_order_id: must be at least 0",
+  ],
+  [
+    "whose photo has no place",
+    milestone("planted", {
+      media: [{ ...PHOTO, id: true, type: 1, latitude: "north", longitude: [] }],
     }),
-    provider_meta: { order_id: 1, public_id: "p" },
-  },
-  "planted: media.0.longitude: must be at most 180",
-);
-test(
-  "that is planted without allocations",
-  rejects,
-  {
-    ...milestone("allocated", { allocations: [] }),
-    provider_meta: { order_id: 1, public_id: "p" },
-  },
-  "allocated: allocations: must not be empty",
-);
+    [
+      "timeline.0.evidence.media.0.id: must be a string or an integer",
+      "timeline.0.evidence.media.0.type: must be a string",
+      "timeline.0.evidence.media.0.latitude: must be a number",
+      "timeline.0.evidence.media.0.longitude: must be a number",
+    ].join("; "),
+  ],
+  [
+    "whose photo is beside the Earth",
+    { ...ORDER, ...milestone("planted", { media: [{ ...PHOTO, id: 1, longitude: 181 }] }) },
+    "planted: media.0.longitude: must be at most 180",
+  ],
+  [
+    "that is planted without allocations",
+    { ...ORDER, ...milestone("allocated", { allocations: [] }) },
+    "allocated: allocations: must not be empty",
+  ],
+] as const) {
+  test(`a line of evidence is rejected ${title}`, (t) => {
+    const line = { kind: "evidence", tree_id: "t-1", timeline: [], ...fields };
+    t.deepEqual(parseEvidence(line, { source: "old.example", now: NOW }), { problem });
+  });
+}
 
 /** Returns the reference of the site of a verified session, or the problem of its line. */
 const referenceOfSite = (siteName: string, subsiteName: string): string => {

@@ -63,30 +63,40 @@ for (const stored of FORMS) {
     test(`a customer recorded in ${stored} is found, refunded and erased in ${given}`, async (t) => {
       const impact = impactOf(t);
       const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-      const [name, email] = ["Zoë Åström", "Zoë.Åström@example.com"].map((text) =>
-        text.normalize(stored),
-      );
-      const [sameName = "", sameEmail = ""] = ["ZOË ÅSTRÖM", "ZOË.ÅSTRÖM@EXAMPLE.COM"].map((text) =>
-        text.normalize(given),
-      );
+      const [name, email, id, order] = [
+        "Zoë Åström",
+        "Zoë.Åström@example.com",
+        "kund-ö",
+        "#Å-1",
+      ].map((text) => text.normalize(stored));
+      const [sameName = "", sameEmail = "", sameId = "", sameOrder = ""] = [
+        "ZOË ÅSTRÖM",
+        "ZOË.ÅSTRÖM@EXAMPLE.COM",
+        "kund-ö",
+        "Å-1",
+      ].map((text) => text.normalize(given));
       await post("/app/api/plant", store.live, {
         trees: 2,
         customer_name: name,
         customer_email: email,
       });
       await post("/app/api/plant", store.live, { trees: 1, customer_name: name });
+      await post("/app/api/plant", store.live, { trees: 4, customer_id: id, order_id: order });
 
       for (const [parameter, text, count] of [
         ["customer_name", sameName, 2],
         ["customer_name", sameName.split(" ")[1] ?? "", 2],
         ["customer_email", sameEmail, 1],
         ["customer", sameEmail, 1],
+        ["customer_id", sameId, 1],
+        ["order_id", sameOrder, 1],
       ] as const) {
         const query = new URLSearchParams({ [parameter]: text });
         const { body } = await get(`/app/api/plant?${query.toString()}`, store.live);
         t.is(body["count"], count, parameter);
         // As it was sent.
-        t.is(rowsIn(body, "trees")[0]?.["customer_name"], name);
+        const [tree] = rowsIn(body, "trees");
+        t.is(tree?.["customer_name"], text === sameId || text === sameOrder ? "" : name);
       }
       const query = new URLSearchParams({ customer_name: sameName });
       t.is((await get(`/app/api/impact/stats?${query.toString()}`, store.live)).body["trees"], 3);
@@ -99,6 +109,14 @@ for (const stored of FORMS) {
         // The second record has only the name.
         { registrations: 2 },
       );
+      const byOrder = ["--order-id", sameOrder, "--dry-run", "--json"];
+      t.like(readJson(await impact("store", "forget", store.domain, ...byOrder)), {
+        registrations: 1,
+      });
+      const byId = ["--customer-id", sameId, "--json"];
+      t.like(readJson(await impact("store", "forget", store.domain, ...byId)), {
+        registrations: 1,
+      });
     });
   }
 }
