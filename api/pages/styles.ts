@@ -89,7 +89,7 @@ footer p{margin:.2rem 0}
 /** Paper has no links to click, so it shows the URL of the page, and a sheet of it should not cut a project in two. */
 const PRINT = `
 @page{margin:12mm}
-@media print{html{font-size:13px}body{background:#fff}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.award{border:2px solid var(--brand);border-top-width:8px}.place .map{width:70%;margin:0 auto}header{padding-top:0}.chart,.whole,.part,.bar,.dot,.badge,.timeline li:before,.award{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
+@media print{html{font-size:12px}body{background:#fff}.brand{margin-bottom:1rem}footer{margin-top:1.5rem;padding-bottom:0}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.25rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.award{border:2px solid var(--brand);border-top-width:8px}.place .map{width:60%;margin:0 auto}header{padding-top:0}.chart,.whole,.part,.bar,.dot,.badge,.timeline li:before,.award{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
 `;
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */

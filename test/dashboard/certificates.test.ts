@@ -5,6 +5,10 @@ import { refundRegistration } from "../../modules/registrations/refundRegistrati
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
+import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
+import { openDashboard } from "./dashboardScene.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -254,3 +258,68 @@ test.serial("kind selects one of a store's records that were imported with one i
   const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
   t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
 });
+
+test.serial(
+  "page and certificate name who verified trees of a real partner, with the document",
+  async (t) => {
+    const scene = await openDashboard(t, { partner: "manual", timeline: "sessions" });
+    const { deps, register, createOrders, place, orders, organization } = scene.setup;
+    const id = await register(10);
+    await createOrders();
+    await place();
+    const [order] = await orders();
+    const place7 = { latitude: -4.42, longitude: 39.51 };
+    const site = { reference: "site-7", name: "Gazi Bay", organization_name: "Gazi Growers" };
+    const verified: PlantingFact = {
+      stage: "planted_and_verified",
+      occurred_at: "2026-05-01T10:00:00.000Z",
+      planting_session_reference: "session-7",
+      field_update_reference: "update-7",
+      planting_site: {
+        ...{ ...site, ...place7, subsite_name: "", region: "Kwale", country: "Kenya" },
+        ...{ forest_type: "mangrove", main_image: "" },
+      },
+      assessor_name: "Ann Lee",
+      verifier: "Green Audit",
+      session_total_planted: 20,
+      species: ["Avicennia marina"],
+      image_url: "https://audit.example/7.pdf",
+      ...place7,
+      photos: ["https://photos.example/7.jpg"],
+    };
+    await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
+
+    const page = (await (await fetch(scene.page)).text()).replaceAll(/\s+/gu, " ");
+    t.regex(
+      page,
+      /10 planted and verified, 100% of the registered trees\. 10 verified by a third party\./u,
+    );
+    t.regex(page, /Green Audit.{1,40} 10 trees verified by a third party, last on May.1,.2026/u);
+    t.true(page.includes('href="https://audit.example/7.pdf"'));
+    const token = await getCertificateToken(
+      deps,
+      { accountId: organization.id, mode: "live" },
+      id,
+      null,
+    );
+    const certificate = await fetch(`${scene.url}/certificate/${token}`);
+    t.regex(
+      certificate.headers.get("Content-Security-Policy") ?? "",
+      /; img-src 'self' https:\/\/photos\.example; /u,
+    );
+    t.regex(
+      await certificate.text(),
+      /All 10 planted and verified by a third party on May.1,.2026\./u,
+    );
+    t.like(await (await fetch(`${scene.url}/certificate/${token}.json`)).json(), {
+      state: "planted_and_verified",
+      verification: {
+        verifier: "Green Audit",
+        by: "third_party",
+        document_url: "https://audit.example/7.pdf",
+      },
+      photo_url: "https://photos.example/7.jpg",
+      project: { name: "Gazi Bay", country: "Kenya" },
+    });
+  },
+);

@@ -59,11 +59,13 @@ export const setProfile = async (
 export const serveAgain = async (
   t: ExecutionContext<DatabaseContext>,
   { setup, url, page }: DashboardScene,
+  publicBaseUrl: string | null = null,
 ): Promise<string> => {
   const other = await startStandaloneApi(t, {
     db: t.context.db,
     clock: setup.clock,
     planting: setup.deps.planting,
+    publicBaseUrl,
   });
   return page.replace(url, other.url);
 };

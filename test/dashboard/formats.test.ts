@@ -4,7 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
-import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
@@ -83,15 +83,23 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
   const { read } = await open(t);
   const badge = await read("/badge.svg");
   t.is(badge.headers.get("Content-Type"), "image/svg+xml");
-  t.is(readersOf(badge), "*");
   t.is(badge.headers.get("Cross-Origin-Resource-Policy"), "cross-origin");
   t.true((await badge.text()).includes("0 · 0 verified"));
+  t.deepEqual(await (await read("/shields.json")).json(), {
+    schemaVersion: 1,
+    label: "trees registered",
+    message: "0 · 0 verified",
+    color: "1c6b47",
+    cacheSeconds: 300,
+  });
   const card = await read("/card");
   t.is(card.headers.get("X-Frame-Options"), null);
   t.false((card.headers.get("Content-Security-Policy") ?? "").includes("frame-ancestors"));
   const page = await read("");
-  t.regex(page.headers.get("Content-Security-Policy") ?? "", /frame-ancestors 'none'/u);
-  t.regex(page.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'/u);
+  t.regex(
+    page.headers.get("Content-Security-Policy") ?? "",
+    /^default-src 'none'.*frame-ancestors 'none'/u,
+  );
 });
 
 test.serial("the page allows photos of hosts that add nothing else to its policy", async (t) => {
@@ -131,19 +139,6 @@ test.serial("the page allows photos of hosts that add nothing else to its policy
     ),
     /; img-src 'self' https:\/\/evil\.example; frame-ancestors 'none'$/u,
   );
-});
-
-test.serial("shields.io gets the badge's content in its schema", async (t) => {
-  const { read } = await open(t);
-  const response = await read("/shields.json");
-  t.is(readersOf(response), "*");
-  t.deepEqual(await response.json(), {
-    schemaVersion: 1,
-    label: "trees registered",
-    message: "0 · 0 verified",
-    color: "1c6b47",
-    cacheSeconds: 300,
-  });
 });
 
 test.serial("trees of the simulated partner are labelled on page, badge and card", async (t) => {
@@ -203,23 +198,16 @@ test.serial("photos of trees that were all refunded are not shown", async (t) =>
   t.false((await readAnew()).includes("Evidence of"));
 });
 
-const tagsOf = async (url: string): Promise<readonly unknown[]> =>
-  Promise.all(
-    ["", ".json", "/badge.svg", "/card"].map(async (suffix) =>
-      (await fetch(url + suffix)).headers.get("ETag"),
-    ),
-  );
-
 test.serial("the ETag changes with the numbers, and only with them", async (t) => {
-  const { setup, url, page } = await open(t);
+  const scene = await open(t);
+  const { setup } = scene;
   const readTags = async (): Promise<readonly unknown[]> => {
-    const other = await startStandaloneApi(t, {
-      db: t.context.db,
-      clock: setup.clock,
-      planting: setup.deps.planting,
-      publicBaseUrl: "https://impact.example",
-    });
-    return tagsOf(page.replace(url, other.url));
+    // Their texts have the address of the process.
+    const page = await serveAgain(t, scene, "https://impact.example");
+    const responses = await Promise.all(
+      ["", ".json", "/badge.svg", "/card"].map((suffix) => fetch(page + suffix)),
+    );
+    return responses.map(({ headers }) => headers.get("ETag"));
   };
   const first = await readTags();
   setup.clock.set("2026-05-01T10:00:07.123Z");
@@ -275,19 +263,18 @@ test.serial(
   },
 );
 
-test.serial("the address of a page with a slash at the end redirects to the page", async (t) => {
-  const { page } = await open(t);
-  for (const slash of ["/", "/?utm_source=mail"]) {
-    const response = await fetch(`${page}${slash}`, { redirect: "manual" });
-    t.is(response.status, 301);
-    t.is(response.headers.get("Location"), page);
-  }
-});
-
-test.serial("the slug keeps accented letters without their accents", async (t) => {
-  const { page } = await open(t, "Söns & Zoë");
-  t.regex(page, /\/sons-zoe-[a-z0-9]{8}$/u);
-});
+test.serial(
+  "a slug is the name without accents, and a slash after it redirects to the page",
+  async (t) => {
+    const { page } = await open(t, "Söns & Zoë");
+    t.regex(page, /\/sons-zoe-[a-z0-9]{8}$/u);
+    for (const slash of ["/", "/?utm_source=mail"]) {
+      const response = await fetch(`${page}${slash}`, { redirect: "manual" });
+      t.is(response.status, 301);
+      t.is(response.headers.get("Location"), page);
+    }
+  },
+);
 
 /** Node adds this header once a second anew. */
 const VARIES = new Set(["date", "x-request-id"]);
@@ -312,41 +299,18 @@ test("a page is the same when it is rendered and from the cache, and is logged e
 
     t.is(rendered.status, 200, suffix);
     t.deepEqual({ ...cached, requestId: "" }, { ...rendered, requestId: "" }, suffix);
-    const lines = [rendered, cached].map(({ requestId }) =>
-      logged().filter((line) => line["requestId"] === requestId),
-    );
-    for (const [line, ...others] of lines) {
+    for (const { requestId } of [rendered, cached]) {
+      const [line, ...others] = logged().filter((each) => each["requestId"] === requestId);
       t.deepEqual(others, [], suffix);
-      t.like(line, {
-        msg: "request",
-        method: "GET",
-        route: `/dashboard/:slug${suffix}`,
-        status: 200,
-        clientAddress: "127.0.0.1",
-      });
-      t.is(typeof line?.["durationMs"], "number");
+      t.like(line, { msg: "request", route: `/dashboard/:slug${suffix}`, status: 200 });
     }
   }
-});
-
-test("a cached page keeps the client's request id, and HEAD and conditional requests have no body", async (t) => {
-  const { db } = t.context;
-  const { url, id } = await startApiOf(t);
-  const page = `${url}/dashboard/${await getDashboardSlug({ db, clock: systemClock }, id)}`;
-  await readAll(page);
-  await readAll(page);
 
   const own = await readAll(page, { headers: { "X-Request-Id": "order-17" } });
   t.is(own.requestId, "order-17");
   const etag = new Headers(own.headers).get("ETag") ?? "";
-  const known = await readAll(page, {
-    headers: { "If-None-Match": etag },
-  });
-  t.is(known.status, 304);
-  t.is(known.body, "");
-  const head = await readAll(page, { method: "HEAD" });
-  t.is(head.status, 200);
-  t.is(head.body, "");
+  t.like(await readAll(page, { headers: { "If-None-Match": etag } }), { status: 304, body: "" });
+  t.like(await readAll(page, { method: "HEAD" }), { status: 200, body: "" });
   t.is((await readAll(`${page}?utm_source=x`)).body, own.body);
   t.is((await readAll(page, { method: "POST" })).status, 405);
 });
