@@ -116,26 +116,26 @@ const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Columns that open something: the URL of an endpoint or a certificate, or what can be guessed from its hash. */
-const SECRET_COLUMNS: Readonly<Record<string, string>> = {
-  api_key: "hash",
-  idempotency_key: "request_hash",
-  certificate: "token",
-  webhook_endpoint: "url",
+/** Columns that open something: the URL of an endpoint or a certificate, or what can be guessed from its hash; and what signs webhooks. */
+const SECRET_COLUMNS: Readonly<Record<string, readonly string[]>> = {
+  api_key: ["hash"],
+  idempotency_key: ["request_hash"],
+  certificate: ["token"],
+  webhook_endpoint: ["url", "secret", "previous_secret"],
 };
 
-/** What signs webhooks, and what protects idempotency keys from guesses. */
-const SECRET_TABLES = new Set(["idempotency_secret", "webhook_secret"]);
+/** What protects idempotency keys from guesses. */
+const SECRET_TABLES = new Set(["idempotency_secret"]);
 
 const readerPrivileges = ({ name, columns }: Table): string | null => {
   if (SECRET_TABLES.has(name)) {
     return null;
   }
-  const secret = SECRET_COLUMNS[name];
-  return secret === undefined
+  const secrets = SECRET_COLUMNS[name];
+  return secrets === undefined
     ? "SELECT"
     : `SELECT (${columns
-        .filter((column) => column !== secret)
+        .filter((column) => !secrets.includes(column))
         .map(escapeIdentifier)
         .join(", ")})`;
 };

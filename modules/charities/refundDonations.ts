@@ -93,12 +93,9 @@ const write = (
     }
     const decisions = outcomes.filter(isAccepted);
     const refunds = decisions.filter(({ replayed }) => !replayed);
-    // Stores have no such events.
-    const events = refunds
-      .filter(({ request }) => request.accountType !== "store")
-      .map(({ donation, request }) =>
-        createEvent(donation, donationRefunded(donation, request.reason)),
-      );
+    const events = refunds.map(({ donation, request }) =>
+      createEvent(donation, donationRefunded(donation, request.reason)),
+    );
     const counts =
       refunds.length === 0 ? {} : await insertDonationRefunds(transaction, refunds, now, events);
     const donors = decisions.map(({ donation }) => donation);

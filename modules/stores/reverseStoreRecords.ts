@@ -1,6 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { recordAction } from "../accounts/recordAction.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
+import { donationRefunded } from "../charities/presentDonation.rules.ts";
+import { createEvent, recordEvents } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -132,6 +134,21 @@ const reverseUnits = async (
       ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
     );
   }
+  await recordEvents(
+    transaction,
+    owner,
+    now,
+    units.map(({ record, count }) => ({
+      type: "registration.refunded",
+      data: {
+        registration_id: record.id,
+        kind,
+        count,
+        remaining_count: (record.remaining ?? count) - count,
+        reason: reason ?? "",
+      },
+    })),
+  );
   if (actor) {
     await recordAction(transaction, actor, now, {
       action: "refund.registration",
@@ -164,7 +181,7 @@ const reverseDonations = async (
     transaction,
     found.map((donation) => ({ donation, request })),
     now,
-    [],
+    found.map((donation) => createEvent(owner, donationRefunded(donation, reason))),
   );
   return { amountCents: 0, reversals: [] };
 };

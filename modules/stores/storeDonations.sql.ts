@@ -117,7 +117,11 @@ export const sumStoreDonations = async (
 
 const unrefundedRow = z.strictObject({
   id: z.uuid(),
+  importedId: z.string().nullable(),
   amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityName: z.string(),
   createdAt: z.date(),
 });
 
@@ -129,7 +133,14 @@ export const lockNewestDonations = (
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof unrefundedRow>>[]> =>
   transaction.any(sql.type(unrefundedRow)`
-    SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
+    SELECT
+      donation.id,
+      donation.imported_id AS "importedId",
+      donation.amount_cents AS "amountCents",
+      donation.ein,
+      donation.nonprofit_id AS "nonprofitId",
+      donation.charity_name AS "charityName",
+      donation.created_at AS "createdAt"
     FROM donation
     WHERE ${isFiltered("donation", owner, filter)} AND NOT donation.refunded
     ORDER BY donation.created_at DESC, donation.id DESC

@@ -11,8 +11,6 @@ import {
 import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
-import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
-import type { DeliveryPlace } from "../../modules/events/deliveries.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -101,14 +99,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     ) AS given
   `;
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
-    VALUES (${accountId}, ${accountId}, 'live', 'https://example.com', '', now())
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
-    SELECT ${accountId}, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time ${times}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO trace_context (record_id, traceparent, recorded_at)
     SELECT gen_random_uuid(), 'parent', time ${times}
   `);
@@ -137,8 +127,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
 
 /** The tables that long runs change in batches. */
 const BATCH_TABLES = [
-  "webhook_endpoint",
-  "webhook_delivery",
   "trace_context",
   "processor_event",
   "cached_response",
@@ -178,11 +166,6 @@ test.serial(
       t.true(last <= 1.5 * first, `${name}: ${pages.join(", ")} pages`);
     };
 
-    await countBatches<DeliveryPlace>("deliveries", (limit, from) =>
-      db.transaction((transaction) =>
-        deleteDeliveriesBefore(transaction, { from, time: OLD }, limit),
-      ),
-    );
     await countBatches<Date>("contexts of traces", (limit, from) =>
       deleteOldTraceContexts(db, { from, before }, limit),
     );

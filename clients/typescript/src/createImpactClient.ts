@@ -114,8 +114,6 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
     body?: Body<"rotateWebhookSecret">,
     options?: CallOptions,
   ) => Promise<Result<"rotateWebhookSecret">>;
-  readonly enableWebhookEndpoint: ActOn<"enableWebhookEndpoint">;
-  readonly disableWebhookEndpoint: ActOn<"disableWebhookEndpoint">;
   readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
   readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
   readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
@@ -130,11 +128,6 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
     query?: Query<"listWebhookDeliveries">,
     options?: CallOptions,
   ) => Promise<Result<"listWebhookDeliveries">>;
-  readonly readWebhookDelivery: (
-    id: string,
-    deliveryId: string,
-    options?: CallOptions,
-  ) => Promise<Result<"readWebhookDelivery">>;
   readonly retryWebhookDelivery: (
     id: string,
     deliveryId: string,
@@ -249,8 +242,6 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
       call("updateWebhookEndpoint", { path: { id }, body }, own),
     rotateWebhookSecret: (id, body = {}, own) =>
       call("rotateWebhookSecret", { path: { id }, body }, own),
-    enableWebhookEndpoint: (id, own) => call("enableWebhookEndpoint", { path: { id } }, own),
-    disableWebhookEndpoint: (id, own) => call("disableWebhookEndpoint", { path: { id } }, own),
     pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
     deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
     readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
@@ -258,8 +249,6 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
       call("recoverWebhookEvents", { path: { id }, body }, own),
     listWebhookDeliveries: (id, query = {}, own) =>
       call("listWebhookDeliveries", { path: { id }, query }, own),
-    readWebhookDelivery: (id, deliveryId, own) =>
-      call("readWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
     retryWebhookDelivery: (id, deliveryId, own) =>
       call("retryWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
     listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),

@@ -89,8 +89,6 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
     options?: CallOptions,
   ) => Promise<Result<"rotateWebhookSecret">>;
   readonly recoverWebhookEvents: ChangeEndpoint<"recoverWebhookEvents">;
-  readonly enableWebhookEndpoint: ActOn<"enableWebhookEndpoint">;
-  readonly disableWebhookEndpoint: ActOn<"disableWebhookEndpoint">;
   readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
   readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
   readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
@@ -101,7 +99,6 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
     query?: Query<"listWebhookDeliveries">,
     options?: CallOptions,
   ) => Promise<Result<"listWebhookDeliveries">>;
-  readonly readWebhookDelivery: ActOnDelivery<"readWebhookDelivery">;
   readonly retryWebhookDelivery: ActOnDelivery<"retryWebhookDelivery">;
 };
 
@@ -175,16 +172,12 @@ export const createStoreClient = ({
       call("rotateWebhookSecret", { path: { id }, body }, own),
     recoverWebhookEvents: (id, body, own) =>
       call("recoverWebhookEvents", { path: { id }, body }, own),
-    enableWebhookEndpoint: (id, own) => call("enableWebhookEndpoint", { path: { id } }, own),
-    disableWebhookEndpoint: (id, own) => call("disableWebhookEndpoint", { path: { id } }, own),
     pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
     deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
     readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
     listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
     listWebhookDeliveries: (id, query = {}, own) =>
       call("listWebhookDeliveries", { path: { id }, query }, own),
-    readWebhookDelivery: (id, deliveryId, own) =>
-      call("readWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
     retryWebhookDelivery: (id, deliveryId, own) =>
       call("retryWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
   };
