@@ -116,27 +116,21 @@ const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Columns that open something, can be guessed from their hash, or protect idempotency keys from such guesses. */
-const SECRET_COLUMNS: Readonly<Record<string, string>> = {
-  api_key: "hash",
-  idempotency_key: "request_hash",
-  certificate: "token",
-  deployment: "idempotency_secret",
-  webhook_endpoint: "url",
+/** Columns that open or sign something, can be guessed from their hash, or protect idempotency keys from such guesses. */
+const SECRET_COLUMNS: Readonly<Record<string, readonly string[]>> = {
+  api_key: ["hash"],
+  idempotency_key: ["request_hash"],
+  certificate: ["token"],
+  deployment: ["idempotency_secret"],
+  webhook_endpoint: ["url", "secret", "previous_secret"],
 };
 
-/** What signs webhooks. */
-const SECRET_TABLES = new Set(["webhook_secret"]);
-
-const readerPrivileges = ({ name, columns }: Table): string | null => {
-  if (SECRET_TABLES.has(name)) {
-    return null;
-  }
-  const secret = SECRET_COLUMNS[name];
-  return secret === undefined
+const readerPrivileges = ({ name, columns }: Table): string => {
+  const secrets = SECRET_COLUMNS[name];
+  return secrets === undefined
     ? "SELECT"
     : `SELECT (${columns
-        .filter((column) => column !== secret)
+        .filter((column) => !secrets.includes(column))
         .map(escapeIdentifier)
         .join(", ")})`;
 };
@@ -145,14 +139,13 @@ const grantTables = (
   session: Session,
   role: string,
   tables: readonly Table[],
-  privilegesOf: (table: Table) => string | null,
+  privilegesOf: (table: Table) => string,
 ): readonly string[] =>
   tables.flatMap((table) => {
     const name = `${escapeIdentifier(session.schema)}.${escapeIdentifier(table.name)}`;
-    const privileges = privilegesOf(table);
     return [
       `REVOKE ALL ON ${name} FROM ${role}`,
-      ...(privileges === null ? [] : [`GRANT ${privileges} ON ${name} TO ${role}`]),
+      `GRANT ${privilegesOf(table)} ON ${name} TO ${role}`,
     ];
   });
 

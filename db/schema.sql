@@ -289,13 +289,6 @@ CREATE TABLE event (
   CONSTRAINT event_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH ();
 
-CREATE TABLE event_day (
-  day date NOT NULL,
-  recorded_at timestamp with time zone NOT NULL,
-  transaction_id xid8 NOT NULL,
-  CONSTRAINT event_day_pkey PRIMARY KEY (day)
-) WITH ();
-
 CREATE TABLE idempotency_key (
   key_hash bytea NOT NULL,
   account_id uuid NOT NULL,
@@ -794,34 +787,18 @@ CREATE TABLE usage_rejection (
   CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
 ) WITH ();
 
-CREATE TABLE webhook_attempt (
-  endpoint_id uuid NOT NULL,
-  event_id uuid NOT NULL,
-  number integer NOT NULL,
-  started_at timestamp with time zone NOT NULL,
-  duration_ms integer NOT NULL,
-  status smallint,
-  error text,
-  response text,
-  CONSTRAINT webhook_attempt_pkey PRIMARY KEY (endpoint_id, event_id, number),
-  CONSTRAINT webhook_attempt_endpoint_id_event_id_fkey FOREIGN KEY (endpoint_id, event_id) REFERENCES webhook_delivery(endpoint_id, event_id) ON DELETE CASCADE
-) WITH ();
-
 CREATE TABLE webhook_delivery (
-  endpoint_id uuid NOT NULL,
   event_id uuid NOT NULL,
+  endpoint_id uuid NOT NULL,
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  type text NOT NULL,
-  occurred_at timestamp with time zone NOT NULL,
-  data json NOT NULL,
   state text NOT NULL DEFAULT 'pending'::text,
   attempts integer NOT NULL DEFAULT 0,
-  earlier_attempts integer NOT NULL DEFAULT 0,
+  last_attempt json,
   created_at timestamp with time zone NOT NULL,
   due_at timestamp with time zone,
   leased_until timestamp with time zone,
-  CONSTRAINT webhook_delivery_pkey PRIMARY KEY (endpoint_id, event_id),
-  CONSTRAINT webhook_delivery_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoint(id),
+  CONSTRAINT webhook_delivery_pkey PRIMARY KEY (event_id, endpoint_id),
+  CONSTRAINT webhook_delivery_event_id_fkey FOREIGN KEY (event_id) REFERENCES event(id) ON DELETE CASCADE,
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'::text)),
   CONSTRAINT webhook_delivery_state CHECK (state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text]))
 ) WITH ();
@@ -833,29 +810,25 @@ CREATE TABLE webhook_endpoint (
   url text COLLATE "C" NOT NULL,
   description text NOT NULL,
   types text[],
+  secret text COLLATE "C" NOT NULL,
+  previous_secret text COLLATE "C",
+  previous_secret_until timestamp with time zone,
   idempotency_key text COLLATE "C",
   created_at timestamp with time zone NOT NULL,
   failing_since timestamp with time zone,
+  last_error text,
   disabled_at timestamp with time zone,
   disabled_reason text,
-  deleted_at timestamp with time zone,
   CONSTRAINT webhook_endpoint_pkey PRIMARY KEY (id),
   CONSTRAINT webhook_endpoint_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
   CONSTRAINT webhook_endpoint_disabled CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
   CONSTRAINT webhook_endpoint_disabled_reason CHECK (disabled_reason = ANY (ARRAY['requested'::text, 'gone'::text, 'failing'::text])),
+  CONSTRAINT webhook_endpoint_failing CHECK ((failing_since IS NULL) = (last_error IS NULL)),
   CONSTRAINT webhook_endpoint_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT webhook_endpoint_previous_secret CHECK ((previous_secret IS NULL) = (previous_secret_until IS NULL)),
   CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
   CONSTRAINT webhook_endpoint_url CHECK (length(url) >= 1 AND length(url) <= 4096)
-) WITH ();
-
-CREATE TABLE webhook_secret (
-  endpoint_id uuid NOT NULL,
-  secret text COLLATE "C" NOT NULL,
-  created_at timestamp with time zone NOT NULL,
-  expires_at timestamp with time zone,
-  CONSTRAINT webhook_secret_pkey PRIMARY KEY (endpoint_id, secret),
-  CONSTRAINT webhook_secret_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoint(id)
 ) WITH ();
 
 ALTER TABLE charity ALTER search_text SET STATISTICS 0;
@@ -937,6 +910,8 @@ CREATE INDEX donation_refund_reason ON public.donation_refund USING btree (accou
 CREATE INDEX event_age ON public.event USING btree (created_at);
 
 CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, transaction_id, id);
+
+CREATE INDEX event_recovery ON public.event USING btree (account_id, mode, created_at, id);
 
 CREATE INDEX idempotency_key_personal ON public.idempotency_key USING btree (created_at) WHERE (request_hash IS NOT NULL);
 
@@ -1048,17 +1023,13 @@ CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, m
 
 CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
 
-CREATE INDEX webhook_delivery_failed ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id) WHERE (state = 'failed'::text);
+CREATE INDEX webhook_delivery_failed ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id) WHERE ((state <> 'delivered'::text) AND (attempts > 0));
 
 CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id);
 
-CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, transaction_id, event_id) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, event_id) WHERE (state = 'pending'::text);
 
-CREATE INDEX webhook_endpoint_deleted ON public.webhook_endpoint USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
-
-CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) WHERE (deleted_at IS NULL);
-
-CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
+CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url);
 
 CREATE OR REPLACE FUNCTION public.folded_text(given text)
  RETURNS text

@@ -1,6 +1,5 @@
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import { createScanPace } from "../db/createScanPace.ts";
 import { createShardRuns } from "../db/createShardRuns.ts";
 import type { ShardRuns } from "../db/createShardRuns.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
@@ -9,8 +8,6 @@ import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import type { Deployment } from "../modules/billing/deployment.sql.ts";
 import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
-import { failPendingDeliveries } from "../modules/events/deliveries.sql.ts";
-import { makeFutureDeliveriesDue } from "../modules/events/recovery.sql.ts";
 import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
 import { DAY_MS } from "../runtime/durations.rules.ts";
 import {
@@ -130,41 +127,16 @@ const createStartSweepOfHold = ({ clock, temporal }: DispatchContext): Pass => {
   };
 };
 
-const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
-
-/** Looks for deliveries from before the clock was set back, and makes them due. */
-const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass => {
-  let checkedAtMs = Number.NEGATIVE_INFINITY;
-  return async () => {
-    if (performance.now() - checkedAtMs >= CHECK_TIMES_INTERVAL_MS) {
-      await makeFutureDeliveriesDue(db, clock.now());
-      checkedAtMs = performance.now();
-    }
-  };
-};
-
-/** Ends a part of what is pending at disabled endpoints: more than ends with the disabling, or what was recorded meanwhile. */
-const createEndDeliveries = ({ db }: DispatchContext): Pass => {
-  const pace = createScanPace();
-  return async () => {
-    if (pace.isDue()) {
-      await pace.scan(() => failPendingDeliveries(db, null));
-    }
-  };
-};
-
 const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
   createStartRefunds,
   createProcessEvents,
   createStartSweepOfHold,
-  createCheckDeliveryTimes,
-  createEndDeliveries,
 ];
 
 /**
- * Creates the runs that start what waits in the database: workflows of refunds, the processing of the processor's events,
- * and work on deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or all workers are
- * down. Two runs at the same time do no harm: Temporal runs one workflow of an id, and the statements can be repeated.
+ * Creates the runs that start what waits in the database: workflows of refunds, and the processing of the processor's events.
+ * The rows are the outbox, so nothing is lost while Temporal or all workers are down. Two runs at the same time do no harm:
+ * Temporal runs one workflow of an id, and the statements can be repeated.
  */
 export const createDispatcherRuns = (context: DispatchContext): ShardRuns =>
   createShardRuns(context, {

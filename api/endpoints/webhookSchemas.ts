@@ -1,27 +1,19 @@
 import { z } from "zod";
 import { text } from "../../modules/records/fields.rules.ts";
-import { mustBe } from "../../runtime/describeIssues.rules.ts";
+import { mustBe, oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
+import { DISABLED_REASONS } from "../../modules/events/events.rules.ts";
 import {
-  PING_DATA,
-  WEBHOOK_DATA,
-  WEBHOOK_TYPES_OF,
-  DISABLED_REASONS,
   MAXIMUM_URL_LENGTH,
+  PING,
+  PING_DATA,
+  WEBHOOK_TYPES_OF,
+  webhookDataSchema,
 } from "../../modules/events/webhooks.rules.ts";
-import type { DeliveredType } from "../../modules/events/webhooks.rules.ts";
-import {
-  ENDPOINT_DISABLED,
-  getOwnWebhookEndpoint,
-} from "../../modules/events/manageWebhookEndpoints.ts";
-import type { Callback, ErrorResponse } from "../http/endpoint.ts";
+import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
+import { ALL_TYPES } from "../../modules/events/presentWebhooks.ts";
+import type { Callback } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
-import type { CommonQueryMethods } from "slonik";
-import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import { pathParameter } from "../http/requestContext.ts";
-import type { RequestContext } from "../http/requestContext.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -37,17 +29,16 @@ export const EVENT_MEANINGS = {
     "Usage that had failed is reported again, or the processor turned out to have it.",
   "evidence.milestone_reached":
     "A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`.",
+  "webhook_endpoint.disabled":
+    "A webhook endpoint was disabled, and receives nothing until it is enabled. Other endpoints of the account receive this event.",
   "balance.low": "The balance has passed below the store's low-balance threshold.",
   "balance.depleted":
     "A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen.",
-} as const satisfies Record<"registration.created" | keyof typeof WEBHOOK_DATA, string>;
+} as const satisfies Record<"registration.created" | WebhookType, string>;
 
 /** Returns the name of a type in the API description: `RegistrationCreated` for `registration.created`. */
-export const schemaNameOf = (type: DeliveredType | "registration.created"): string =>
+export const schemaNameOf = (type: string): string =>
   type.replaceAll(/(?:^|[._])(\w)/gu, (_, letter: string) => letter.toUpperCase());
-
-/** Stands for all types, including those of later releases. */
-export const ALL_TYPES = "*";
 
 export const typesMustBe = (accountType: AccountType): string =>
   `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
@@ -102,6 +93,13 @@ export const updateBody = (accountType: AccountType) =>
     url: url().optional(),
     types: types(accountType).optional(),
     description: description().optional(),
+    status: oneOf(["enabled", "disabled"])
+      .optional()
+      .meta({
+        description:
+          "`disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.",
+        examples: ["enabled"],
+      }),
   }).meta({ id: "WebhookEndpointUpdate" });
 
 export const rotateBody = bodyObject({
@@ -117,12 +115,6 @@ export const rotateBody = bodyObject({
 
 /** Of an event, for examples. */
 export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
-
-export const DISABLED_ERROR: ErrorResponse = {
-  code: "request_invalid",
-  when: "The endpoint is disabled.",
-  example: ENDPOINT_DISABLED,
-};
 
 const ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
 
@@ -149,6 +141,10 @@ const endpointFields = {
         "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
         "enabled, whichever was last. Null if none failed since.",
     }),
+  last_error: z
+    .string()
+    .nullable()
+    .meta({ description: "How the last attempt has failed. Null if `failing_since` is." }),
   created_at: z.iso.datetime(),
 };
 
@@ -178,7 +174,7 @@ export const secretSchema = z
     secret: z.string().meta({ description: SECRET_DESCRIPTION }),
     previous_valid_until: z.iso.datetime().nullable().meta({
       description:
-        "Until when the previous secret signs as well. Null if the previous one was revoked.",
+        "Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.",
     }),
   })
   .meta({ id: "WebhookSecret" });
@@ -196,7 +192,7 @@ const sequence = z.int().meta({
     "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
 });
 
-const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) => {
+const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
   const title = `${schemaNameOf(type)}Message`;
   return z
     .strictObject({
@@ -211,9 +207,9 @@ const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) => {
 const messageSchema = (accountType: AccountType) =>
   z
     .discriminatedUnion("type", [
-      messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
+      messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
       ...WEBHOOK_TYPES_OF[accountType].map((type) =>
-        messageOf(type, WEBHOOK_DATA[type], EVENT_MEANINGS[type]),
+        messageOf(type, webhookDataSchema(type), EVENT_MEANINGS[type]),
       ),
     ])
     .meta({ id: "WebhookMessage" });
@@ -227,6 +223,7 @@ export const endpointExample = (accountType: AccountType): z.output<typeof endpo
   disabled_reason: null,
   disabled_at: null,
   failing_since: null,
+  last_error: null,
   created_at: "2025-06-01T12:00:00.000Z",
 });
 
@@ -277,23 +274,3 @@ export const messageCallback = (accountType: AccountType): Callback => ({
   schema: messageSchema(accountType),
   example: EXAMPLES[accountType],
 });
-
-/** The HTTP interface that webhook endpoints are managed on. */
-export type WebhookInterface = {
-  /** Of the accounts whose events are sent. */
-  readonly accountType: AccountType;
-  /** What its paths begin with. */
-  readonly prefix: string;
-  readonly keyError: ErrorResponse;
-};
-
-/**
- * Returns the caller's endpoint that the path names.
- * @throws DomainError record_not_found
- */
-export const getRequestedEndpoint = (
-  db: CommonQueryMethods,
-  ctx: RequestContext,
-  caller: Caller,
-): Promise<WebhookEndpoint> =>
-  getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));

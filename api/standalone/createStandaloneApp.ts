@@ -23,7 +23,7 @@ import { usageEndpoints } from "./usageEndpoints.ts";
 import { donationBatchEndpoints } from "./donationEndpoints.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookSchemas.ts";
+import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;

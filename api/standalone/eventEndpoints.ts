@@ -70,16 +70,10 @@ const eventOf = <Type extends EventType>(type: Type) => {
     .meta({ id: `${title}Event`, description: EVENT_MEANINGS[type] });
 };
 
+const [firstType, ...otherTypes] = EVENT_TYPES;
+
 const event = z
-  .discriminatedUnion("type", [
-    eventOf("registration.created"),
-    eventOf("registration.refunded"),
-    eventOf("donation.created"),
-    eventOf("donation.refunded"),
-    eventOf("usage.failed"),
-    eventOf("usage.recovered"),
-    eventOf("evidence.milestone_reached"),
-  ])
+  .discriminatedUnion("type", [eventOf(firstType), ...otherTypes.map(eventOf)])
   .meta({ id: "Event" });
 
 const response = z

@@ -6,7 +6,7 @@ import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookSchemas.ts";
+import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { certificateEndpoints } from "./certificateEndpoints.ts";
@@ -57,7 +57,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
     evidenceEndpoint(context),
     balanceEndpoint(context),
     ...certificateEndpoints(context),
-    ...webhookEndpoints(context, WEBHOOKS),
+    ...webhookEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
     ...deliveryEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
     ...healthEndpoints(context.readReadiness),
   ];

@@ -202,7 +202,7 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
       );
       say(
         io,
-        `${counted(disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here. To use one, change its URL with \`impact webhook update\`, and run \`impact webhook enable\`.`,
+        `${counted(disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here. To use one, run \`impact webhook update\` with the URL of your server and --enable.`,
       );
     });
 };

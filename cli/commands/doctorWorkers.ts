@@ -229,7 +229,7 @@ const checkDisabled = (context: CliContext): Promise<Finding> =>
     const since = disabledAt.toISOString();
     return warning(
       `${counted(disabled.length, "is", "are")} disabled because of failures, the latest (${url}) since ${formatTime(disabledAt)}; once its server works: ` +
-        `\`impact webhook enable ${id}\`, then \`impact webhook recover ${id} --since ${since}\``,
+        `\`impact webhook update ${id} --enable\`, then \`impact webhook recover ${id} --since ${since}\``,
     );
   });
 

@@ -1,51 +1,24 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Delivery } from "../../modules/events/deliveries.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import type { DeliveryState } from "../../modules/events/decideDelivery.rules.ts";
 import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
-import { readDeliveries, readDelivery } from "../../modules/events/readDeliveries.ts";
 import {
+  readDeliveries,
   recoverWebhookEvents,
   retryWebhookDelivery,
-} from "../../modules/events/recoverWebhookEvents.ts";
-import type { RecoveryPositions } from "../../modules/events/recoverWebhookEvents.ts";
+} from "../../modules/events/manageDeliveries.ts";
+import { presentDelivery } from "../../modules/events/presentWebhooks.ts";
 import { parseEventId, parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printList, printRows } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
+import { printJson, printList } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
 import { sinceOption } from "../timeRange.ts";
-
-/** The JSON form of a delivery. */
-const presentDelivery = (delivery: Delivery) => ({
-  id: eventIdOf(delivery),
-  type: delivery.type,
-  timestamp: delivery.occurredAt,
-  state: delivery.state,
-  attempt_count: delivery.attempts,
-  created_at: delivery.createdAt,
-  next_attempt_at: delivery.dueAt,
-});
-
-const DELIVERY_COLUMNS: Columns<Delivery> = {
-  event: (delivery) => eventIdOf(delivery),
-  type: (delivery) => delivery.type,
-  state: (delivery) => delivery.state,
-  attempts: (delivery) => delivery.attempts,
-  created: (delivery) => delivery.createdAt,
-  "next attempt": (delivery) => delivery.dueAt,
-};
-
-type ListDeliveriesOptions = JsonOption & {
-  readonly state?: DeliveryState;
-  readonly startingAfter?: string;
-  readonly limit: number;
-};
 
 export const ENDPOINT = [
   "<endpoint-id>",
@@ -53,10 +26,16 @@ export const ENDPOINT = [
   parseId,
 ] as const;
 
+type ListOptions = JsonOption & {
+  readonly state?: DeliveryState;
+  readonly startingAfter?: string;
+  readonly limit: number;
+};
+
 const addDeliveriesCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("deliveries")
-    .description("List an endpoint's deliveries, newest first")
+    .description("List an endpoint's deliveries with their last attempt, newest first")
     .argument(...ENDPOINT)
     .addOption(
       new Option(
@@ -66,53 +45,26 @@ const addDeliveriesCommand = (parent: Command, { io, connections }: CliContext):
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async (id: string, { state, startingAfter, limit, json }: ListDeliveriesOptions) => {
+    .action(async (id: string, { state, startingAfter, limit, json }: ListOptions) => {
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
-      const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, {
-        state: state ?? null,
-        startingAfter: startingAfter ?? null,
-        limit,
+      const options = { state: state ?? null, startingAfter: startingAfter ?? null, limit };
+      const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
+      printList({ io, json }, deliveries, presentDelivery, {
+        event: (delivery) => eventIdOf(delivery),
+        type: (delivery) => delivery.type,
+        state: (delivery) => delivery.state,
+        attempts: (delivery) => delivery.attempts,
+        created: (delivery) => delivery.createdAt,
+        "next attempt": (delivery) => delivery.dueAt,
+        ms: (delivery) => delivery.lastAttempt?.duration_ms ?? null,
+        "last result": (delivery) =>
+          delivery.lastAttempt && (delivery.lastAttempt.error ?? delivery.lastAttempt.status),
+        response: (delivery) => delivery.lastAttempt?.response ?? null,
       });
-      printList({ io, json }, deliveries, presentDelivery, DELIVERY_COLUMNS);
       if (hasMore) {
         say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
       }
-    });
-};
-
-const EVENT = ["<event>", "id of the event, from `webhook deliveries`", parseEventId] as const;
-
-const addAttemptsCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("attempts")
-    .description("Show a delivery with its attempts and their responses")
-    .argument(...ENDPOINT)
-    .argument(...EVENT)
-    .action(async (id: string, event: string, { json }: JsonOption) => {
-      const db = await connections.database();
-      const endpoint = await getWebhookEndpoint(db, id);
-      const { delivery, attempts } = await readDelivery(db, endpoint.id, event);
-      if (json) {
-        printJson(io, {
-          ...presentDelivery(delivery),
-          attempts: attempts.map(({ startedAt, durationMs, ...attempt }) => ({
-            ...attempt,
-            started_at: startedAt,
-            duration_ms: durationMs,
-          })),
-        });
-        return;
-      }
-      printRows(io, [delivery], DELIVERY_COLUMNS);
-      printRows(io, attempts, {
-        attempt: (attempt) => attempt.number,
-        started: (attempt) => attempt.startedAt,
-        ms: (attempt) => attempt.durationMs,
-        status: (attempt) => attempt.status,
-        error: (attempt) => attempt.error,
-        response: (attempt) => attempt.response,
-      });
     });
 };
 
@@ -120,9 +72,9 @@ const addRetryCommand = (parent: Command, context: CliContext): void => {
   withAudit(
     parent
       .command("retry")
-      .description("Retry a delivery, also one that has succeeded")
+      .description("Retry a delivery, even if it succeeded")
       .argument(...ENDPOINT)
-      .argument(...EVENT),
+      .argument("<event>", "id of the event, from `webhook deliveries`", parseEventId),
   ).action(async (id: string, event: string, options: ChangeOptions) => {
     const deps = await openChange(context, options);
     const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
@@ -144,19 +96,12 @@ const addRecoverCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, options);
     const endpoint = await getWebhookEndpoint(deps.db, id);
-    const positions: RecoveryPositions = new Map();
     let total = 0;
-    for (;;) {
-      const { recovered, hasMore } = await recoverWebhookEvents(
-        deps,
-        endpoint,
-        options.since,
-        positions,
-      );
-      total += recovered;
-      if (!hasMore) {
-        break;
-      }
+    let hasMore = true;
+    while (hasMore) {
+      const part = await recoverWebhookEvents(deps, endpoint, options.since);
+      total += part.recovered;
+      ({ hasMore } = part);
     }
     if (options.json) {
       printJson(io, { recovered_count: total });
@@ -172,7 +117,6 @@ const addRecoverCommand = (parent: Command, context: CliContext): void => {
 
 export const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   addDeliveriesCommand(webhook, context);
-  addAttemptsCommand(webhook, context);
   addRetryCommand(webhook, context);
   addRecoverCommand(webhook, context);
 };

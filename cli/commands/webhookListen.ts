@@ -1,19 +1,14 @@
-import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { parseEventId, presentEvent } from "../../modules/events/events.rules.ts";
-import {
-  WEBHOOK_TYPES_OF,
-  webhookDataOf,
-  formatSecret,
-} from "../../modules/events/webhooks.rules.ts";
+import { WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
-import { signWebhook } from "../../modules/events/signWebhook.ts";
+import { newSecret, signWebhook } from "../../modules/events/signWebhook.ts";
 import { namesFrom, parseCount, parseId, parseMode, parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
@@ -184,12 +179,7 @@ const forward = async (
     throw new TypeError(`The feed has an event with the id ${id}.`);
   }
   const { headers, body } = signWebhook(
-    {
-      ...position,
-      type,
-      occurredAt: new Date(timestamp),
-      data: { ...webhookDataOf({ type, data }) },
-    },
+    { ...position, type, occurredAt: new Date(timestamp), data },
     [secret],
     now,
   );
@@ -219,8 +209,6 @@ const readSigningSecret = async (io: Io, path: string): Promise<string> => {
   return secret;
 };
 
-const SECRET_BYTES = 32;
-
 const LISTEN_HELP = `
 Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
 Events are read from the API as a client does, with the API key on standard input or in
@@ -237,7 +225,7 @@ const parseApiUrl = parserOf(
 const parseUrl = parserOf(httpUrl, "an http:// or https:// URL");
 
 /** Types of events that `webhook listen` sends. */
-const parseListenTypes = namesFrom(WEBHOOK_TYPES_OF.organization);
+const parseListenTypes = namesFrom(TYPES);
 
 export const addListenCommand = (webhook: Command, context: CliContext): void => {
   webhook
@@ -271,9 +259,7 @@ export const addListenCommand = (webhook: Command, context: CliContext): void =>
       const { io, clock } = context;
       const { org, secretFile } = options;
       const secret =
-        secretFile === undefined
-          ? formatSecret(randomBytes(SECRET_BYTES))
-          : await readSigningSecret(io, secretFile);
+        secretFile === undefined ? newSecret() : await readSigningSecret(io, secretFile);
       const read = await (org === undefined
         ? readFromApi(context, options)
         : readFromDatabase(context, options, org));

@@ -1,7 +1,6 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import { findLastError, listOwnedEndpoints } from "../../modules/events/endpointHealth.sql.ts";
-import type { LastError, OwnedEndpoint } from "../../modules/events/endpointHealth.sql.ts";
+import { listOwnedEndpoints } from "../../modules/events/endpoints.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import {
@@ -13,13 +12,14 @@ import { readWebhookSettings } from "../../modules/events/allowedAddresses.ts";
 import { getAccount } from "../../modules/accounts/getAccount.ts";
 import {
   createWebhookEndpoint,
-  getWebhookEndpoint,
-  updateWebhookEndpoint,
   deleteWebhookEndpoint,
-  switchWebhookEndpoint,
+  getWebhookEndpoint,
   pingWebhookEndpoint,
   rotateWebhookSecret,
+  updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
+import { presentEndpoint } from "../../modules/events/presentWebhooks.ts";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { namesFrom, parseLimit, parseMode } from "../arguments.ts";
@@ -31,73 +31,67 @@ import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
 import type { Cell } from "../output/formatTable.ts";
 import { printJson, printList, printRecord } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
 
-const statusOf = ({ disabledAt, disabledReason, failingSince }: WebhookEndpoint): string => {
-  if (disabledAt !== null) {
-    return `disabled (${disabledReason})`;
-  }
-  return failingSince === null ? "enabled" : "failing";
+/** Returns an endpoint's status, and why and since when its server fails. */
+const healthOf = (endpoint: WebhookEndpoint): string => {
+  const { disabledAt, disabledReason, failingSince, lastError } = endpoint;
+  const status = disabledAt === null ? "" : `disabled (${disabledReason})`;
+  const failure =
+    failingSince === null ? "" : `failing: ${lastError} since ${formatTime(failingSince)}`;
+  return [status, failure].filter((part) => part !== "").join(", ") || "enabled";
 };
 
-const typesOf = ({ types }: WebhookEndpoint): string => types?.join(", ") ?? "all";
-
 /** The JSON form of an endpoint. */
-const presentEndpoint = (endpoint: WebhookEndpoint) => ({
-  id: endpoint.id,
+const jsonOf = (endpoint: WebhookEndpoint) => ({
+  ...presentEndpoint(endpoint),
   account_id: endpoint.accountId,
   mode: endpoint.mode,
-  url: endpoint.url,
-  types: endpoint.types ?? ["*"],
-  description: endpoint.description,
-  created_at: endpoint.createdAt,
-  failing_since: endpoint.failingSince,
-  disabled_at: endpoint.disabledAt,
-  disabled_reason: endpoint.disabledReason,
 });
 
-const endpointRecord = (endpoint: WebhookEndpoint): Readonly<Record<string, Cell>> => ({
+const recordOf = (endpoint: WebhookEndpoint): Readonly<Record<string, Cell>> => ({
   id: endpoint.id,
   account: endpoint.accountId,
   mode: endpoint.mode,
   url: endpoint.url,
-  types: typesOf(endpoint),
+  types: endpoint.types?.join(", ") ?? "all",
   description: endpoint.description,
-  status: statusOf(endpoint),
-  "failing since": endpoint.failingSince,
+  status: healthOf(endpoint),
   "disabled since": endpoint.disabledAt,
   created: endpoint.createdAt,
 });
 
-/** Returns an endpoint's status, and why and since when its server fails. */
-const healthOf = (endpoint: OwnedEndpoint): string => {
-  const { failingSince, lastError } = endpoint;
-  return failingSince === null
-    ? statusOf(endpoint)
-    : `${statusOf(endpoint)}: ${lastError ?? "no success"} since ${formatTime(failingSince)}`;
-};
-
-/** The JSON form of how an endpoint's last failed delivery has ended. */
-const presentLastError = ({ lastError, lastErrorAt }: LastError) => ({
-  last_error: lastError,
-  last_error_at: lastErrorAt,
-});
-
-const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
-
+/** @param more what is shown of it besides */
 const printEndpoint = (
   { io }: CliContext,
   endpoint: WebhookEndpoint,
-  json: true | undefined,
+  { json }: JsonOption,
+  more: Readonly<Record<string, Cell>> = {},
 ): void => {
   if (json) {
-    printJson(io, presentEndpoint(endpoint));
+    printJson(io, { ...jsonOf(endpoint), ...more });
   } else {
-    printRecord(io, endpointRecord(endpoint));
+    printRecord(io, { ...recordOf(endpoint), ...more });
   }
 };
+
+/** Defines a command that changes an endpoint, as soon as its options are checked. */
+const addChange = <Options extends ChangeOptions>(
+  context: CliContext,
+  command: Command,
+  change: (deps: OperatorContext, endpoint: WebhookEndpoint, options: Options) => Promise<void>,
+  check: (options: Options) => void = () => undefined,
+): void => {
+  withAudit(command.argument(...ENDPOINT)).action(async (id: string, options: Options) => {
+    check(options);
+    const deps = await openChange(context, options);
+    await change(deps, await getWebhookEndpoint(deps.db, id), options);
+  });
+};
+
+const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
 type CreateOptions = ChangeOptions &
   AccountOptions & {
@@ -110,6 +104,8 @@ type CreateOptions = ChangeOptions &
 /** Types of events that webhooks send. */
 const parseWebhookTypes = namesFrom(WEBHOOK_TYPES);
 
+const TYPES_OPTION = ["--types <list>", "only these types, with commas between them"] as const;
+
 const addCreateCommand = (parent: Command, context: CliContext): void => {
   withAudit(
     withAccount(
@@ -121,39 +117,24 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
     )
       .requiredOption("--mode <live|test>", "mode of the events", parseMode)
       .requiredOption("--url <url>", "where events are sent")
-      .option("--types <list>", "only these types, with commas between them", parseWebhookTypes)
+      .option(...TYPES_OPTION, parseWebhookTypes)
       .option("--description <text>", "note", ""),
   ).action(async (options: CreateOptions) => {
-    const { io, connections } = context;
-    const { mode, url, types = null, description, json } = options;
+    const { mode, url, types = null, description } = options;
     const { account } = await openAccount(context, options);
     requireTypesOf(account.type, types);
     const deps = await openChange(context, options);
-    const { endpoint, secret } = await createWebhookEndpoint(
-      { ...deps, webhookSettings: readWebhookSettings(connections.config()) },
+    const { endpoint } = await createWebhookEndpoint(
+      { ...deps, webhookSettings: readWebhookSettings(context.connections.config()) },
       { accountId: account.id, mode },
       { url, types: types && [...types], description },
     );
-    if (json) {
-      printJson(io, { ...presentEndpoint(endpoint), secret });
-    } else {
-      printRecord(io, { ...endpointRecord(endpoint), secret });
-    }
-    say(io, SAVE_SECRET);
+    printEndpoint(context, endpoint, options, { secret: endpoint.secret });
+    say(context.io, SAVE_SECRET);
   });
 };
 
 type ListOptions = JsonOption & AccountOptions & { readonly mode?: Mode; readonly limit: number };
-
-const ENDPOINT_COLUMNS: Columns<OwnedEndpoint> = {
-  "endpoint id": (endpoint) => endpoint.id,
-  account: (endpoint) => endpoint.owner,
-  mode: (endpoint) => endpoint.mode,
-  url: (endpoint) => endpoint.url,
-  types: (endpoint) => typesOf(endpoint),
-  status: (endpoint) => healthOf(endpoint),
-  created: (endpoint) => endpoint.createdAt,
-};
 
 const addListCommand = (parent: Command, context: CliContext): void => {
   withAccount(
@@ -176,12 +157,16 @@ const addListCommand = (parent: Command, context: CliContext): void => {
       printList(
         { io, json },
         endpoints.slice(0, limit),
-        (endpoint) => ({
-          ...presentEndpoint(endpoint),
-          owner: endpoint.owner,
-          ...presentLastError(endpoint),
-        }),
-        ENDPOINT_COLUMNS,
+        (endpoint) => ({ ...jsonOf(endpoint), owner: endpoint.owner }),
+        {
+          "endpoint id": (endpoint) => endpoint.id,
+          account: (endpoint) => endpoint.owner,
+          mode: (endpoint) => endpoint.mode,
+          url: (endpoint) => endpoint.url,
+          types: (endpoint) => endpoint.types?.join(", ") ?? "all",
+          status: (endpoint) => healthOf(endpoint),
+          created: (endpoint) => endpoint.createdAt,
+        },
       );
       if (endpoints.length > limit) {
         say(io, "More endpoints exist. Raise --limit.");
@@ -194,20 +179,9 @@ const addShowCommand = (parent: Command, context: CliContext): void => {
     .command("show")
     .description("Show an endpoint and its last error")
     .argument(...ENDPOINT)
-    .action(async (id: string, { json }: JsonOption) => {
-      const { io, connections } = context;
-      const db = await connections.database();
-      const endpoint = await getWebhookEndpoint(db, id);
-      const last = await findLastError(db, id);
-      if (json) {
-        printJson(io, { ...presentEndpoint(endpoint), ...presentLastError(last) });
-      } else {
-        printRecord(io, {
-          ...endpointRecord(endpoint),
-          "last error": last.lastError,
-          "last error at": last.lastErrorAt,
-        });
-      }
+    .action(async (id: string, options: JsonOption) => {
+      const db = await context.connections.database();
+      printEndpoint(context, await getWebhookEndpoint(db, id), options);
     });
 };
 
@@ -216,105 +190,80 @@ type UpdateOptions = ChangeOptions & {
   readonly types?: readonly string[];
   readonly allTypes?: true;
   readonly description?: string;
+  readonly enable?: true;
+  readonly disable?: true;
 };
 
 const addUpdateCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("update")
-      .description("Update a webhook endpoint's URL, types or description")
-      .argument(...ENDPOINT)
-      .option("--url <url>", "where events are sent")
-      .addOption(
-        new Option("--types <list>", "only these types, with commas between them")
-          .argParser(parseWebhookTypes)
-          .conflicts("allTypes"),
-      )
-      .option("--all-types", "all types, including those of later releases")
-      .option("--description <text>", "note"),
-  ).action(async (id: string, options: UpdateOptions) => {
-    const { url, types, allTypes, description, json } = options;
-    if ([url, types, allTypes, description].every((given) => given === undefined)) {
-      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
-    }
-    const deps = await openChange(context, options);
-    const current = await getWebhookEndpoint(deps.db, id);
+  const command = parent
+    .command("update")
+    .description("Update a webhook endpoint, or enable or disable it")
+    .option("--url <url>", "where events are sent")
+    .addOption(new Option(...TYPES_OPTION).argParser(parseWebhookTypes).conflicts("allTypes"))
+    .option("--all-types", "all types, including those of later releases")
+    .option("--description <text>", "note")
+    .addOption(new Option("--enable", "send pending and new events").conflicts("disable"))
+    .option("--disable", "record no events, and let pending ones wait");
+  const change = async (
+    deps: OperatorContext,
+    current: WebhookEndpoint,
+    options: UpdateOptions,
+  ): Promise<void> => {
+    const { url, types, allTypes, description, enable, disable } = options;
     requireTypesOf((await getAccount(deps.db, current.accountId)).type, types ?? null);
     const endpoint = await updateWebhookEndpoint(
       { ...deps, webhookSettings: readWebhookSettings(context.connections.config()) },
       current,
-      { url, types: allTypes ? null : types, description },
+      {
+        url,
+        types: allTypes ? null : types && [...types],
+        description,
+        ...(enable && { status: "enabled" }),
+        ...(disable && { status: "disabled" }),
+      },
     );
-    printEndpoint(context, endpoint, json);
-  });
+    printEndpoint(context, endpoint, options);
+  };
+  addChange<UpdateOptions>(
+    context,
+    command,
+    change,
+    ({ url, types, allTypes, description, enable, disable }) => {
+      const given = [url, types, allTypes, description, enable, disable];
+      if (given.every((each) => each === undefined)) {
+        throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+      }
+    },
+  );
 };
 
 const addDeleteCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("delete")
-      .description("Delete an endpoint and its deliveries")
-      .argument(...ENDPOINT),
-  ).action(async (id: string, options: ChangeOptions) => {
-    const deps = await openChange(context, options);
-    const endpoint = await getWebhookEndpoint(deps.db, id);
+  const command = parent.command("delete").description("Delete an endpoint and its deliveries");
+  addChange(context, command, async (deps, endpoint, { json }) => {
     await deleteWebhookEndpoint(deps, endpoint);
-    if (options.json) {
-      printJson(context.io, { id, deleted: true });
+    if (json) {
+      printJson(context.io, { id: endpoint.id, deleted: true });
     }
     say(context.io, `Deleted the endpoint ${endpoint.url}.`);
   });
 };
 
-const switchEndpoint = async (
-  context: CliContext,
-  id: string,
-  state: "enabled" | "disabled",
-  options: ChangeOptions,
-): Promise<void> => {
-  const deps = await openChange(context, options);
-  const endpoint = await getWebhookEndpoint(deps.db, id);
-  printEndpoint(context, await switchWebhookEndpoint(deps, endpoint, state), options.json);
-};
-
-const addEnableCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("enable")
-      .description("Enable an endpoint")
-      .argument(...ENDPOINT),
-  ).action((id: string, options: ChangeOptions) => switchEndpoint(context, id, "enabled", options));
-};
-
-const addDisableCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("disable")
-      .description("Disable an endpoint and end its pending deliveries")
-      .argument(...ENDPOINT),
-  ).action((id: string, options: ChangeOptions) =>
-    switchEndpoint(context, id, "disabled", options),
-  );
-};
+type RotateOptions = ChangeOptions & { readonly revokePrevious?: true };
 
 const addRotateCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("rotate")
-      .description("Replace an endpoint's secret and print the new one, once")
-      .argument(...ENDPOINT)
-      .option(
-        "--revoke-previous",
-        "revoke the previous secrets immediately, for example after a leak",
-      ),
-  ).action(async (id: string, options: ChangeOptions & { readonly revokePrevious?: true }) => {
-    const { io } = context;
-    const deps = await openChange(context, options);
-    const { secret, previousValidUntil } = await rotateWebhookSecret(
-      deps,
-      await getWebhookEndpoint(deps.db, id),
-      { revokesPrevious: options.revokePrevious ?? false },
+  const command = parent
+    .command("rotate")
+    .description("Replace an endpoint's secret and print the new one, once")
+    .option(
+      "--revoke-previous",
+      "revoke the previous secret immediately, for example after a leak",
     );
+  addChange<RotateOptions>(context, command, async (deps, endpoint, options) => {
+    const { io } = context;
+    const { id } = endpoint;
+    const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint, {
+      revokesPrevious: options.revokePrevious ?? false,
+    });
     if (options.json) {
       printJson(io, { id, secret, previous_valid_until: previousValidUntil });
     } else {
@@ -322,26 +271,21 @@ const addRotateCommand = (parent: Command, context: CliContext): void => {
     }
     const previous = previousValidUntil
       ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
-      : "The previous ones no longer sign.";
+      : "The previous one no longer signs.";
     say(io, `${SAVE_SECRET} ${previous}`);
   });
 };
 
 const addPingCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("ping")
-      .description("Send an endpoint a test event")
-      .argument(...ENDPOINT),
-  ).action(async (id: string, options: ChangeOptions) => {
-    const deps = await openChange(context, options);
-    const delivery = await pingWebhookEndpoint(deps, await getWebhookEndpoint(deps.db, id));
-    if (options.json) {
+  const command = parent.command("ping").description("Send an endpoint a test event");
+  addChange(context, command, async (deps, endpoint, { json }) => {
+    const delivery = await pingWebhookEndpoint(deps, endpoint);
+    if (json) {
       printJson(context.io, { id: delivery });
     }
     say(
       context.io,
-      `The ping ${delivery} is sent within seconds. See: impact webhook deliveries ${id}`,
+      `The ping ${delivery} is sent within seconds. See: impact webhook deliveries ${endpoint.id}`,
     );
   });
 };
@@ -353,8 +297,6 @@ export const addWebhookCommands = (webhook: Command, context: CliContext): void 
   addUpdateCommand(webhook, context);
   addDeleteCommand(webhook, context);
   addRotateCommand(webhook, context);
-  addEnableCommand(webhook, context);
-  addDisableCommand(webhook, context);
   addPingCommand(webhook, context);
   addDeliveryCommands(webhook, context);
   addListenCommand(webhook, context);

@@ -37,7 +37,6 @@ export const AUDIT_ACTIONS = [
   "webhook.update",
   "webhook.delete",
   "webhook.rotate",
-  "webhook.enable",
   "webhook.disable",
   "webhook.ping",
   "webhook.recover",

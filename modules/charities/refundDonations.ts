@@ -96,8 +96,7 @@ export const refundDonations = async (
       requireAll(decided);
     }
     const refunds = decided.filter(isAccepted).filter(({ replayed }) => !replayed);
-    // Stores have no such events.
-    const events = (caller.accountType === "store" ? [] : refunds).map(({ donation, request }) =>
+    const events = refunds.map(({ donation, request }) =>
       createEvent(donation, donationRefunded(donation, request.reason)),
     );
     const counts =

@@ -1,11 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { WebhookMessage } from "./webhooks.rules.ts";
-import { KEPT_ATTEMPTS } from "./decideDelivery.rules.ts";
 import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
+import type { WebhookMessage } from "./webhooks.rules.ts";
+import { deliveryLease, isDue } from "./deliveries.sql.ts";
 import { sql, timestamp } from "../../db/sql.ts";
-import { deliveryLease, isDue, isEnabled } from "./pendingEndpoints.sql.ts";
-import { signingSecrets } from "./endpoints.sql.ts";
 
 const claimedRow = z.strictObject({
   endpointId: z.uuid(),
@@ -16,7 +14,6 @@ const claimedRow = z.strictObject({
   occurredAt: z.date(),
   data: z.record(z.string(), z.unknown()),
   attempts: z.int(),
-  earlierAttempts: z.int(),
   leasedUntil: z.date(),
   url: z.string(),
   /** Those that sign at the time of the claim, newest first. */
@@ -40,17 +37,20 @@ export const claimDeliveries = (
 ): Promise<readonly ClaimedDelivery[]> =>
   db.any(sql.type(claimedRow)`
     WITH receiver AS MATERIALIZED (
-      SELECT
-        webhook_endpoint.id,
-        webhook_endpoint.url,
-        ARRAY(${signingSecrets(sql.fragment`webhook_endpoint.id`, now)}) AS secrets,
-        given.places
+      SELECT webhook_endpoint.*, given.places
       FROM ${sql.unnest(
         endpoints.map(({ endpointId, places }) => [endpointId, places]),
         ["uuid", "int4"],
       )} AS given (endpoint_id, places)
       CROSS JOIN LATERAL (
-        SELECT id, url FROM webhook_endpoint WHERE id = given.endpoint_id AND ${isEnabled} OFFSET 0
+        SELECT
+          id,
+          url,
+          CASE WHEN previous_secret_until > ${timestamp(now)} THEN ARRAY[secret, previous_secret] ELSE ARRAY[secret] END
+            AS secrets
+        FROM webhook_endpoint
+        WHERE id = given.endpoint_id AND disabled_at IS NULL
+        OFFSET 0
       ) AS webhook_endpoint
     ),
     claimed AS (
@@ -64,7 +64,7 @@ export const claimDeliveries = (
           SELECT webhook_delivery.ctid
           FROM webhook_delivery
           WHERE webhook_delivery.endpoint_id = receiver.id AND ${isDue(now)}
-          ORDER BY webhook_delivery.due_at, webhook_delivery.transaction_id, webhook_delivery.event_id
+          ORDER BY webhook_delivery.due_at, webhook_delivery.event_id
           LIMIT receiver.places
           FOR NO KEY UPDATE SKIP LOCKED
         ) AS due
@@ -75,30 +75,20 @@ export const claimDeliveries = (
       claimed.endpoint_id AS "endpointId",
       claimed.transaction_id::text AS "transactionId",
       claimed.event_id AS id,
-      claimed.type,
-      claimed.occurred_at AS "occurredAt",
-      claimed.data,
+      event.type,
+      event.created_at AS "occurredAt",
+      event.data,
       claimed.attempts,
-      claimed.earlier_attempts AS "earlierAttempts",
       claimed.leased_until AS "leasedUntil",
       receiver.url,
       receiver.secrets
     FROM claimed
     JOIN receiver ON receiver.id = claimed.endpoint_id
-    ORDER BY claimed.due_at, claimed.transaction_id, claimed.event_id
+    CROSS JOIN LATERAL (
+      SELECT type, created_at, data FROM event WHERE id = claimed.event_id OFFSET 0
+    ) AS event
+    ORDER BY claimed.due_at, claimed.event_id
   `);
-
-/** Gives up a lease without an attempt, so that another worker makes it. */
-export const releaseDelivery = async (
-  db: CommonQueryMethods,
-  { endpointId, id, leasedUntil }: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil">,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery
-    SET leased_until = NULL
-    WHERE endpoint_id = ${endpointId} AND event_id = ${id} AND leased_until = ${timestamp(leasedUntil)}
-  `);
-};
 
 /** An attempt that has ended, and what follows it. */
 export type EndedAttempt = {
@@ -110,105 +100,94 @@ export type EndedAttempt = {
   readonly decision: DeliveryDecision;
 };
 
-const attemptTable = (attempts: readonly EndedAttempt[]) =>
-  sql.unnest(
-    attempts.map(({ delivery, startedAt, durationMs, result, decision }) => [
-      delivery.endpointId,
-      delivery.id,
-      delivery.leasedUntil.toISOString(),
-      startedAt.toISOString(),
-      durationMs,
-      result.status,
-      result.error,
-      result.response,
-      decision.state,
-      decision.dueAt?.toISOString() ?? null,
-    ]),
-    [
-      "uuid",
-      "uuid",
-      "timestamptz",
-      "timestamptz",
-      "int4",
-      "int2",
-      "text",
-      "text",
-      "text",
-      "timestamptz",
-    ],
-  );
+const rowOf = ({
+  delivery: { endpointId, id, leasedUntil, url },
+  startedAt,
+  endedAt,
+  durationMs,
+  result: { status, error, response },
+  decision,
+}: EndedAttempt) => ({
+  endpointId,
+  id,
+  leasedUntil,
+  url,
+  endedAt,
+  error,
+  ...decision,
+  // As clients see it.
+  attempt: { started_at: startedAt, duration_ms: durationMs, status, error, response },
+});
 
 /**
- * Records attempts and what follows them. A failure is not recorded if the lease has ended and another worker has made an
- * attempt; a success always is, because the receiver has the event. Of each delivery, the last attempts are kept.
+ * Records attempts in the order in which they ended: what follows them, and what they say about the server at the URL of their
+ * endpoint, which may have another one by now. A failure of a delivery is not recorded if the lease has ended and another
+ * worker has made an attempt. A success always is, because the receiver has the event.
  */
 export const recordAttempts = async (
   db: CommonQueryMethods,
   attempts: readonly EndedAttempt[],
 ): Promise<void> => {
+  const failingSince = sql.fragment`
+    CASE WHEN result.has_succeeded THEN result.failed_at ELSE coalesce(webhook_endpoint.failing_since, result.failed_at) END
+  `;
   await db.query(sql.typeAlias("void")`
-    WITH ended AS (
-      SELECT *
-      FROM ${attemptTable(attempts)} AS given (
-        endpoint_id, event_id, leased_until, started_at, duration_ms, status, error, response, state, due_at
+    WITH ended AS MATERIALIZED (
+      SELECT given.*
+      FROM ROWS FROM (json_to_recordset(${JSON.stringify(attempts.map(rowOf))}::json) AS (
+        "endpointId" uuid, id uuid, "leasedUntil" timestamptz, url text, "endedAt" timestamptz, error text, state text,
+        "dueAt" timestamptz, attempt json
+      )) WITH ORDINALITY AS given (
+        endpoint_id, event_id, leased_until, url, ended_at, error, state, due_at, attempt, place
       )
     ),
-    -- In one order: another worker may record its attempts of the same deliveries.
+    result AS (
+      SELECT
+        endpoint_id, url,
+        bool_or(error IS NULL) AS has_succeeded,
+        (array_agg(CASE WHEN error IS NOT NULL THEN ended_at END ORDER BY place DESC))[1] AS failed_at,
+        (array_agg(error ORDER BY place DESC))[1] AS error
+      FROM ended
+      GROUP BY endpoint_id, url
+    ),
+    updated_endpoint AS (
+      UPDATE webhook_endpoint
+      SET failing_since = ${failingSince}, last_error = result.error
+      FROM result
+      WHERE webhook_endpoint.id = ANY(ARRAY(SELECT endpoint_id FROM result))
+        AND webhook_endpoint.id = result.endpoint_id
+        AND webhook_endpoint.url = result.url
+        AND (webhook_endpoint.failing_since, webhook_endpoint.last_error) IS DISTINCT FROM (${failingSince}, result.error)
+    ),
+    -- Of two attempts of a delivery, a success counts.
+    latest AS (
+      SELECT DISTINCT ON (endpoint_id, event_id) *
+      FROM ended
+      ORDER BY endpoint_id, event_id, (state = 'delivered') DESC, place DESC
+    ),
+    -- In one order: another worker may record its attempts of the same deliveries. A locked row keeps its ctid. For a join
+    -- by the key, the planner might read the whole table.
     locked AS (
-      SELECT webhook_delivery.endpoint_id, webhook_delivery.event_id
-      FROM webhook_delivery
-      JOIN ended USING (endpoint_id, event_id)
-      ORDER BY webhook_delivery.endpoint_id, webhook_delivery.event_id
-      FOR NO KEY UPDATE OF webhook_delivery
-    ),
-    updated AS (
-      UPDATE webhook_delivery
-      SET
-        state = ended.state,
-        due_at = ended.due_at,
-        leased_until = NULL,
-        attempts = webhook_delivery.attempts + 1
-      FROM locked
-      JOIN ended USING (endpoint_id, event_id)
-      WHERE webhook_delivery.endpoint_id = ended.endpoint_id
-        AND webhook_delivery.event_id = ended.event_id
-        AND (webhook_delivery.leased_until = ended.leased_until OR ended.state = 'delivered')
-        -- A record that seemed to fail is repeated.
-        AND NOT EXISTS (
-          SELECT
-          FROM webhook_attempt
-          WHERE webhook_attempt.endpoint_id = ended.endpoint_id
-            AND webhook_attempt.event_id = ended.event_id
-            AND webhook_attempt.started_at = ended.started_at
-          OFFSET 0
-        )
-      RETURNING
-        webhook_delivery.endpoint_id,
-        webhook_delivery.event_id,
-        webhook_delivery.attempts AS number,
-        ended.started_at,
-        ended.duration_ms,
-        ended.status,
-        ended.error,
-        ended.response
-    ),
-    dropped AS (
-      DELETE FROM webhook_attempt
-      WHERE ctid = ANY(ARRAY(
-        SELECT earlier.ctid
-        FROM updated
-        CROSS JOIN LATERAL (
-          SELECT webhook_attempt.ctid
-          FROM webhook_attempt
-          WHERE webhook_attempt.endpoint_id = updated.endpoint_id
-            AND webhook_attempt.event_id = updated.event_id
-            AND webhook_attempt.number <= updated.number - ${KEPT_ATTEMPTS}
-          OFFSET 0
-        ) AS earlier
-      ))
+      SELECT delivery.ctid
+      FROM latest
+      CROSS JOIN LATERAL (
+        SELECT ctid
+        FROM webhook_delivery
+        WHERE endpoint_id = latest.endpoint_id AND event_id = latest.event_id
+        FOR NO KEY UPDATE
+      ) AS delivery
     )
-    INSERT INTO webhook_attempt (endpoint_id, event_id, number, started_at, duration_ms, status, error, response)
-    SELECT endpoint_id, event_id, number, started_at, duration_ms, status, error, response
-    FROM updated
+    UPDATE webhook_delivery
+    SET
+      state = latest.state,
+      due_at = latest.due_at,
+      leased_until = NULL,
+      attempts = webhook_delivery.attempts + 1,
+      last_attempt = latest.attempt
+    FROM latest
+    WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
+      AND webhook_delivery.endpoint_id = latest.endpoint_id
+      AND webhook_delivery.event_id = latest.event_id
+      AND (webhook_delivery.leased_until = latest.leased_until OR latest.state = 'delivered')
   `);
 };

@@ -1,17 +1,22 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { claimDeliveries } from "./attempts.sql.ts";
-import type { ClaimedDelivery } from "./attempts.sql.ts";
-import { listDueEndpoints } from "./pendingEndpoints.sql.ts";
+import { claimDeliveries, recordAttempts } from "./attempts.sql.ts";
+import { listDueEndpoints } from "./deliveries.sql.ts";
+import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
+import type { DueEndpoint } from "./deliveries.sql.ts";
+import { findEndpoint } from "./endpoints.sql.ts";
 import { createShardRuns } from "../../db/createShardRuns.ts";
 import type { ShardOptions, ShardRuns, ShardSender } from "../../db/createShardRuns.ts";
 import { createScanPace } from "../../db/createScanPace.ts";
 import { createShardScans } from "../../db/createShardScans.ts";
-import type { DueEndpoint } from "./pendingEndpoints.sql.ts";
 import type { ScanShard } from "../../db/createShardScans.ts";
+import { joinCalls } from "../../db/batching/joinCalls.ts";
 import { awaitAtMost } from "../../runtime/waiting.ts";
+import { SERVICE } from "../accounts/audit.rules.ts";
+import { decideDelivery, decideDisabling } from "./decideDelivery.rules.ts";
 import type { DeliveryContext } from "./context.ts";
-import { createAttemptRecords, makeAttempt } from "./makeAttempt.ts";
+import { disableWebhookEndpoint } from "./disableWebhookEndpoint.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
+import { signWebhook } from "./signWebhook.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /**
@@ -24,15 +29,63 @@ const MAXIMUM_GATHER_MS = 50;
 /** If recording is slower than the receivers, no more is sent. What is not recorded by the end of its lease is sent again. */
 const MAXIMUM_UNRECORDED = 1000;
 
-/** Scans for endpoints with due deliveries. */
-export type ScanEndpoints = ScanShard<DueEndpoint>;
-
 export type DeliverySenderOptions = {
-  readonly scanEndpoints: ScanEndpoints;
-  /** Called when an attempt could not be made or recorded. */
+  /** Scans for endpoints with due deliveries. */
+  readonly scanEndpoints: ScanShard<DueEndpoint>;
+  /** Called when an attempt could not be made or recorded. It is made again after its lease. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
-  /** Interrupts the requests in progress. Their attempts are made again. */
+  /** Interrupts the requests in progress. */
   readonly signal: AbortSignal;
+};
+
+/** Disables the endpoint of a delivery that has failed, if it is gone or has failed for days, unless its URL was changed. */
+const disableIfDead = async (
+  { db, clock, observeDisabled }: DeliveryContext,
+  { delivery: { endpointId, url }, result, decision }: EndedAttempt,
+): Promise<void> => {
+  const now = clock.now();
+  const failingSince = (await findEndpoint(db, endpointId))?.failingSince ?? now;
+  const reason = decideDisabling(result, decision.state, failingSince, now);
+  const disabled =
+    reason &&
+    (await db.transaction((transaction) =>
+      disableWebhookEndpoint(transaction, endpointId, { reason, url, now, actor: SERVICE }),
+    ));
+  if (disabled) {
+    observeDisabled(disabled);
+  }
+};
+
+/** Makes one request, and returns how it has ended and what follows; null if it was interrupted. */
+const makeAttempt = async (
+  { clock, send, random }: DeliveryContext,
+  delivery: ClaimedDelivery,
+  signal: AbortSignal,
+): Promise<EndedAttempt | null> => {
+  const startedAt = clock.now();
+  const startedAtMs = performance.now();
+  try {
+    const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
+    const result = await send(request, signal);
+    const endedAt = clock.now();
+    return {
+      delivery,
+      startedAt,
+      endedAt,
+      durationMs: Math.round(performance.now() - startedAtMs),
+      result,
+      decision: decideDelivery(result, {
+        attempts: delivery.attempts + 1,
+        now: endedAt,
+        random: random(),
+      }),
+    };
+  } catch (error) {
+    if (signal.aborted) {
+      return null;
+    }
+    throw error;
+  }
 };
 
 /**
@@ -45,42 +98,41 @@ export const createDeliverySender = (
   shard: number,
   { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
 ): ShardSender => {
-  const { db, clock } = context;
+  const { db, clock, observeAttempt } = context;
   const queue = createEndpointQueue();
-  const record = createAttemptRecords(db);
+  const record = joinCalls(async (ended: readonly EndedAttempt[]) => {
+    await recordAttempts(db, ended);
+    return ended;
+  });
   const attempts = new Set<Promise<void>>();
   let wake = Promise.withResolvers<void>();
 
-  const begin = (delivery: ClaimedDelivery): void => {
+  const deliver = async (delivery: ClaimedDelivery): Promise<void> => {
     const end = queue.begin(delivery.endpointId);
-    const onEnd: typeof end = (result) => {
-      end(result);
+    let attempt: EndedAttempt | null = null;
+    try {
+      attempt = await makeAttempt(context, delivery, signal);
+    } finally {
+      end(attempt?.result);
       if (!queue.isEmpty()) {
         wake.resolve();
       }
-    };
-    const attempt = makeAttempt(context, delivery, { record, onEnd, signal })
+    }
+    if (attempt === null) {
+      return;
+    }
+    await record(attempt);
+    observeAttempt(delivery, attempt.result);
+    if (attempt.decision.state === "failed") {
+      await disableIfDead(context, attempt);
+    }
+  };
+
+  const begin = (delivery: ClaimedDelivery): void => {
+    const attempt = deliver(delivery)
       .catch((error: unknown) => onFailure(delivery, error))
       .finally(() => attempts.delete(attempt));
     attempts.add(attempt);
-  };
-
-  const claim = async (): Promise<void> => {
-    const endpoints = attempts.size < MAXIMUM_UNRECORDED ? queue.take() : [];
-    if (endpoints.length === 0) {
-      return;
-    }
-    const deliveries = await claimDeliveries(db, endpoints, clock.now());
-    const claimed = Map.groupBy(deliveries, ({ endpointId }) => endpointId);
-    for (const { endpointId, places } of endpoints) {
-      // It may have more. Of the others, the next scan finds what becomes due.
-      if (claimed.get(endpointId)?.length === places) {
-        queue.add({ id: endpointId, isFailing: false });
-      }
-    }
-    for (const delivery of deliveries) {
-      begin(delivery);
-    }
   };
 
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
@@ -94,7 +146,24 @@ export const createDeliverySender = (
     },
     step: async () => {
       wake = Promise.withResolvers<void>();
-      await claim();
+      const endpoints = attempts.size < MAXIMUM_UNRECORDED ? queue.take() : [];
+      if (endpoints.length === 0) {
+        return;
+      }
+      const claimed = Map.groupBy(
+        await claimDeliveries(db, endpoints, clock.now()),
+        ({ endpointId }) => endpointId,
+      );
+      for (const { endpointId, places } of endpoints) {
+        const deliveries = claimed.get(endpointId) ?? [];
+        // It may have more. Of the others, the next scan finds what becomes due.
+        if (deliveries.length === places) {
+          queue.add({ id: endpointId, isFailing: false });
+        }
+        for (const delivery of deliveries) {
+          begin(delivery);
+        }
+      }
     },
     waitForWork: async (atMostMs) => {
       await awaitAtMost(wake.promise, atMostMs);
@@ -109,7 +178,7 @@ export const createDeliverySender = (
 };
 
 /** Creates the scans of a worker's shards for endpoints that have due deliveries. */
-export const createEndpointScans = ({ db, clock }: Context): ScanEndpoints =>
+export const createEndpointScans = ({ db, clock }: Context): ScanShard<DueEndpoint> =>
   createShardScans({
     clock,
     pace: createScanPace(),

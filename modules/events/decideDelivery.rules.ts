@@ -1,6 +1,6 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { FAILING_DAYS } from "./webhooks.rules.ts";
-import type { DisabledReason } from "./webhooks.rules.ts";
+import type { DisabledReason } from "./events.rules.ts";
 
 const SECOND_MS = 1000;
 
@@ -23,17 +23,11 @@ const JITTER = 0.2;
 /** The most by which a receiver's Retry-After may multiply the scheduled delay. */
 const LONGEST_RETRY_AFTER = 2;
 
-/** The longest delay between two attempts of a delivery. */
-export const MAXIMUM_RETRY_DELAY_MS = LONGEST_RETRY_AFTER * Math.max(...RETRY_DELAYS_MS);
-
-/** An attempt takes 15 seconds at most. A worker that was killed is replaced after this time. */
+/** An attempt takes 15 seconds at most. If the worker is killed, another makes it again after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
 /** How many requests an endpoint receives at the same time. */
 export const PLACES_OF_ENDPOINT = 10;
-
-/** How many attempts of a delivery are kept, because it can be retried without end. */
-export const KEPT_ATTEMPTS = 100;
 
 /** The outcome of one request. */
 export type AttemptResult = {

@@ -1,131 +1,106 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { FeedPosition } from "./events.rules.ts";
-import type { WebhookMessage } from "./webhooks.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { waitingEndpoints } from "./pendingEndpoints.sql.ts";
-import { DELIVERY_STATES } from "./decideDelivery.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { LEASE_MS, DELIVERY_STATES } from "./decideDelivery.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";
+import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
+import type { FeedPosition } from "./events.rules.ts";
+import type { WebhookEndpoint } from "./endpoints.sql.ts";
+import { isLeaseFree } from "../../db/leases.ts";
+import type { Lease } from "../../db/leases.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-/** So that the transaction is short: attempts of an endpoint wait for its row while it is disabled. */
-const MAXIMUM_ENDED = 1000;
+/** The lease of attempts that begin at a time. */
+export const deliveryLease = (now: Date): Lease => ({
+  now,
+  until: new Date(now.getTime() + LEASE_MS),
+});
+
+/** The condition of a delivery that no worker is making. */
+export const isUnleased = (now: Date): FragmentSqlToken =>
+  isLeaseFree(sql.fragment`webhook_delivery.leased_until`, deliveryLease(now));
+
+/** The condition of a delivery whose attempt is due and that no worker is making. */
+export const isDue = (now: Date): FragmentSqlToken => sql.fragment`
+  webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)} AND ${isUnleased(now)}
+`;
+
+/** Returns the query of the next endpoint that has pending deliveries and meets a condition. */
+const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT endpoint_id
+  FROM webhook_delivery
+  WHERE state = 'pending' AND ${condition}
+  -- With the second column, only the index of pending deliveries is in this order.
+  ORDER BY endpoint_id, due_at
+  LIMIT 1
+`;
 
 /**
- * Ends pending deliveries of disabled endpoints, those that are due first. They can be recovered. A repeated call ends the
- * next ones, and those that were locked. An endpoint is not enabled meanwhile.
- * @param endpointId ends those of one endpoint; null: of all endpoints together
+ * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries, in the order of their ids. It
+ * steps through the index of these from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor
+ * with that of the deliveries.
+ * @param after where it begins; null: with the first one
  */
-export const failPendingDeliveries = async (
-  db: CommonQueryMethods,
-  endpointId: string | null,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    WITH RECURSIVE ${
-      endpointId === null
-        ? waitingEndpoints()
-        : sql.fragment`waiting AS (SELECT ${endpointId}::uuid AS endpoint_id)`
-    }
-    UPDATE webhook_delivery
-    SET state = 'failed', due_at = NULL, leased_until = NULL
-    -- As in a claim.
-    WHERE webhook_delivery.ctid = ANY(ARRAY(
-      SELECT pending.ctid
+export const pendingEndpoints = (after: string | null = null): FragmentSqlToken => {
+  return sql.fragment`
+    waiting AS (
+      (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
+      UNION ALL
+      SELECT following.endpoint_id
+      FROM waiting
+      CROSS JOIN LATERAL (${nextWaiting(sql.fragment`endpoint_id > waiting.endpoint_id`)}) AS following
+    ),
+    pending_endpoint AS (
+      SELECT webhook_endpoint.*
       FROM waiting
       CROSS JOIN LATERAL (
-        SELECT id
+        SELECT id, url, failing_since
         FROM webhook_endpoint
-        WHERE id = waiting.endpoint_id AND disabled_at IS NOT NULL AND deleted_at IS NULL
-        FOR SHARE SKIP LOCKED
-      ) AS disabled
-      CROSS JOIN LATERAL (
-        SELECT webhook_delivery.ctid
-        FROM webhook_delivery
-        WHERE webhook_delivery.endpoint_id = disabled.id AND webhook_delivery.state = 'pending'
-        ORDER BY webhook_delivery.due_at, webhook_delivery.transaction_id, webhook_delivery.event_id
-        LIMIT ${MAXIMUM_ENDED}
-        FOR NO KEY UPDATE SKIP LOCKED
-      ) AS pending
-      LIMIT ${MAXIMUM_ENDED}
-    ))
-  `);
+        WHERE id = waiting.endpoint_id AND disabled_at IS NULL
+        OFFSET 0
+      ) AS webhook_endpoint
+    )
+  `;
 };
 
-const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
+const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
 
-/** Inserts a delivery that is for one endpoint only. */
-export const insertDelivery = (
-  db: CommonQueryMethods,
-  {
-    endpointId,
-    id,
-    type,
-    data,
-  }: { readonly endpointId: string } & Pick<WebhookMessage, "id" | "type" | "data">,
-  now: Date,
-): Promise<FeedPosition> => {
-  const time = timestamp(now);
-  return db.one(sql.type(positionRow)`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-    VALUES (${endpointId}, ${id}, ${type}, ${time}, ${JSON.stringify(data)}::json, ${time}, ${time})
-    RETURNING transaction_id::text AS "transactionId", event_id AS id
-  `);
-};
-
-const lastRow = z.strictObject({ deleted: safeInteger, endpointId: z.uuid(), createdAt: z.date() });
-
-/** The last delivery that a batch deleted, in the order of endpoints and times. */
-export type DeliveryPlace = Pick<z.output<typeof lastRow>, "endpointId" | "createdAt">;
+/** An endpoint with due deliveries. */
+export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
 
 /**
- * Deletes deliveries that were created before a time, and those of deleted endpoints, with their attempts: endpoint by
- * endpoint, oldest first.
- * @param from where an earlier batch ended; null for the first
- * @returns how many were deleted, and the last one
+ * Lists endpoints that have due deliveries, in the order of their ids.
+ * @param after the last endpoint of the page before; null for the first page
  */
-export const deleteDeliveriesBefore = async (
-  transaction: DatabaseTransactionConnection,
-  { from, time }: { readonly from: DeliveryPlace | null; readonly time: Date },
-  limit: number,
-): Promise<{ readonly deleted: number; readonly last: DeliveryPlace | null }> => {
-  // The statistics may not know a busy endpoint. A bitmap scan would read and sort all its old deliveries in each batch.
-  await transaction.query(sql.typeAlias("void")`
-    SELECT FROM set_config('enable_bitmapscan', 'off', true)
+export const listDueEndpoints = (
+  db: CommonQueryMethods,
+  {
+    after,
+    now,
+    limit,
+  }: { readonly after: string | null; readonly now: Date; readonly limit: number },
+): Promise<readonly DueEndpoint[]> =>
+  db.any(sql.type(dueRow)`
+    WITH RECURSIVE ${pendingEndpoints(after)}
+    SELECT pending_endpoint.id, pending_endpoint.failing_since IS NOT NULL AS "isFailing"
+    FROM pending_endpoint
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM webhook_delivery
+      WHERE webhook_delivery.endpoint_id = pending_endpoint.id AND ${isDue(now)}
+      ORDER BY webhook_delivery.due_at
+      LIMIT 1
+    ) AS due
+    LIMIT ${limit}
   `);
-  const last = await transaction.maybeOne(sql.type(lastRow)`
-    WITH deleted AS (
-      DELETE FROM webhook_delivery
-      WHERE ctid = ANY(ARRAY(
-        SELECT old.ctid
-        FROM webhook_endpoint
-        CROSS JOIN LATERAL (
-          SELECT candidate.ctid, candidate.created_at
-          FROM webhook_delivery AS candidate
-          WHERE candidate.endpoint_id = webhook_endpoint.id
-            AND candidate.created_at >= CASE
-              WHEN webhook_endpoint.id = ${from?.endpointId ?? null}
-                THEN ${timestamp(from?.createdAt ?? null)}
-              ELSE '-infinity'
-            END
-            AND candidate.created_at <= CASE
-              WHEN webhook_endpoint.deleted_at IS NULL THEN ${timestamp(time)} ELSE 'infinity'
-            END
-          ORDER BY candidate.created_at
-          LIMIT ${limit}
-        ) AS old
-        ${from === null ? sql.fragment`` : sql.fragment`WHERE webhook_endpoint.id >= ${from.endpointId}`}
-        -- Otherwise the limit could leave older deliveries of the last endpoint, which is then passed.
-        ORDER BY webhook_endpoint.id, old.created_at
-        LIMIT ${limit}
-      ))
-      RETURNING endpoint_id, created_at
-    )
-    SELECT count(*) OVER () AS deleted, endpoint_id AS "endpointId", created_at AS "createdAt"
-    FROM deleted
-    ORDER BY endpoint_id DESC, created_at DESC
-    LIMIT 1
-  `);
-  return { deleted: last?.deleted ?? 0, last };
-};
+
+const attemptSchema = z.strictObject({
+  started_at: z.string(),
+  duration_ms: z.int(),
+  status: z.int().nullable(),
+  error: z.string().nullable(),
+  response: z.string().nullable(),
+});
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -136,6 +111,7 @@ const deliveryRow = z.strictObject({
   occurredAt: z.date(),
   state: z.enum(DELIVERY_STATES),
   attempts: z.int(),
+  lastAttempt: attemptSchema.nullable(),
   createdAt: z.date(),
   dueAt: z.date().nullable(),
 });
@@ -143,108 +119,139 @@ const deliveryRow = z.strictObject({
 /** A delivery as its owner sees it. */
 export type Delivery = Readonly<z.output<typeof deliveryRow>>;
 
-const columns = sql.fragment`
-  webhook_delivery.transaction_id::text AS "transactionId",
-  webhook_delivery.event_id AS id,
-  webhook_delivery.type,
-  webhook_delivery.occurred_at AS "occurredAt",
-  webhook_delivery.state,
-  webhook_delivery.attempts,
-  webhook_delivery.created_at AS "createdAt",
-  webhook_delivery.due_at AS "dueAt"
-`;
-
-type Page = {
-  /** The last delivery of the previous page. */
-  readonly after: Pick<Delivery, "createdAt" | "id"> | null;
-  readonly limit: number;
-};
-
-const page = (
-  endpointId: FragmentSqlToken,
-  condition: FragmentSqlToken,
-  { after, limit }: Page,
-): FragmentSqlToken => sql.fragment`
-  SELECT *
-  FROM webhook_delivery
-  WHERE endpoint_id = ${endpointId}
-    AND ${condition}
-    ${
-      after === null
-        ? sql.fragment``
-        : sql.fragment`AND (created_at, event_id) < (${timestamp(after.createdAt)}, ${after.id}::uuid)`
-    }
-  ORDER BY created_at DESC, event_id DESC
-  LIMIT ${limit}
-`;
-
-/** Returns the query of deliveries whose last attempt failed, newest first. Each part of it is read in its own index. */
-export const failedDeliveries = (endpointId: FragmentSqlToken, given: Page): FragmentSqlToken =>
-  sql.fragment`
-    SELECT *
-    FROM (
-      (${page(endpointId, sql.fragment`state = 'failed'`, given)})
-      UNION ALL
-      (${page(endpointId, sql.fragment`state = 'pending' AND attempts > earlier_attempts`, given)})
-    ) AS webhook_delivery
-    ORDER BY created_at DESC, event_id DESC
-    LIMIT ${given.limit}
-  `;
-
 /**
  * Lists deliveries of an endpoint, newest first.
  * @param filter.state null for all; `failed` finds also those that are pending after a failed attempt
+ * @param filter.id null for all
+ * @param filter.after the last delivery of the previous page
  */
 export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
-  { state, ...given }: Page & { readonly state: DeliveryState | null },
+  {
+    state = null,
+    id = null,
+    after = null,
+    limit,
+  }: {
+    readonly state?: DeliveryState | null;
+    readonly id?: string | null;
+    readonly after?: Pick<Delivery, "createdAt" | "id"> | null;
+    readonly limit: number;
+  },
 ): Promise<readonly Delivery[]> => {
-  const id = sql.fragment`${endpointId}`;
-  const condition = state === null ? sql.fragment`true` : sql.fragment`state = ${state}`;
+  const conditions = [
+    sql.fragment`endpoint_id = ${endpointId}`,
+    ...(id === null ? [] : [sql.fragment`event_id = ${id}`]),
+    ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
+    ...(state === null || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
+    ...(after === null
+      ? []
+      : [
+          sql.fragment`(created_at, event_id) < (${timestamp(after.createdAt)}, ${after.id}::uuid)`,
+        ]),
+  ];
   return db.any(sql.type(deliveryRow)`
-    SELECT ${columns}
-    FROM (${state === "failed" ? failedDeliveries(id, given) : page(id, condition, given)}) AS webhook_delivery
-    ORDER BY webhook_delivery.created_at DESC, webhook_delivery.event_id DESC
+    SELECT
+      page.transaction_id::text AS "transactionId",
+      page.event_id AS id,
+      event.type,
+      event.created_at AS "occurredAt",
+      page.state,
+      page.attempts,
+      page.last_attempt AS "lastAttempt",
+      page.created_at AS "createdAt",
+      page.due_at AS "dueAt"
+    FROM (
+      SELECT *
+      FROM webhook_delivery
+      WHERE ${sql.join(conditions, sql.fragment` AND `)}
+      ORDER BY created_at DESC, event_id DESC
+      LIMIT ${limit}
+    ) AS page
+    CROSS JOIN LATERAL (SELECT type, created_at FROM event WHERE id = page.event_id OFFSET 0) AS event
+    ORDER BY page.created_at DESC, page.event_id DESC
   `);
 };
 
-export const findDelivery = (
+const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
+
+/** Inserts a ping, which is for one endpoint only. */
+export const insertPing = (
+  db: CommonQueryMethods,
+  { id: endpointId, accountId, mode }: Pick<WebhookEndpoint, "id"> & AccountMode,
+  id: string,
+  now: Date,
+): Promise<FeedPosition> => {
+  const time = timestamp(now);
+  const data = JSON.stringify({ endpoint_id: endpointId });
+  return db.one(sql.type(positionRow)`
+    WITH inserted_event AS (
+      INSERT INTO event (id, account_id, mode, type, created_at, data)
+      VALUES (${id}, ${accountId}, ${mode}, ${PING}, ${time}, ${data}::json)
+    )
+    INSERT INTO webhook_delivery (event_id, endpoint_id, created_at, due_at)
+    VALUES (${id}, ${endpointId}, ${time}, ${time})
+    RETURNING transaction_id::text AS "transactionId", event_id AS id
+  `);
+};
+
+/** Makes a delivery due, and begins its schedule again, unless a worker is making an attempt. */
+export const makeDeliveryDue = async (
   db: CommonQueryMethods,
   endpointId: string,
   id: string,
-): Promise<Delivery | null> =>
-  db.maybeOne(sql.type(deliveryRow)`
-    SELECT ${columns}
-    FROM webhook_delivery
-    WHERE webhook_delivery.endpoint_id = ${endpointId} AND webhook_delivery.event_id = ${id}
+  now: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery
+    SET state = 'pending', due_at = ${timestamp(now)}, attempts = 0, leased_until = NULL
+    WHERE endpoint_id = ${endpointId} AND event_id = ${id} AND ${isUnleased(now)}
   `);
+};
 
-const attemptRow = z.strictObject({
-  number: z.int(),
-  startedAt: z.date(),
-  durationMs: z.int(),
-  status: z.int().nullable(),
-  error: z.string().nullable(),
-  response: z.string().nullable(),
-});
-export type DeliveryAttempt = Readonly<z.output<typeof attemptRow>>;
+const recoveredRow = z.strictObject({ found: safeInteger });
 
-/** Lists the attempts of a delivery that are kept, oldest first. */
-export const listAttempts = (
-  db: CommonQueryMethods,
-  endpointId: string,
-  id: string,
-): Promise<readonly DeliveryAttempt[]> =>
-  db.any(sql.type(attemptRow)`
-    SELECT
-      number,
-      started_at AS "startedAt",
-      duration_ms AS "durationMs",
-      status,
-      error,
-      response
-    FROM webhook_attempt
-    WHERE endpoint_id = ${endpointId} AND event_id = ${id}
-    ORDER BY number
+/**
+ * Makes deliveries due of the events since a time that an endpoint wants, and that are neither delivered to it nor due, oldest
+ * first. The schedule of those that had failed or wait begins again.
+ * @returns how many such events there are, where counting ends at one more than the limit
+ */
+export const recoverDeliveries = (
+  transaction: CommonQueryMethods,
+  { id, accountId, mode, types }: WebhookEndpoint,
+  { since, limit, now }: { readonly since: Date; readonly limit: number; readonly now: Date },
+): Promise<number> => {
+  const time = timestamp(now);
+  return transaction.oneFirst(sql.type(recoveredRow)`
+    WITH missed AS MATERIALIZED (
+      SELECT event.id, event.transaction_id, event.created_at
+      FROM event
+      WHERE event.account_id = ${accountId}
+        AND event.mode = ${mode}
+        AND event.created_at >= ${timestamp(since)}
+        AND event.type = ANY(${sql.array([...(types ?? WEBHOOK_TYPES)], "text")})
+        AND NOT EXISTS (
+          SELECT
+          FROM webhook_delivery
+          WHERE webhook_delivery.event_id = event.id
+            AND webhook_delivery.endpoint_id = ${id}
+            AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${time})
+          OFFSET 0
+        )
+      ORDER BY event.created_at, event.id
+      LIMIT ${limit + 1}
+    ),
+    recovered AS (
+      INSERT INTO webhook_delivery (event_id, endpoint_id, transaction_id, created_at, due_at)
+      SELECT id, ${id}, transaction_id, ${time}, ${time}
+      FROM missed
+      ORDER BY created_at, id
+      LIMIT ${limit}
+      ON CONFLICT (event_id, endpoint_id) DO UPDATE
+      SET state = 'pending', due_at = excluded.due_at, attempts = 0
+      WHERE webhook_delivery.state <> 'delivered'
+    )
+    SELECT count(*) AS found FROM missed
   `);
+};

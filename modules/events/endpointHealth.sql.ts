@@ -1,75 +1,8 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../records/owner.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { failedDeliveries } from "./deliveries.sql.ts";
-import { endpointColumns, endpointRow } from "./endpoints.sql.ts";
-import { pendingEndpoints, deliveryLease } from "./pendingEndpoints.sql.ts";
+import { isUnleased, pendingEndpoints } from "./deliveries.sql.ts";
 import { PLACES_OF_ENDPOINT } from "./decideDelivery.rules.ts";
-import { isLeaseFree } from "../../db/leases.ts";
-
-const errorRow = z.strictObject({
-  lastError: z.string().nullable(),
-  lastErrorAt: z.date().nullable(),
-});
-
-/** How the last attempt of the newest delivery that failed has ended. */
-export type LastError = Readonly<z.output<typeof errorRow>>;
-
-const lastErrorOf = (endpointId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  SELECT webhook_attempt.error AS "lastError", webhook_attempt.started_at AS "lastErrorAt"
-  FROM (${failedDeliveries(endpointId, { after: null, limit: 1 })}) AS webhook_delivery
-  JOIN webhook_attempt USING (endpoint_id, event_id)
-  ORDER BY webhook_attempt.number DESC
-  LIMIT 1
-`;
-
-/** Returns nulls if no delivery has failed. */
-export const findLastError = async (
-  db: CommonQueryMethods,
-  endpointId: string,
-): Promise<LastError> =>
-  (await db.maybeOne(sql.type(errorRow)`${lastErrorOf(sql.fragment`${endpointId}`)}`)) ?? {
-    lastError: null,
-    lastErrorAt: null,
-  };
-
-const ownedRow = endpointRow.extend({ owner: z.string(), ...errorRow.shape });
-
-/** An endpoint, the name of its organization or the domain of its store, and its last error. */
-export type OwnedEndpoint = Readonly<z.output<typeof ownedRow>>;
-
-/**
- * Lists endpoints, those that fail or are disabled first, the longest first.
- * @param filter null for those of all accounts or modes
- */
-export const listOwnedEndpoints = (
-  db: CommonQueryMethods,
-  {
-    accountId,
-    mode,
-    limit,
-  }: {
-    readonly accountId: string | null;
-    readonly mode: Mode | null;
-    readonly limit: number;
-  },
-): Promise<readonly OwnedEndpoint[]> =>
-  db.any(sql.type(ownedRow)`
-    SELECT ${endpointColumns}, coalesce(store.domain, account.name) AS owner, "lastError", "lastErrorAt"
-    FROM webhook_endpoint
-    JOIN account ON account.id = webhook_endpoint.account_id
-    LEFT JOIN store ON store.account_id = account.id
-    LEFT JOIN LATERAL (${lastErrorOf(sql.fragment`webhook_endpoint.id`)}) AS last ON true
-    WHERE webhook_endpoint.deleted_at IS NULL
-      ${accountId === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.account_id = ${accountId}`}
-      ${mode === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.mode = ${mode}`}
-    ORDER BY
-      coalesce(webhook_endpoint.failing_since, webhook_endpoint.disabled_at),
-      webhook_endpoint.created_at,
-      webhook_endpoint.id
-    LIMIT ${limit}
-  `);
 
 /** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;
@@ -83,7 +16,7 @@ export const listEndpointsDisabledByFailure = (
   db.any(sql.type(disabledRow)`
     SELECT id, url, disabled_at AS "disabledAt"
     FROM webhook_endpoint
-    WHERE disabled_reason IN ('gone', 'failing') AND deleted_at IS NULL
+    WHERE disabled_reason IN ('gone', 'failing')
     ORDER BY disabled_at DESC, id
     LIMIT ${MAXIMUM_ROWS}
   `);
@@ -165,7 +98,6 @@ export const readWebhookState = async (
       count(*) FILTER (WHERE disabled_reason = 'gone') AS gone,
       count(*) FILTER (WHERE disabled_reason = 'failing') AS "failingForDays"
     FROM webhook_endpoint
-    WHERE deleted_at IS NULL
   `);
   const dueAt = await db.oneFirst(sql.type(unattendedRow)`
     WITH RECURSIVE ${pendingEndpoints()}
@@ -174,10 +106,10 @@ export const readWebhookState = async (
     CROSS JOIN LATERAL (
       SELECT min(due_at) AS due_at, bool_and(is_free) AS is_free
       FROM (
-        SELECT due_at, ${isLeaseFree(sql.fragment`leased_until`, deliveryLease(now))} AS is_free
+        SELECT due_at, ${isUnleased(now)} AS is_free
         FROM webhook_delivery
         WHERE endpoint_id = pending_endpoint.id AND state = 'pending' AND due_at <= ${timestamp(now)}
-        ORDER BY due_at, transaction_id, event_id
+        ORDER BY due_at, event_id
         LIMIT ${PLACES_OF_ENDPOINT}
       ) AS due
     ) AS oldest

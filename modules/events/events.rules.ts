@@ -2,13 +2,22 @@ import { z } from "zod";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { storedMetadata } from "../records/fields.rules.ts";
-import { FIRST_ID } from "../records/recordIds.rules.ts";
 
 /** How long events are kept at least. */
 export const EVENT_DAYS = 30;
 
-/** The time from which on all events are kept. */
+/** The time from which on a client that reads the feed from its start gets the events. */
 export const keptSince = (now: Date): Date => daysBefore(now, EVENT_DAYS);
+
+/** The time before which events may be missing. A client that began at the start has a day to read faster than they expire. */
+export const expiredBefore = (now: Date): Date => daysBefore(now, EVENT_DAYS + 1);
+
+/** The time up to which events are deleted. The order of the feed differs from that of times by less than the day between. */
+export const deletedBefore = (now: Date): Date => daysBefore(now, EVENT_DAYS + 2);
+
+/** Why an endpoint is disabled: by request, because its server responded 410, or after days of nothing but failures. */
+export const DISABLED_REASONS = ["requested", "gone", "failing"] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 const timestamp = () => z.iso.datetime();
 
@@ -63,6 +72,13 @@ export const EVENT_DATA = {
     milestone: z.enum(["funds_distributed", "allocated", "planted", "planted_and_verified"]),
     tree_count: z.int().min(0),
   }),
+  "webhook_endpoint.disabled": z.strictObject({
+    endpoint_id: z.string(),
+    // Without the path, which may be a secret of another system.
+    url_origin: z.string(),
+    disabled_reason: z.enum(DISABLED_REASONS),
+    last_error: z.string().nullable(),
+  }),
 } as const;
 
 /** For the API description. */
@@ -82,8 +98,8 @@ const balance = {
   currency: z.literal("USD"),
 };
 
-/** The data of the events of a store's balance. Stores have webhook endpoints and no feed. */
-export const BALANCE_EVENT_DATA = {
+/** The data of events that only stores have. Stores have webhook endpoints and no feed. */
+export const STORE_EVENT_DATA = {
   "balance.low": z.strictObject({ ...balance, threshold_cents: z.int().min(0) }),
   "balance.depleted": z.strictObject({ ...balance, needed_cents: z.int().min(1) }),
 } as const;
@@ -97,28 +113,17 @@ export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[] as re
   ...EventType[],
 ];
 
+type ContentOf<Schemas extends Readonly<Record<string, z.ZodType>>> = {
+  readonly [Type in keyof Schemas]: { readonly type: Type; readonly data: z.output<Schemas[Type]> };
+}[keyof Schemas];
+
 /** A type with its data. */
-export type EventContent = {
-  readonly [Type in EventType]: {
-    readonly type: Type;
-    readonly data: z.output<(typeof EVENT_DATA)[Type]>;
-  };
-}[EventType];
-
-type BalanceEventType = keyof typeof BALANCE_EVENT_DATA;
-
-/** An event of a store's balance. */
-type BalanceEventContent = {
-  readonly [Type in BalanceEventType]: {
-    readonly type: Type;
-    readonly data: z.output<(typeof BALANCE_EVENT_DATA)[Type]>;
-  };
-}[BalanceEventType];
+export type EventContent = ContentOf<typeof EVENT_DATA>;
 
 /** The events that are stored. A new registration is an event by itself. */
 export type StoredEventContent =
   | Exclude<EventContent, { readonly type: "registration.created" }>
-  | BalanceEventContent;
+  | ContentOf<typeof STORE_EVENT_DATA>;
 
 /** The place of an event in the feed: by the transaction that recorded it, then by its id. */
 export type FeedPosition = {
@@ -126,12 +131,6 @@ export type FeedPosition = {
   /** A UUID. */
   readonly id: string;
 };
-
-/** Returns the place before all events of a transaction and of later ones. */
-export const startOfTransaction = (transactionId: bigint): FeedPosition => ({
-  transactionId,
-  id: FIRST_ID,
-});
 
 const EVENT_ID = /^evt_(?<transaction>[0-9a-f]{16})(?<uuid>[0-9a-f]{32})$/u;
 
@@ -145,13 +144,7 @@ export const parseEventId = (given: string): FeedPosition | null => {
   if (transaction === undefined || uuid === undefined) {
     return null;
   }
-  const id = [
-    uuid.slice(0, 8),
-    uuid.slice(8, 12),
-    uuid.slice(12, 16),
-    uuid.slice(16, 20),
-    uuid.slice(20),
-  ].join("-");
+  const id = uuid.replace(/^(.{8})(.{4})(.{4})(.{4})/u, "$1-$2-$3-$4-");
   return { transactionId: BigInt(`0x${transaction}`), id };
 };
 

@@ -1,14 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
 import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
-/** An event to insert. A webhook has other data: `webhookData`. */
-export type NewEvent = AccountMode &
-  StoredEventContent & { readonly id: string; readonly webhookData: object };
+/** An event to insert. */
+export type NewEvent = AccountMode & StoredEventContent & { readonly id: string };
 
 /**
  * Defines queries that insert events of any owners, and their deliveries to the endpoints that want them, as parts of a
@@ -22,20 +20,13 @@ export const eventInserts = (
 ): FragmentSqlToken => {
   const time = timestamp(createdAt);
   const input = JSON.stringify(
-    events.map(({ id, accountId, mode, type, data, webhookData }) => [
-      id,
-      type,
-      data,
-      webhookData,
-      accountId,
-      mode,
-    ]),
+    events.map(({ id, accountId, mode, type, data }) => [id, type, data, accountId, mode]),
   );
   return sql.fragment`
     given_event AS (
       SELECT
-        (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data,
-        (value ->> 4)::uuid AS account_id, value ->> 5 AS mode
+        (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data,
+        (value ->> 3)::uuid AS account_id, value ->> 4 AS mode
       FROM json_array_elements(${input}::json) AS value
       WHERE ${condition}
     ),
@@ -45,14 +36,14 @@ export const eventInserts = (
       FROM given_event
     ),
     inserted_delivery AS (
-      INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-      SELECT webhook_endpoint.id, given_event.id, given_event.type, ${time}, webhook_data, ${time}, ${time}
+      INSERT INTO webhook_delivery (event_id, endpoint_id, created_at, due_at)
+      SELECT given_event.id, webhook_endpoint.id, ${time}, ${time}
       FROM given_event
       JOIN webhook_endpoint
         ON webhook_endpoint.account_id = given_event.account_id
         AND webhook_endpoint.mode = given_event.mode
         AND (webhook_endpoint.types IS NULL OR given_event.type = ANY(webhook_endpoint.types))
-      WHERE webhook_endpoint.deleted_at IS NULL AND webhook_endpoint.disabled_at IS NULL
+      WHERE webhook_endpoint.disabled_at IS NULL
     )
   `;
 };
@@ -73,22 +64,17 @@ export const insertEvents = async (
 };
 
 /**
- * Deletes events that are older than a time and of transactions before a given one, oldest first. The newest of them of
- * each account, mode and type stays, because it shows whether a reader has missed any.
+ * Deletes events that are older than a time with their deliveries, oldest first. The newest of them of each account, mode and
+ * type stays, because it shows whether a reader has missed any.
  * @param from where an earlier batch ended, so that this one does not read what stays again; null for the first
  * @returns how many were deleted, and the time of the last one
  */
 export const deleteEventsBefore = (
   db: CommonQueryMethods,
-  {
-    from,
-    time,
-    transactionId,
-  }: { readonly from: Date | null; readonly time: Date; readonly transactionId: bigint },
+  { from, time }: { readonly from: Date | null; readonly time: Date },
   limit: number,
-): Promise<Deleted> => {
-  const boundary = sql.fragment`${String(transactionId)}::xid8`;
-  return db.one(sql.type(deletedRow)`
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
     WITH deleted AS (
       DELETE FROM event
       WHERE ctid = ANY(ARRAY(
@@ -96,18 +82,15 @@ export const deleteEventsBefore = (
         FROM event AS old
         WHERE old.created_at >= ${startingAt(from)}
           AND old.created_at <= ${timestamp(time)}
-          AND old.transaction_id < ${boundary}
-          AND EXISTS (
-            SELECT
+          -- A search for each event. A join would read the whole table for each batch.
+          AND (
+            SELECT newer.created_at
             FROM event AS newer
-            WHERE newer.account_id = old.account_id
-              AND newer.mode = old.mode
-              AND newer.type = old.type
+            WHERE (newer.account_id, newer.mode, newer.type) = (old.account_id, old.mode, old.type)
               AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
-              AND newer.transaction_id < ${boundary}
-            -- A search for each event. A join would read the whole table for each batch.
-            OFFSET 0
-          )
+            ORDER BY newer.transaction_id, newer.id
+            LIMIT 1
+          ) <= ${timestamp(time)}
         ORDER BY old.created_at
         LIMIT ${limit}
       ))
@@ -115,70 +98,3 @@ export const deleteEventsBefore = (
     )
     ${countDeleted}
   `);
-};
-
-/** Records which transactions have ended, once a day. */
-export const insertEventDay = async (db: CommonQueryMethods, now: Date): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO event_day (day, recorded_at, transaction_id)
-    VALUES (
-      (${timestamp(now)} AT TIME ZONE 'UTC')::date,
-      ${timestamp(now)},
-      pg_snapshot_xmin(pg_current_snapshot())
-    )
-    ON CONFLICT (day) DO NOTHING
-  `);
-};
-
-/** A transaction that none of those after a time is before; 0 if nothing was recorded by that time. */
-export const eventBoundary = (time: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  coalesce(
-    (SELECT transaction_id FROM event_day WHERE recorded_at <= ${time} ORDER BY recorded_at DESC LIMIT 1),
-    '0'::xid8
-  )
-`;
-
-const transactionIdRow = z.strictObject({ transactionId: z.string() });
-
-/** Returns the boundary of events at a time. */
-export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Promise<bigint> =>
-  BigInt(
-    await db.oneFirst(sql.type(transactionIdRow)`
-      SELECT ${eventBoundary(timestamp(time))}::text AS "transactionId"
-    `),
-  );
-
-/** Days are recorded each night, unless no worker runs. */
-const MAXIMUM_AGE_DAYS = 3;
-
-/**
- * Returns a transaction that none of those after a time is before, as `findEventBoundary` does; 0 if no day before the time
- * was recorded recently. Events that were copied from another server have the transaction 0, and their earlier days are
- * gone.
- */
-export const findRecentEventBoundary = async (
-  db: CommonQueryMethods,
-  time: Date,
-): Promise<bigint> => {
-  const found = await db.maybeOneFirst(sql.type(transactionIdRow)`
-    SELECT transaction_id::text AS "transactionId"
-    FROM event_day
-    WHERE recorded_at <= ${timestamp(time)}
-      AND recorded_at > ${timestamp(time)} - make_interval(days => ${MAXIMUM_AGE_DAYS})
-      -- Days of another server, whose records were copied and not renumbered.
-      AND transaction_id < pg_snapshot_xmax(pg_current_snapshot())
-    ORDER BY recorded_at DESC
-    LIMIT 1
-  `);
-  return BigInt(found ?? 0);
-};
-
-/** Deletes the days that a later one before the time replaces. */
-export const deleteEventDays = async (db: CommonQueryMethods, time: Date): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    DELETE FROM event_day
-    WHERE recorded_at < (
-      SELECT max(later.recorded_at) FROM event_day AS later WHERE later.recorded_at <= ${timestamp(time)}
-    )
-  `);
-};

@@ -3,14 +3,13 @@ import { insertEvents } from "./events.sql.ts";
 import type { NewEvent } from "./events.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
-import { webhookDataOf } from "./webhooks.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
-/** Gives an owner's event its id, and what its webhooks say. */
+/** Gives an owner's event its id. */
 export const createEvent = (
   { accountId, mode }: AccountMode,
   content: StoredEventContent,
-): NewEvent => ({ id: newId(), accountId, mode, ...content, webhookData: webhookDataOf(content) });
+): NewEvent => ({ id: newId(), accountId, mode, ...content });
 
 /** An event of an owner. */
 export type OwnedEvent = AccountMode & { readonly content: StoredEventContent };

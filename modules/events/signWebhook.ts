@@ -1,7 +1,11 @@
-import { createHmac } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import { eventIdOf } from "./events.rules.ts";
-import { webhookBodyOf } from "./webhooks.rules.ts";
+import { formatSecret, webhookBodyOf } from "./webhooks.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
+
+const SECRET_BYTES = 32;
+
+export const newSecret = (): string => formatSecret(randomBytes(SECRET_BYTES));
 
 const USER_AGENT = "impact-tracking-service";
 
@@ -12,7 +16,7 @@ const sign = (secret: string, content: string): string => {
 
 /**
  * Returns the request of an attempt, signed as Standard Webhooks 1.0.0 says.
- * @param secrets the current one first, then those that it has replaced and that still sign
+ * @param secrets the current one first, then the one that it has replaced, if that still signs
  */
 export const signWebhook = (
   message: WebhookMessage,

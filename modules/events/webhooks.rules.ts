@@ -1,32 +1,11 @@
 import { z } from "zod";
 import type { AccountType } from "../records/owner.rules.ts";
-import { BALANCE_EVENT_DATA, EVENT_DATA } from "./events.rules.ts";
+import { EVENT_DATA, STORE_EVENT_DATA } from "./events.rules.ts";
 import type { FeedPosition, StoredEventContent } from "./events.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
-/**
- * What receivers get of an event's data. It is a selection: text that a client or an operator wrote, such as metadata,
- * attributions and reasons, may hold personal data and stays in the feed.
- */
-export const WEBHOOK_DATA = {
-  "registration.refunded": EVENT_DATA["registration.refunded"].omit({ reason: true }),
-  "donation.created": EVENT_DATA["donation.created"].omit({
-    idempotency_key: true,
-    attribution: true,
-    metadata: true,
-  }),
-  "donation.refunded": EVENT_DATA["donation.refunded"].omit({ reason: true }),
-  "usage.failed": EVENT_DATA["usage.failed"],
-  "usage.recovered": EVENT_DATA["usage.recovered"],
-  "evidence.milestone_reached": EVENT_DATA["evidence.milestone_reached"],
-  ...BALANCE_EVENT_DATA,
-} as const satisfies Record<StoredEventContent["type"], z.ZodType>;
-
-/** Says to a new or silent receiver that it works. It is no event of the feed. */
-export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
-
 /** The types of events that are sent. */
-export type WebhookType = keyof typeof WEBHOOK_DATA;
+export type WebhookType = StoredEventContent["type"];
 
 /** The types that the endpoints of an account can choose. */
 export const WEBHOOK_TYPES_OF = {
@@ -37,35 +16,46 @@ export const WEBHOOK_TYPES_OF = {
     "usage.failed",
     "usage.recovered",
     "evidence.milestone_reached",
+    "webhook_endpoint.disabled",
   ],
-  store: ["balance.low", "balance.depleted", "evidence.milestone_reached"],
+  store: [
+    "balance.low",
+    "balance.depleted",
+    "registration.refunded",
+    "donation.refunded",
+    "evidence.milestone_reached",
+    "webhook_endpoint.disabled",
+  ],
 } as const satisfies Record<AccountType, readonly WebhookType[]>;
 
+export const WEBHOOK_TYPES: readonly WebhookType[] = [
+  ...new Set(Object.values(WEBHOOK_TYPES_OF).flat()),
+];
+
+/** The type that says to a new or silent receiver that it works. The feed does not show it. */
+export const PING = "ping";
+
+export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
+
 /** The types that are delivered. */
-export type DeliveredType = WebhookType | "ping";
+export const DELIVERED_TYPES = [...WEBHOOK_TYPES, PING] as const;
 
-// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.
-export const WEBHOOK_TYPES = Object.keys(WEBHOOK_DATA) as readonly WebhookType[];
+/** Text that a client or an operator wrote may hold personal data, so it stays in the feed. This holds for later types, too. */
+const PRIVATE_FIELDS: ReadonlySet<string> = new Set([
+  "idempotency_key",
+  "attribution",
+  "metadata",
+  "reason",
+]);
 
-export const DELIVERED_TYPES: readonly DeliveredType[] = [...WEBHOOK_TYPES, "ping"];
+const withoutPrivate = <Value>(fields: Readonly<Record<string, Value>>): Record<string, Value> =>
+  Object.fromEntries(Object.entries(fields).filter(([name]) => !PRIVATE_FIELDS.has(name)));
 
-/** Returns the names of the fields of an event's data that its receivers get. */
-export const webhookFieldsOf = (type: WebhookType): readonly string[] =>
-  Object.keys(WEBHOOK_DATA[type].shape);
+/** Returns the schema of the data that receivers get, without the sequence. */
+export const webhookDataSchema = (type: WebhookType): z.ZodObject =>
+  z.strictObject(withoutPrivate<z.ZodType>({ ...EVENT_DATA, ...STORE_EVENT_DATA }[type].shape));
 
-/** Returns the data of an event as its receivers get them, without the sequence. */
-export const webhookDataOf = ({
-  type,
-  data,
-}: {
-  readonly type: WebhookType;
-  readonly data: object;
-}): object => {
-  const fields = webhookFieldsOf(type);
-  return Object.fromEntries(Object.entries(data).filter(([name]) => fields.includes(name)));
-};
-
-/** An event as it was stored for an endpoint. */
+/** A stored event. */
 export type WebhookMessage = FeedPosition & {
   /** A type of this release or of another one. */
   readonly type: string;
@@ -78,14 +68,11 @@ export const webhookBodyOf = ({ type, occurredAt, data, transactionId }: Webhook
   JSON.stringify({
     type,
     timestamp: occurredAt.toISOString(),
-    data: { ...data, sequence: Number(transactionId) },
+    data: { ...withoutPrivate(data), sequence: Number(transactionId) },
   });
 
 /** How many endpoints an account can have in a mode. */
 export const MAXIMUM_ENDPOINTS = 16;
-
-/** How many secrets of an endpoint can sign at the same time. */
-export const MAXIMUM_SECRETS = 5;
 
 /** How long a replaced secret still signs. */
 export const OLD_SECRET_HOURS = 24;
@@ -95,10 +82,6 @@ export const RECOVERY_DAYS = 14;
 
 /** An endpoint is disabled after this many days of failed attempts only. */
 export const FAILING_DAYS = 5;
-
-/** Why an endpoint is disabled: by request, because its server answered 410, or after days of nothing but failures. */
-export const DISABLED_REASONS = ["requested", "gone", "failing"] as const;
-export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 /** Where an operator lets deliveries be sent. */
 export type WebhookSettings = {
@@ -152,8 +135,6 @@ export const requireTypesOf = (owner: AccountType, types: readonly string[] | nu
   }
 };
 
-const SECRET_PREFIX = "whsec_";
-
 /** Returns a secret as receivers configure it. */
 export const formatSecret = (secret: Uint8Array): string =>
-  `${SECRET_PREFIX}${btoa(String.fromCharCode(...secret))}`;
+  `whsec_${btoa(String.fromCharCode(...secret))}`;

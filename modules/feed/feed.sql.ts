@@ -1,14 +1,14 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { EVENT_DATA } from "../events/events.rules.ts";
-import type { EventType, FeedPosition } from "../events/events.rules.ts";
+import { EVENT_TYPES } from "../events/events.rules.ts";
+import type { EventContent, EventType, FeedPosition } from "../events/events.rules.ts";
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { registrationCreated } from "../registrations/presentRegistration.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
 import { registrationObject, registrationRow } from "../registrations/registrationColumns.sql.ts";
-import { afterLookup, sql, timestamp } from "../../db/sql.ts";
-import { eventBoundary } from "../events/events.sql.ts";
+import { afterLookup, sql, timestamp, values } from "../../db/sql.ts";
 
 /*
  * The feed is the account's registrations and its stored events, in the order of the transactions that recorded them. See
@@ -29,14 +29,34 @@ type FeedQuery = {
   readonly types: readonly EventType[];
   /** The last event that was read; null for none. */
   readonly after: FeedPosition | null;
-  /** Since when events are kept. */
+  /** Since when there are events for a reader that has read none. */
   readonly keptSince: Date;
   readonly limits: { readonly events: number; readonly bytes: number };
 };
 
+/** The transaction of the account's first registration since a time; null if there is none. */
+const firstTransactionSince = (
+  { accountId, mode }: AccountMode,
+  time: FragmentSqlToken,
+): FragmentSqlToken => sql.fragment`
+  SELECT first.transaction_id
+  FROM ${values(KINDS)} AS searched (kind)
+  CROSS JOIN LATERAL (
+    SELECT transaction_id
+    FROM registration
+    WHERE (account_id, mode, kind, created_at) >= (${accountId}, ${mode}, searched.kind, ${time})
+      AND (account_id, mode, kind) <= (${accountId}, ${mode}, searched.kind)
+      AND ${IS_EVENT} AND transaction_id > '0'::xid8
+    ORDER BY account_id, mode, kind, created_at
+    LIMIT 1
+  ) AS first
+  ORDER BY first.transaction_id
+  LIMIT 1
+`;
+
 /**
  * What a statement asks for, as a table of one row. The planner sees no value, so one plan is right for every account,
- * position and limit, and PostgreSQL can keep it.
+ * position and limit, and PostgreSQL can keep it. Records with the transaction 0 were copied from another server.
  */
 const asked = ({
   owner,
@@ -53,8 +73,12 @@ const asked = ({
       given.id AS given_id,
       given.transaction_id AS given_transaction_id,
       coalesce(given.id, ${FIRST_ID}::uuid) AS after_id,
-      coalesce(given.transaction_id, kept.transaction_id) AS after_transaction_id,
-      kept.transaction_id AS first_transaction_id,
+      coalesce(given.transaction_id, '1'::xid8) AS after_transaction_id,
+      CASE
+        WHEN given.id IS NULL THEN (${firstTransactionSince(owner, timestamp(keptSince))})
+        ELSE given.transaction_id
+      END AS after_registration,
+      CASE WHEN given.id IS NULL THEN ${timestamp(keptSince)} ELSE '-infinity' END AS since,
       ${Math.min(limits.events, MAXIMUM_EVENTS)}::bigint AS maximum,
       ${limits.bytes}::bigint AS maximum_bytes,
       pg_snapshot_xmin(snapshot) AS horizon,
@@ -63,16 +87,15 @@ const asked = ({
     CROSS JOIN (
       SELECT ${after?.id ?? null}::uuid AS id, ${after === null ? null : String(after.transactionId)}::xid8 AS transaction_id
     ) AS given
-    CROSS JOIN (SELECT ${eventBoundary(sql.fragment`(SELECT ${timestamp(keptSince)})`)} AS transaction_id OFFSET 0) AS kept
     OFFSET 0
   ) AS asked
 `;
 
 /**
- * The events up to a transaction that are asked for, oldest first. Each part of the union reads an index in its order,
- * between two places of it, and stops at the limit. With the literal limits, other plans never seem cheaper.
+ * The events before the horizon that are asked for, and one more, oldest first. Each part of the union reads an index in its
+ * order, between two places of it, and stops at the limit. With the literal limits, other plans never seem cheaper.
  */
-const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): FragmentSqlToken => {
+const followingEvents = (): FragmentSqlToken => {
   const literalLimit = sql.literalValue(String(MAXIMUM_EVENTS + 1));
   return sql.fragment`
     SELECT candidate.*
@@ -85,14 +108,14 @@ const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): Fra
           SELECT *
           FROM registration
           WHERE (account_id, mode, transaction_id, id)
-              > (asked.account_id, asked.mode, asked.after_transaction_id, asked.after_id)
-            AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, ${before})
+              > (asked.account_id, asked.mode, asked.after_registration, asked.after_id)
+            AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, asked.horizon)
             AND ${IS_EVENT}
             AND 'registration.created' = ANY(asked.types)
           ORDER BY account_id, mode, transaction_id, id
           LIMIT ${literalLimit}
         ) AS registration
-        LIMIT ${limit}
+        LIMIT asked.maximum + 1
       )
       UNION ALL
       (
@@ -107,16 +130,17 @@ const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): Fra
             FROM event
             WHERE (account_id, mode, type, transaction_id, id)
                 > (asked.account_id, asked.mode, wanted.type, asked.after_transaction_id, asked.after_id)
-              AND (account_id, mode, type, transaction_id) < (asked.account_id, asked.mode, wanted.type, ${before})
+              AND (account_id, mode, type, transaction_id) < (asked.account_id, asked.mode, wanted.type, asked.horizon)
+              AND created_at >= asked.since
             ORDER BY account_id, mode, type, transaction_id, id
             LIMIT ${literalLimit}
           ) AS event
-          LIMIT ${limit}
+          LIMIT asked.maximum + 1
         ) AS stored
       )
     ) AS candidate
     ORDER BY candidate.transaction_id, candidate.id
-    LIMIT ${limit}
+    LIMIT asked.maximum + 1
   `;
 };
 
@@ -174,28 +198,26 @@ const HAS_GIVEN_EVENT = sql.fragment`
   )
 `;
 
-const content = z.discriminatedUnion("type", [
+const content = z.union([
   z
-    .object({ type: z.literal("registration.created"), kind: kindColumn, data: registrationRow })
+    .object({
+      type: z.literal("registration.created"),
+      kind: kindColumn,
+      data: registrationRow,
+    })
     .transform(({ type, kind, data }) => ({ type, data: registrationCreated(kind, data) })),
-  z.object({
-    type: z.literal("registration.refunded"),
-    data: EVENT_DATA["registration.refunded"],
-  }),
-  z.object({ type: z.literal("donation.created"), data: EVENT_DATA["donation.created"] }),
-  z.object({ type: z.literal("donation.refunded"), data: EVENT_DATA["donation.refunded"] }),
-  z.object({ type: z.literal("usage.failed"), data: EVENT_DATA["usage.failed"] }),
-  z.object({ type: z.literal("usage.recovered"), data: EVENT_DATA["usage.recovered"] }),
-  z.object({
-    type: z.literal("evidence.milestone_reached"),
-    data: EVENT_DATA["evidence.milestone_reached"],
-  }),
+  z
+    .object({ type: z.enum(EVENT_TYPES), data: z.looseObject({}) })
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the data were stored by their type, and responses are checked.
+    .transform(({ type, data }) => ({ type, data }) as EventContent),
 ]);
 
-const transactionIdText = z.string().transform(BigInt);
-
 const eventRow = z
-  .object({ transactionId: transactionIdText, id: z.uuid(), createdAt: z.coerce.date() })
+  .object({
+    transactionId: z.string().transform(BigInt),
+    id: z.uuid(),
+    createdAt: z.coerce.date(),
+  })
   .and(content);
 
 /** An event and its place in the feed. */
@@ -203,7 +225,6 @@ export type FeedEvent = Readonly<z.output<typeof eventRow>>;
 
 const pageRow = z.strictObject({
   isKnown: z.boolean(),
-  firstTransactionId: transactionIdText,
   events: z.array(eventRow),
   hasMore: z.boolean(),
   heldBackSince: z.date().nullable(),
@@ -214,10 +235,9 @@ const pageRow = z.strictObject({
  * Reads the events of an account and mode that follow a position, oldest first, by one statement, so all that it returns is
  * of the same moment. No event is left out: those of transactions that may be overtaken by others come later.
  * @param query.limits the most events, and the most bytes of JSON; a single event may have more
- * @returns `isKnown`: whether the owner has the event that was read last. `firstTransactionId`: no earlier transaction has
- * recorded a kept event. `heldBackSince`: if there is nothing more, since when events are recorded and not shown,
- * because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions that this
- * server has not reached yet, so they were copied from another server.
+ * @returns `isKnown`: whether the owner has the event that was read last. `heldBackSince`: if there is nothing more, since
+ * when events are recorded and not shown, because an older transaction is still open. `isFromElsewhere`: events that are held
+ * back are of transactions that this server has not reached yet, so they were copied from another server.
  */
 export const readFeedPage = (
   db: CommonQueryMethods,
@@ -226,7 +246,6 @@ export const readFeedPage = (
   db.one(sql.prepared("read_feed", pageRow)`
     SELECT
       asked.given_id IS NULL OR ${HAS_GIVEN_EVENT} AS "isKnown",
-      asked.first_transaction_id::text AS "firstTransactionId",
       page.events,
       page.has_more AS "hasMore",
       held.since AS "heldBackSince",
@@ -257,7 +276,7 @@ export const readFeedPage = (
           row_number() OVER following AS place,
           sum(picked.bytes) OVER following - picked.bytes AS preceding_bytes,
           count(*) OVER () AS found
-        FROM (${followingEvents(sql.fragment`asked.horizon`, sql.fragment`asked.maximum + 1`)}) AS picked
+        FROM (${followingEvents()}) AS picked
         WINDOW following AS (ORDER BY picked.transaction_id, picked.id ROWS UNBOUNDED PRECEDING)
       ) AS placed
       WHERE placed.place <= asked.maximum AND placed.preceding_bytes < asked.maximum_bytes
@@ -267,16 +286,6 @@ export const readFeedPage = (
       FROM ${firstEventsFrom(sql.fragment`asked.horizon`)} AS held
       WHERE NOT page.has_more
     ) AS held
-  `);
-
-/** Returns whether the account has events after a position that are older than the kept ones. */
-export const hasExpiredEvents = (db: CommonQueryMethods, query: FeedQuery): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM ${asked(query)}
-    CROSS JOIN LATERAL (
-      ${followingEvents(sql.fragment`asked.first_transaction_id`, sql.fragment`1`)}
-    ) AS expired
   `);
 
 const blockerRow = z.strictObject({

@@ -1,9 +1,9 @@
 import type { FeedEvent } from "./feed.sql.ts";
-import { hasExpiredEvents, readFeedPage } from "./feed.sql.ts";
+import { readFeedPage } from "./feed.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import type { EventType, FeedPosition } from "../events/events.rules.ts";
-import { EVENT_DAYS, keptSince, parseEventId } from "../events/events.rules.ts";
+import { EVENT_DAYS, expiredBefore, keptSince, parseEventId } from "../events/events.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** A page is held in memory. */
@@ -31,7 +31,7 @@ const unknown = (): DomainError =>
 /** @throws DomainError event_gone */
 const parsePosition = (startingAfter: string | null): FeedPosition | null => {
   const position = startingAfter === null ? null : parseEventId(startingAfter);
-  if (startingAfter !== null && position === null) {
+  if (startingAfter !== null && (position === null || position.transactionId === 0n)) {
     throw unknown();
   }
   return position;
@@ -57,22 +57,20 @@ export const readFeed = async (
   },
 ): Promise<Feed> => {
   const after = parsePosition(startingAfter);
-  const query = {
+  const now = clock.now();
+  const { isKnown, isFromElsewhere, ...feed } = await readFeedPage(db, {
     owner,
     types,
     after,
-    keptSince: keptSince(clock.now()),
+    keptSince: keptSince(now),
     limits: { events: limit, bytes: PAGE_BYTES },
-  };
-  const { isKnown, firstTransactionId, isFromElsewhere, ...feed } = await readFeedPage(db, query);
+  });
   if (!isKnown) {
     throw unknown();
   }
-  if (
-    after !== null &&
-    after.transactionId < firstTransactionId &&
-    (await hasExpiredEvents(db, query))
-  ) {
+  const [next] = feed.events;
+  // The newest of the deleted events of a type is kept, so the first one that follows is at least as old.
+  if (after !== null && next !== undefined && next.createdAt < expiredBefore(now)) {
     throw gone(
       `events that follow it are older than ${EVENT_DAYS} days, and some may have been deleted`,
     );

@@ -348,7 +348,7 @@ test("doctor names disabled endpoints, a growing backlog and the oldest undelive
   const failing = await diagnoseWebhooks(t);
   t.is(failing.deliveries?.status, "warning");
   await db.query(sql.typeAlias("void")`
-    UPDATE webhook_endpoint SET failing_since = NULL WHERE id = ${id}
+    UPDATE webhook_endpoint SET failing_since = NULL, last_error = NULL WHERE id = ${id}
   `);
   const unattended = await diagnoseWebhooks(t);
   t.is(unattended.deliveries?.status, "wrong");
@@ -361,7 +361,7 @@ test("doctor names disabled endpoints, a growing backlog and the oldest undelive
   t.regex(
     disabled.endpoints?.detail ?? "",
     new RegExp(
-      `^1 is disabled because of failures, .*\`impact webhook enable ${id}\`, then \`impact webhook recover ${id} --since 2`,
+      `^1 is disabled because of failures, .*\`impact webhook update ${id} --enable\`, then \`impact webhook recover ${id} --since 2`,
       "u",
     ),
   );

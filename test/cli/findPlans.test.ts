@@ -59,9 +59,9 @@ test("every look-up on a filled table uses an index", async (t) => {
     )
     INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
     SELECT
-      idempotency_key_hash(secret, account_id, 'live', 'refund_plant', 'refund-key-' || refund_id),
+      idempotency_key_hash((SELECT idempotency_secret FROM deployment), account_id, 'live', 'refund_plant', 'refund-key-' || refund_id),
       account_id, 'live', 'refund_plant', refund_id
-    FROM filled, idempotency_secret
+    FROM filled
   `);
   await db.query(sql.typeAlias("void")`
     WITH new_order AS (

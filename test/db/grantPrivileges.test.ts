@@ -112,6 +112,8 @@ test("a migration creates the roles with the passwords of their URLs; the reader
     "api_key.hash",
     "certificate.token",
     "idempotency_key.request_hash",
+    "webhook_endpoint.previous_secret",
+    "webhook_endpoint.secret",
     "webhook_endpoint.url",
   ]) {
     const [table = ""] = column.split(".");

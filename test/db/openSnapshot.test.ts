@@ -10,8 +10,6 @@ import {
 import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
-import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
-import type { DeliveryPlace } from "../../modules/events/deliveries.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -100,14 +98,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     ) AS given
   `;
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
-    VALUES (${accountId}, ${accountId}, 'live', 'https://example.com', '', now())
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
-    SELECT ${accountId}, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time ${times}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
     SELECT number::text, 'customer.subscription.updated', time, time, time, 'processed', time ${times}
   `);
@@ -132,8 +122,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
 
 /** The tables that long runs change in batches. */
 const BATCH_TABLES = [
-  "webhook_endpoint",
-  "webhook_delivery",
   "processor_event",
   "cached_response",
   "donation",
@@ -172,11 +160,6 @@ test.serial(
       t.true(last <= 1.5 * first, `${name}: ${pages.join(", ")} pages`);
     };
 
-    await countBatches<DeliveryPlace>("deliveries", (limit, from) =>
-      db.transaction((transaction) =>
-        deleteDeliveriesBefore(transaction, { from, time: OLD }, limit),
-      ),
-    );
     await countBatches<Date>("events of the processor", (limit, from) =>
       deleteProcessedEvents(db, { from, before }, limit),
     );

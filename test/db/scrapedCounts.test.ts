@@ -4,6 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { readWebhookState } from "../../modules/events/endpointHealth.sql.ts";
 import { newId } from "../../runtime/newId.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { insertEndpoints } from "../events/insertDeliveries.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -56,20 +57,10 @@ test.serial("the wait of webhooks is read from the deliveries that are due first
   const { filler, db: single } = await openSinglePools(t);
   const tables = ["webhook_delivery"];
   await stopAutovacuum(filler, tables);
-  const { id: accountId } = await createTestOrganization(t.context.db);
   const endpointId = newId();
   const now = new Date();
   const nowText = now.toISOString();
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
-    VALUES (${endpointId}, ${accountId}, 'live', 'https://example.com', '', ${nowText})
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-    SELECT ${endpointId}, gen_random_uuid(), 'ping', time, '{}', time, time
-    FROM generate_series(1, ${DELIVERIES}::integer) AS number
-    CROSS JOIN LATERAL (SELECT ${nowText}::timestamptz - number * interval '1 second' AS time) AS given
-  `);
+  await insertEndpoints(filler, [endpointId], { deliveries: DELIVERIES, now });
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) webhook_delivery`);
   const countPages = await createPageCounter(filler, single, tables);
   const readWait = async (expected: number): Promise<void> => {

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
+import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
@@ -212,7 +212,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
     "the events after the newest": (single) =>
       readFeedPage(single, { ...firstEvents, after: newest }),
-    "expired events": (single) => hasExpiredEvents(single, firstEvents),
     "the last usage": (single) =>
       listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
     "a customer's registrations": (single) =>

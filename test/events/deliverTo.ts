@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listDueEndpoints } from "../../modules/events/pendingEndpoints.sql.ts";
+import { listDueEndpoints } from "../../modules/events/deliveries.sql.ts";
 import { shardOf } from "../../db/shards.rules.ts";
 import { createDeliverySender } from "../../modules/events/createDeliveryRuns.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";

@@ -1,180 +1,149 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { ServerResponse } from "node:http";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { failPendingDeliveries } from "../../modules/events/deliveries.sql.ts";
+import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
 import {
-  enableEndpoint,
-  findEndpoint,
-  recordEndpointResults,
-} from "../../modules/events/endpoints.sql.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import {
-  deleteWebhookEndpoint,
+  createWebhookEndpoint,
   updateWebhookEndpoint,
-  switchWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { awaitBlocked, endsOrBlocks } from "../support/lockWaits.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
+import { readEvents } from "./readEvents.ts";
 import { answer, startReceiver } from "./startReceiver.ts";
-import { setUpWebhooks } from "./webhookScene.ts";
+import { setUpWebhooks, verify } from "./webhookScene.ts";
 
-// Serial, because what is pending at all disabled endpoints of the file's database ends together.
 const test = testWithDatabase();
 
-const PART = 1000;
+const auditRow = z.strictObject({ action: z.string(), actor: z.string(), subject: z.string() });
 
-/** Creates an endpoint with due deliveries. */
-const setUpBacklog = async (t: ExecutionContext<DatabaseContext>, count: number) => {
-  const scene = await setUpWebhooks(t);
-  const { deps, endpoint, clock } = scene;
-  await deps.db.query(sql.typeAlias("void")`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-    SELECT ${endpoint.id}, gen_random_uuid(), 'ping', now(), '{}', now(), ${clock.now().toISOString()}::timestamptz
-    FROM generate_series(1, ${count}::integer)
-  `);
-  return {
-    ...scene,
-    countPending: () =>
-      deps.db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
-        SELECT count(*)::integer AS count
-        FROM webhook_delivery
-        WHERE endpoint_id = ${endpoint.id} AND state = 'pending'
-      `),
-    enable: () => switchWebhookEndpoint(deps, endpoint, "enabled"),
-    disable: () => switchWebhookEndpoint(deps, endpoint, "disabled"),
-    endPart: () => failPendingDeliveries(deps.db, null),
-  };
-};
+const SECOND_MS = 1000;
+const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 
-test.serial("a thousand deliveries end with the disabling, and the others in parts", async (t) => {
-  const other = await setUpBacklog(t, 1);
-  const { disable, endPart, countPending } = await setUpBacklog(t, 2 * PART + 1);
-  await disable();
-  t.is(await countPending(), PART + 1);
-  await endPart();
-  t.is(await countPending(), 1);
-  await endPart();
-  t.is(await countPending(), 0);
-  t.is(await other.countPending(), 1);
-});
-
-test.serial("an endpoint is disabled while attempts of it are being recorded", async (t) => {
-  const { deps, endpoint, receiver, deliver, endPart, deliveries } = await setUpBacklog(t, 2);
-  receiver.respond(answer(410));
-  // Slonik rejects other connections within a transaction.
-  const outside = AsyncLocalStorage.snapshot();
-  const hasEnded = await deps.db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT
-      FROM webhook_delivery
-      WHERE endpoint_id = ${endpoint.id}
-      ORDER BY due_at DESC, transaction_id DESC, event_id DESC
-      LIMIT 1
-      FOR NO KEY UPDATE
-    `);
-    return endsOrBlocks(transaction, outside(deliver));
+test("a 410 disables the endpoint, and its owner learns of it by an event in the feed and at other endpoints", async (t) => {
+  const {
+    deps,
+    owner,
+    endpoint,
+    record,
+    deliver,
+    receiver,
+    deliveries,
+    disabled,
+    setStatus,
+    pass,
+  } = await setUpWebhooks(t);
+  const elsewhere = await startReceiver(t);
+  const { endpoint: other } = await createWebhookEndpoint(deps, owner, {
+    url: elsewhere.url,
+    types: ["webhook_endpoint.disabled"],
+    description: "",
   });
-  t.true(hasEnded);
-  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "gone" });
-  await endPart();
+  receiver.respond(answer(500));
+  await record("first");
+  await deliver();
+  receiver.respond(answer(410));
+  await record("second");
+  await deliver();
+  const gone = { disabledReason: "gone", lastError: "status 410" };
+  t.like(await findEndpoint(deps.db, endpoint.id), gone);
+  t.is(disabled.length, 1);
+  await record("third");
+  await deliver();
+  t.is(
+    receiver.received.length,
+    2,
+    "a disabled endpoint receives nothing, and nothing is recorded for it",
+  );
+  const { rows } = await deps.db.query(sql.type(auditRow)`
+    SELECT action, actor, subject
+    FROM audit_entry
+    WHERE account_id = ${endpoint.accountId} AND action = 'webhook.disable'
+  `);
+  t.deepEqual(rows, [{ action: "webhook.disable", actor: "service", subject: endpoint.id }]);
+
+  const data = {
+    endpoint_id: endpoint.id,
+    url_origin: new URL(endpoint.url).origin,
+    disabled_reason: "gone",
+    last_error: "status 410",
+  };
+  const types = ["webhook_endpoint.disabled"] as const;
+  t.like(await readEvents(deps, owner, { types }), { 0: { data }, length: 1 });
+  await createDeliveriesTo(deps, other.id)();
+  const [request = t.fail()] = elsewhere.received;
+  t.like(verify(request, other.secret), { type: "webhook_endpoint.disabled", data });
+
+  t.like(await setStatus("enabled"), { disabledReason: null, failingSince: null });
+  receiver.respond(answer(204));
+  pass(5 * SECOND_MS);
+  await deliver();
   t.deepEqual(
     (await deliveries()).map(({ state }) => state),
-    ["failed", "failed"],
+    ["delivered", "failed"],
+    "what was pending is sent when the endpoint is enabled",
   );
 });
 
-test.serial("what has not ended when an endpoint is enabled is delivered", async (t) => {
-  const { enable, disable, endPart, countPending, deliver, receiver } = await setUpBacklog(
-    t,
-    PART + 2,
-  );
-  await disable();
+/** Records an event, and makes all its attempts fail. */
+const failCompletely = async ({
+  record,
+  deliver,
+  receiver,
+  pass,
+}: Awaited<ReturnType<typeof setUpWebhooks>>): Promise<void> => {
+  receiver.respond(answer(500));
+  await record(crypto.randomUUID());
+  for (let dueMs = await deliver(); dueMs !== null; dueMs = await deliver()) {
+    pass(dueMs);
+  }
+};
+
+test("five days of nothing but failures disable an endpoint; a success in between restarts the count", async (t) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver } = scene;
+  await failCompletely(scene);
+  receiver.respond(answer(204));
+  await record("success");
   await deliver();
-  t.is(receiver.received.length, 0);
-  await enable();
-  await endPart();
-  t.is(await countPending(), 2);
+  t.like(await findEndpoint(deps.db, endpoint.id), { failingSince: null, lastError: null });
+  await failCompletely(scene);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
+  await failCompletely(scene);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "failing" });
+});
+
+test("a failure long after the last one is retried before the endpoint is disabled", async (t) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver, pass, deliveries } = scene;
+  await failCompletely(scene);
+  pass(20 * DAY_MS);
+  await record("during a restart");
+  t.is(await deliver(), 5 * SECOND_MS);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
+  receiver.respond(answer(204));
+  pass(5 * SECOND_MS);
   await deliver();
-  t.is(receiver.received.length, 2);
+  t.like((await deliveries()).at(-1), { state: "delivered", attempts: 2 });
 });
 
-test.serial("no deliveries of an endpoint end while it is enabled, or afterwards", async (t) => {
-  const { deps, endpoint, enable, disable, endPart, countPending } = await setUpBacklog(
-    t,
-    2 * PART + 1,
-  );
-  const { db } = deps;
-  await disable();
-  const outside = AsyncLocalStorage.snapshot();
-  const { enabling } = await db.transaction(async (transaction) => {
-    await failPendingDeliveries(transaction, null);
-    const begun = outside(enable);
-    await awaitBlocked(transaction);
-    return { enabling: begun };
+test("failures of an endpoint's earlier URL are not those of the new one", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, disabled } = await setUpWebhooks(t);
+  receiver.respond(answer(500));
+  await record("first");
+  await deliver();
+  const described = await updateWebhookEndpoint(deps, endpoint, { description: "old server" });
+  t.not(described.failingSince, null);
+
+  const successor = await startReceiver(t);
+  // The endpoint moves while the server of its URL has a request.
+  receiver.respond((response) => {
+    updateWebhookEndpoint(deps, endpoint, { url: successor.url }).then(
+      () => answer(410)(response),
+      () => response.destroy(),
+    );
   });
-  t.like(await enabling, { disabledReason: null });
-  t.is(await countPending(), 1);
-
-  await disable();
-  t.is(await countPending(), 0);
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery SET state = 'pending', due_at = now() WHERE endpoint_id = ${endpoint.id}
-  `);
-  await db.transaction(async (transaction) => {
-    await enableEndpoint(transaction, endpoint.id);
-    await outside(endPart);
-  });
-  t.is(await countPending(), 2 * PART + 1);
+  await record("gone");
+  await deliver();
+  const moved = { url: successor.url, disabledReason: null, failingSince: null, lastError: null };
+  t.like(await findEndpoint(deps.db, endpoint.id), moved);
+  t.deepEqual(disabled, []);
 });
-
-test.serial("the deliveries of a deleted endpoint are left to the night", async (t) => {
-  const { deps, endpoint, disable, endPart, countPending } = await setUpBacklog(t, PART + 1);
-  await disable();
-  await deleteWebhookEndpoint(deps, endpoint);
-  await endPart();
-  t.is(await countPending(), 1);
-});
-
-test.serial(
-  "what the server of an earlier URL responds does not concern the new one",
-  async (t) => {
-    const { deps, endpoint, receiver, record, deliver, deliveries, disabled, pass } =
-      await setUpWebhooks(t);
-    const successor = await startReceiver(t);
-    /** Moves the endpoint while the server of its URL has a request, and then responds. */
-    const moveBefore =
-      (url: string, status: number) =>
-      (response: ServerResponse): void => {
-        updateWebhookEndpoint(deps, endpoint, { url }).then(
-          () => answer(status)(response),
-          () => response.destroy(),
-        );
-      };
-
-    receiver.respond(moveBefore(successor.url, 410));
-    await record("gone");
-    await deliver();
-    const moved = { url: successor.url, disabledReason: null, failingSince: null };
-    t.like(await findEndpoint(deps.db, endpoint.id), moved);
-    t.deepEqual(disabled, []);
-
-    successor.respond(moveBefore(receiver.url, 500));
-    await record("failed");
-    await deliver();
-    t.like(await findEndpoint(deps.db, endpoint.id), { url: receiver.url, failingSince: null });
-
-    receiver.respond(answer(500));
-    pass(HOUR_MS);
-    await deliver();
-    const failing = await findEndpoint(deps.db, endpoint.id);
-    t.truthy(failing?.failingSince);
-    await recordEndpointResults(deps.db, [
-      { endpointId: endpoint.id, url: successor.url, hasSucceeded: true, failedAt: null },
-    ]);
-    t.deepEqual(await findEndpoint(deps.db, endpoint.id), failing);
-    t.like(await deliveries(), [{ state: "failed" }, { state: "pending", attempts: 2 }]);
-  },
-);

@@ -10,7 +10,8 @@ import { deleteOldEvents } from "../../modules/events/deleteOldEvents.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { readEvents, refunded } from "./readEvents.ts";
 
@@ -37,14 +38,13 @@ test.serial(
     await recordEvent(db, owner, clock.now(), refunded("1"));
     await recordEvent(db, owner, clock.now(), refunded("2"));
     const [failure = "", first = "", second = ""] = await read(null);
-    clock.set("2031-01-01T01:00:00.000Z");
-    await deleteOldEvents({ db, clock }, NEVER);
+    clock.set("2031-01-04T00:00:00.000Z");
     await recordEvent(db, owner, clock.now(), refunded("3"));
-    clock.set("2031-01-30T02:00:00.000Z");
-    await deleteOldEvents({ db, clock }, NEVER);
-    t.is((await read(null)).length, 4, "nothing is 30 days old");
+    clock.set("2031-01-31T00:00:00.000Z");
+    t.is((await read(null)).length, 4, "none is older than 30 days");
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
 
-    clock.set("2031-01-31T02:00:00.000Z");
+    clock.set("2031-02-02T00:00:00.000Z");
     t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
     t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
     const kept = await read(null);
@@ -55,6 +55,30 @@ test.serial(
     await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
   },
 );
+
+test.serial("registrations leave the feed after 30 days", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+  const writer = createRegistrationWriter({ db, clock });
+  const register = () => writer.register(registrationOf(accountId, {}));
+  const read = async (startingAfter: string | null) =>
+    (await readEvents({ db, clock }, { accountId, mode: "live" }, { startingAfter })).map(
+      eventIdOf,
+    );
+  await register();
+  clock.set("2031-01-03T00:00:00.000Z");
+  await register();
+  await register();
+  const [first = "", second = "", third = ""] = await read(null);
+  clock.set("2031-02-01T00:00:00.000Z");
+  t.deepEqual(await read(null), [second, third]);
+  t.deepEqual(await read(first), [second, third]);
+  clock.set("2031-02-04T00:00:00.000Z");
+  t.deepEqual(await read(null), []);
+  t.deepEqual(await read(third), []);
+  await t.throwsAsync(read(first), { code: "event_gone", message: /older than 30 days/u });
+});
 
 /** Returns the statements with which docs/backup.md lets operators renumber events. */
 const readRenumbering = async (): Promise<string> => {
@@ -101,6 +125,5 @@ test.serial(
     const events = await read();
     t.is(events.length, 1);
     t.like(events[0], { data: { registration_id: "new" } });
-    await owner.query(sql.typeAlias("void")`DELETE FROM event_day`);
   },
 );

@@ -54,7 +54,9 @@ const follow = async (
   return ids;
 };
 
-const at = (second: number): Date => new Date(Date.UTC(2026, 0, 1, 0, 0, second));
+const START_MS = Date.now();
+
+const at = (second: number): Date => new Date(START_MS + second * 1000);
 
 const namesOf = ({ events }: Feed): readonly string[] =>
   events.flatMap(({ type, data }) =>

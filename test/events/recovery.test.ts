@@ -1,176 +1,299 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
-import { newId } from "../../runtime/newId.ts";
-import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
+import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
+import { recordEvents } from "../../modules/events/recordEvent.ts";
+import {
+  recoverWebhookEvents,
+  retryWebhookDelivery,
+} from "../../modules/events/manageDeliveries.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { setUpWebhooks } from "./webhookScene.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
+import { refunded } from "./readEvents.ts";
+import { answer } from "./startReceiver.ts";
+import { setUpWebhooks, verify } from "./webhookScene.ts";
 
 const test = testWithDatabase();
 
-const TABLES = ["event"];
 const HOUR_MS = 60 * 60 * 1000;
 const DAY_MS = 24 * HOUR_MS;
-/** Of one call. */
+/** Of one recovery. */
 const PART = 5000;
 
-/** Sets up an endpoint, and a pool of one connection whose pages of events are counted. */
 const setUp = async (
   t: ExecutionContext<DatabaseContext>,
-  options: { readonly types?: string[] } = {},
+  options: Parameters<typeof setUpWebhooks>[1] = {},
 ) => {
-  const { filler, db } = await openSinglePools(t);
-  await stopAutovacuum(filler, TABLES);
   const scene = await setUpWebhooks(t, options);
-  const { accountId, clock } = scene;
-  /** Inserts events that the endpoint has missed, in the order of their ids. */
-  const miss = (count: number) =>
-    filler.query(sql.typeAlias("void")`
-      INSERT INTO event (id, account_id, mode, type, created_at, data)
-      SELECT
-        (${newId().slice(0, 24)} || lpad(to_hex(number), 12, '0'))::uuid,
-        ${accountId},
-        'live',
-        'usage.failed',
-        ${clock.now().toISOString()}::timestamptz,
-        '{"kind":"tree","count":1,"registered_at":"2025-06-01T12:00:00.000Z"}'
-      FROM generate_series(1, ${count}::integer) AS number
-    `);
+  const { deps, owner, endpoint, receiver, secret, clock, setStatus } = scene;
   return {
     ...scene,
-    filler,
-    db,
-    miss,
-    /** Those of the events and of their order. */
-    allPages: () =>
-      filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
-        SELECT (
-          (pg_relation_size('event') + pg_relation_size('event_feed')) / current_setting('block_size')::integer
-        )::integer AS pages
-      `),
-    startCounting: () => createPageCounter(filler, db, TABLES),
+    names: () =>
+      receiver.received.map((request) => String(verify(request, secret).data["registration_id"])),
+    recover: (since: Date = clock.now()) => recoverWebhookEvents(deps, endpoint, since),
+    /** Records events that the endpoint misses, because it is disabled. */
+    miss: async (contents: Parameters<typeof recordEvents>[3]) => {
+      await setStatus("disabled");
+      await recordEvents(deps.db, owner, clock.now(), contents);
+      await setStatus("enabled");
+    },
+    startApi: async () => {
+      const { call } = await startStandaloneApi(t, { db: deps.db, clock });
+      const { key } = await issueKey(deps, { id: owner.accountId, type: "organization" }, "live");
+      const path = `/webhook_endpoints/${endpoint.id}`;
+      return {
+        path,
+        call: (method: string, rest: string, body?: object, usedKey = key) =>
+          call(method, `${path}${rest}`, { key: usedKey, ...(body && { body }) }),
+      };
+    },
   };
 };
 
-test.serial(
-  "a repeated recovery does not read the events of the calls before it, until the last one",
-  async (t) => {
-    const { deps, endpoint, clock, db, miss, allPages, startCounting } = await setUp(t);
-    await miss(3 * PART + 2);
-    const countPages = await startCounting();
-    const positions = new Map();
-    const since = clock.now();
-    const results: unknown[] = [];
-    const pages: number[] = [];
-    for (let call = 0; call < 4; call += 1) {
-      pages.push(
-        await countPages(async (pool: DatabasePool) => {
-          results.push(
-            await recoverWebhookEvents({ ...deps, db: pool }, endpoint, since, positions),
-          );
-        }),
-      );
-    }
-    t.deepEqual(results, [
-      { recovered: PART, hasMore: true },
-      { recovered: PART, hasMore: true },
-      { recovered: PART, hasMore: true },
-      { recovered: 2, hasMore: false },
-    ]);
-    t.is(positions.size, 0);
-    const all = await allPages();
-    t.true(
-      pages.slice(0, 3).every((count) => count > 0 && count < all / 2),
-      `${pages.join(", ")} of ${all}`,
-    );
-    t.like(await recoverWebhookEvents({ ...deps, db }, endpoint, since), { recovered: 0 });
-  },
-);
-
-test.serial("a recovery does not read events of days before its time", async (t) => {
-  const { deps, endpoint, clock, pass, filler, miss, allPages, startCounting } = await setUp(t);
-  await miss(PART);
-  pass(DAY_MS);
-  // Not the oldest open transaction, which may be another test's.
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO event_day (day, recorded_at, transaction_id)
-    VALUES (current_date, ${clock.now().toISOString()}::timestamptz, pg_current_xact_id())
-  `);
-  pass(2 * HOUR_MS);
+test("what was recorded while an endpoint was disabled and what failed is recovered, once", async (t) => {
+  const { record, deliver, receiver, pass, clock, names, setStatus, recover, deps } =
+    await setUp(t);
+  await record("before");
+  await deliver();
+  pass(1);
   const since = clock.now();
-  await miss(3);
-  const countPages = await startCounting();
-  const pages = await countPages(async (db) => {
-    t.deepEqual(await recoverWebhookEvents({ ...deps, db }, endpoint, since), {
-      recovered: 3,
-      hasMore: false,
+  receiver.respond(answer(500));
+  await record("failed");
+  await deliver();
+  const disabled = await setStatus("disabled");
+  await record("meanwhile");
+  await t.throwsAsync(recoverWebhookEvents(deps, disabled, since), { message: /is disabled/u });
+  await setStatus("enabled");
+  receiver.respond(answer(204));
+  await record("after");
+
+  t.deepEqual(await recover(since), { recovered: 2, hasMore: false });
+  await deliver();
+  t.deepEqual(names().toSorted(), ["after", "before", "failed", "failed", "meanwhile"]);
+  const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  t.is(new Set(ids).size, 4);
+  t.like(await recover(since), { recovered: 0 });
+});
+
+test("operators see why an endpoint fails, list what fails, and a recovery sends it now", async (t) => {
+  const { endpoint, record, deliver, deliveries, receiver, clock, pass, names, recover } =
+    await setUp(t);
+  const impact = impactOf(t);
+  receiver.respond(answer(400));
+  await record("failing");
+  const since = clock.now();
+  t.true(Number(await deliver()) > 0);
+  t.like(await deliveries(), [{ state: "pending", attempts: 1, error: "status 400" }]);
+
+  const failure = `failing: status 400 since ${since.toISOString().slice(0, 19).replace("T", " ")}Z`;
+  const list = await impact("webhook", "list");
+  const line = list.stdout.split("\n").find((each) => each.startsWith(endpoint.id));
+  t.true(line?.includes(failure), list.stdout);
+  t.true(line?.includes("Test Organization"), line);
+  t.true((await impact("webhook", "show", endpoint.id)).stdout.includes(failure));
+  t.like(readJson(await impact("webhook", "show", endpoint.id, "--json")), {
+    status: "enabled",
+    last_error: "status 400",
+  });
+  const failed = await impact("webhook", "deliveries", endpoint.id, "--state", "failed");
+  t.regex(failed.stdout, /evt_\w+ +registration\.refunded +pending +1 .*status 400/u);
+
+  receiver.respond(answer(204));
+  pass(1000);
+  t.like(await recover(since), { recovered: 1 });
+  t.like(await recover(since), { recovered: 0 });
+  await deliver();
+  t.deepEqual(names(), ["failing", "failing"]);
+  t.like(await deliveries(), [{ state: "delivered", attempts: 1 }]);
+  const none = await impact("webhook", "deliveries", endpoint.id, "--state", "failed", "--json");
+  t.deepEqual(readJson(none), []);
+});
+
+test("5,000 events are recovered at a time, and a repeated call continues, also over HTTP", async (t) => {
+  const { deps, endpoint, miss, recover, clock, startApi } = await setUp(t);
+  await miss(Array.from({ length: 2 * PART + 1 }, (_, index) => refunded(`r${index}`)));
+  t.deepEqual(await recover(), { recovered: PART, hasMore: true });
+  // What fails again before the place where a recovery continues is recovered as well.
+  await deps.db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET state = 'failed', due_at = NULL WHERE endpoint_id = ${endpoint.id}
+  `);
+  const { call } = await startApi();
+  const body = { since: clock.now().toISOString() };
+  for (const [recovered_count, has_more] of [
+    [PART, true],
+    [PART, true],
+    [1, false],
+    [0, false],
+  ]) {
+    t.deepEqual((await call("POST", "/recover", body)).body, { recovered_count, has_more });
+  }
+});
+
+test("a recovered event has the body of its first delivery", async (t) => {
+  const { deps, owner, endpoint, deliver, receiver, clock, recover } = await setUp(t);
+  await recordEvents(deps.db, owner, clock.now(), [refunded('"quoted"\n'), refunded("r")]);
+  await deliver();
+  await deps.db.query(sql.typeAlias("void")`
+    DELETE FROM webhook_delivery WHERE endpoint_id = ${endpoint.id}
+  `);
+
+  t.like(await recover(), { recovered: 2 });
+  await deliver();
+  const bodies = receiver.received.map(({ body }) => body);
+  t.deepEqual(bodies.slice(2).toSorted(), bodies.slice(0, 2).toSorted());
+  t.is(bodies.length, 4);
+});
+
+test("events are recovered from 14 days back at most", async (t) => {
+  const { pass, clock, miss, recover } = await setUp(t);
+  const since = clock.now();
+  await miss([refunded("old")]);
+  pass(14 * DAY_MS);
+  t.like(await recover(since), { recovered: 1 });
+  pass(1);
+  for (const time of [since, new Date(clock.now().getTime() + 1)]) {
+    await t.throwsAsync(recover(time), { message: "since: must be a time of the last 14 days" });
+  }
+});
+
+test("a recovery is made for the endpoint's account, mode and types only", async (t) => {
+  const first = await setUp(t, { types: ["usage.failed", "usage.failed"] });
+  const second = await setUp(t);
+  const data = { kind: "tree", count: 1, registered_at: "2026-01-01T00:00:00.000Z" } as const;
+  await first.miss([{ type: "usage.failed", data }, refunded("another type")]);
+  await first.record("test mode", "test");
+  await second.record("another account");
+  t.like(await first.recover(new Date(first.clock.now().getTime() - DAY_MS)), { recovered: 1 });
+});
+
+const listed = z.object({
+  deliveries: z.array(z.looseObject({ id: z.string(), state: z.string() })),
+  has_more: z.boolean(),
+});
+
+test("deliveries can be read with their last attempt, and one can be made again, over HTTP", async (t) => {
+  const { deps, record, deliver, receiver, startApi, clock } = await setUp(t);
+  const { call } = await startApi();
+  receiver.respond(answer(503, {}, "busy"));
+  await record("first");
+  await deliver();
+  receiver.respond(answer(200));
+  await record("second");
+  await deliver();
+
+  const list = async (query: string) =>
+    listed.parse((await call("GET", `/deliveries${query}`)).body);
+  const all = await list("");
+  t.deepEqual(all.deliveries.map(({ state }) => state).toSorted(), ["delivered", "pending"]);
+  const { deliveries, has_more: hasMore } = await list("?limit=1");
+  t.deepEqual([deliveries, hasMore], [all.deliveries.slice(0, 1), true]);
+  const rest = await list(`?limit=1&starting_after=${deliveries[0]?.id}`);
+  t.deepEqual(rest, { deliveries: all.deliveries.slice(1), has_more: false });
+  for (const state of ["pending", "failed"]) {
+    t.like((await list(`?state=${state}`)).deliveries, {
+      0: { last_attempt: { status: 503, error: "status 503", response: "busy" } },
+      length: 1,
     });
-  });
-  t.true(pages > 0 && pages < (await allPages()) / 4, `${pages} pages`);
+  }
+
+  const [done] = (await list("?state=delivered")).deliveries;
+  const retried = await call("POST", `/deliveries/${done?.id}/retry`);
+  t.like(retried, { status: 200, body: { state: "pending", attempt_count: 0 } });
+  await deliver();
+  t.is(receiver.received.length, 3);
+  t.like(await call("POST", "/recover", {}), { status: 400, body: { error: "since: required" } });
+  const recovered = await call("POST", "/recover", { since: clock.now().toISOString() });
+  t.like(recovered, { status: 200, body: { recovered_count: 1, has_more: false } });
+  await deliver();
+  t.is(receiver.received.length, 4);
+
+  const { apiKeyProd } = await createTestOrganization(deps.db);
+  t.is((await call("GET", "/deliveries", undefined, apiKeyProd)).status, 404);
+  const retry = `/deliveries/${done?.id}/retry`;
+  t.is((await call("POST", retry, undefined, apiKeyProd)).status, 404);
+  t.is((await call("POST", "/deliveries/evt_x/retry")).status, 404);
+  t.is((await call("GET", "/deliveries?starting_after=evt_x")).status, 400);
 });
 
-test.serial(
-  "what failed again before the place where a recovery continues is recovered over HTTP",
-  async (t) => {
-    const { deps, accountId, endpoint, clock, filler, miss } = await setUp(t);
-    await miss(2 * PART);
-    const { call } = await startStandaloneApi(t, { db: deps.db, clock });
-    const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
-    const since = clock.now().toISOString();
-    const recover = async () =>
-      (await call("POST", `/webhook_endpoints/${endpoint.id}/recover`, { key, body: { since } }))
-        .body;
-    t.deepEqual(await recover(), { recovered_count: PART, has_more: true });
-    await filler.query(sql.typeAlias("void")`
-      UPDATE webhook_delivery SET state = 'failed', due_at = NULL WHERE endpoint_id = ${endpoint.id}
-    `);
-    t.deepEqual(await recover(), { recovered_count: PART, has_more: true });
-    t.deepEqual(await recover(), { recovered_count: PART, has_more: false });
-    t.deepEqual(await recover(), { recovered_count: 0, has_more: false });
-  },
-);
-
-test.serial("events copied from another server and renumbered are recovered", async (t) => {
-  const { deps, accountId, endpoint, clock, pass, filler, miss } = await setUp(t);
-  const since = clock.now();
-  await miss(2);
-  pass(DAY_MS);
-  // As docs/backup.md says.
-  await filler.query(sql.typeAlias("void")`
-    UPDATE event SET transaction_id = '0' WHERE account_id = ${accountId}
+test("a delivery of a type that this release does not know is listed, and is made again", async (t) => {
+  const { deps, owner, record, startApi, deliver, receiver } = await setUp(t);
+  const { call } = await startApi();
+  await record("first");
+  await deps.db.query(sql.typeAlias("void")`
+    UPDATE event SET type = 'later.type' WHERE account_id = ${owner.accountId}
   `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO event_day (day, recorded_at, transaction_id) VALUES ('2000-01-01', '2000-01-01', pg_current_xact_id())
-  `);
-  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
-  await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-01'`);
+  await deliver();
+  const list = await call("GET", "/deliveries");
+  t.like(list, { status: 200, body: { deliveries: [{ type: "later.type" }] } });
+  const id = listed.parse(list.body).deliveries[0]?.id;
+  t.like(await call("POST", `/deliveries/${id}/retry`), {
+    status: 200,
+    body: { type: "later.type", state: "pending" },
+  });
+  await deliver();
+  t.is(receiver.received.length, 2);
+  t.true(receiver.received.every(({ body }) => body.startsWith('{"type":"later.type"')));
 });
 
-test.serial(
-  "events that were copied from another server and not renumbered are recovered",
-  async (t) => {
-    const { deps, endpoint, clock, pass, filler, miss } = await setUp(t);
-    await filler.query(sql.typeAlias("void")`
-    INSERT INTO event_day (day, recorded_at, transaction_id)
-    VALUES ('2000-01-02', ${clock.now().toISOString()}::timestamptz, '1000000000000')
-  `);
-    pass(2 * HOUR_MS);
-    const since = clock.now();
-    await miss(2);
-    t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
-    await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-02'`);
-  },
-);
+test("a retry begins the schedule again", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
+  receiver.respond(answer(500));
+  await record("first");
+  for (let dueMs = await deliver(); dueMs !== null; dueMs = await deliver()) {
+    pass(dueMs);
+  }
+  t.like(await deliveries(), [{ state: "failed", attempts: 10 }]);
+  const id = receiver.received[0]?.headers["webhook-id"] ?? "";
+  await retryWebhookDelivery(deps, endpoint, id);
+  t.is(await deliver(), 5000);
+  t.like(await deliveries(), [{ state: "pending", attempts: 1 }]);
+});
 
-test.serial("an endpoint whose types were given twice recovers its events", async (t) => {
-  const { deps, endpoint, clock, miss } = await setUp(t, {
-    types: ["usage.failed", "usage.failed"],
+test("a lease from before the clock was set back does not delay a delivery", async (t) => {
+  const { deps, endpoint, record, receiver, deliver, pass } = await setUp(t);
+  await record("first");
+  pass(2 * HOUR_MS);
+  const arrived = Promise.withResolvers<void>();
+  receiver.respond(() => arrived.resolve());
+  const stop = new AbortController();
+  const killed = createDeliveriesTo(deps, endpoint.id)(stop.signal);
+  await arrived.promise;
+
+  pass(-HOUR_MS - LEASE_MS);
+  receiver.respond(answer(204));
+  await deliver();
+
+  t.is(receiver.received.length, 2);
+  stop.abort();
+  await killed;
+});
+
+test("only deliveries in a state are read on the connections for slow reads", async (t) => {
+  let statements = 0;
+  const reads = await openTestPool(t, t.context.databaseUrl, 1, {
+    interceptors: [
+      {
+        name: "count-statements",
+        beforeQueryExecution: () => {
+          statements += 1;
+          return null;
+        },
+      },
+    ],
   });
-  await miss(2);
-  t.like(await recoverWebhookEvents(deps, endpoint, clock.now()), { recovered: 2 });
+  const { deps, owner, endpoint, record } = await setUp(t);
+  await record("first");
+  const { call } = await startStandaloneApi(t, { db: deps.db, reads, clock: deps.clock });
+  const { key } = await issueKey(deps, { id: owner.accountId, type: "organization" }, "live");
+  const path = `/webhook_endpoints/${endpoint.id}/deliveries`;
+
+  t.is((await call("GET", path, { key })).status, 200);
+  t.is(statements, 0);
+  t.is((await call("GET", `${path}?state=pending`, { key })).status, 200);
+  t.is(statements, 1);
 });

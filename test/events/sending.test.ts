@@ -3,15 +3,13 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { claimDeliveries } from "../../modules/events/attempts.sql.ts";
+import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../modules/events/attempts.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { SHARDS } from "../../db/shards.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { newId } from "../../runtime/newId.ts";
-import { newSecret } from "../../modules/events/manageWebhookEndpoints.ts";
-import { createAttemptRecords, makeAttempt } from "../../modules/events/makeAttempt.ts";
 import {
   createDeliveryRuns,
   createEndpointScans,
@@ -19,8 +17,8 @@ import {
 import type { DeliveryContext } from "../../modules/events/context.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
+import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
 import { holdOpen, startReceiver } from "./startReceiver.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
@@ -31,21 +29,8 @@ const SHARD = 1;
 const RUN_MS = 200;
 const SETTINGS = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 
-const insertDeliveries = async (
-  db: DatabasePool,
-  endpointIds: readonly string[],
-  count: number,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-    SELECT id, gen_random_uuid(), 'ping', now(), '{}', now(), now() - make_interval(secs => number)
-    FROM unnest(${sql.array([...endpointIds], "uuid")}) AS id
-    CROSS JOIN generate_series(1, ${count}) AS number
-  `);
-};
-
 /** Creates endpoints of the shard with due deliveries. */
-const insertEndpoints = async (
+const insertShard = (
   db: DatabasePool,
   {
     url,
@@ -53,26 +38,14 @@ const insertEndpoints = async (
     deliveries,
   }: { readonly url: string; readonly count: number; readonly deliveries: number },
 ): Promise<readonly string[]> => {
-  const { id: accountId } = await createTestOrganization(db);
   const ids = Array.from({ length: count }, () => `${newId().slice(0, -2)}0${SHARD}`);
-  await db.query(sql.typeAlias("void")`
-    WITH endpoint AS (
-      INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
-      SELECT id, ${accountId}, 'live', ${url} || '?' || id, '', now()
-      FROM unnest(${sql.array(ids, "uuid")}) AS id
-      RETURNING id
-    )
-    INSERT INTO webhook_secret (endpoint_id, secret, created_at)
-    SELECT id, ${newSecret()}, now()
-    FROM endpoint
-  `);
-  await insertDeliveries(db, ids, deliveries);
-  return ids;
+  return insertEndpoints(db, ids, { url, deliveries });
 };
 
 const dependenciesOf = (db: DatabasePool): DeliveryContext => ({
   db,
   clock: systemClock,
+
   send: createWebhookSender(SETTINGS),
   random: () => 0.5,
   observeAttempt: () => undefined,
@@ -123,10 +96,10 @@ test.serial(
     const { db } = t.context;
     const [silent, quick] = [await startReceiver(t), await startReceiver(t)];
     silent.respond(holdOpen);
-    const quickIds = await insertEndpoints(db, { url: quick.url, count: 5, deliveries: 1 });
+    const quickIds = await insertShard(db, { url: quick.url, count: 5, deliveries: 1 });
     const { counts } = runShard(t);
     await eventually(() => quick.received.length === 5);
-    await insertEndpoints(db, { url: silent.url, count: 300, deliveries: 20 });
+    await insertShard(db, { url: silent.url, count: 300, deliveries: 20 });
     await eventually(() => silent.received.length >= 60);
     // Into the next runs, in which the requests to the silent servers are still in progress.
     const { runs } = counts;
@@ -145,7 +118,7 @@ test.serial("a shard that stops finishes its calls, and leaves the rest to anoth
   receiver.respond((response) => {
     held.push(() => response.writeHead(204).end());
   });
-  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 3 });
+  const [id = ""] = await insertShard(db, { url: receiver.url, count: 1, deliveries: 3 });
   const { ended, stop } = runShard(t);
   await eventually(() => held.length === 1);
   stop();
@@ -159,55 +132,35 @@ test.serial("a shard that stops finishes its calls, and leaves the rest to anoth
   ]);
 });
 
-test.serial("interrupted requests give up their leases, and are repeated at once", async (t) => {
+test.serial("interrupted requests are repeated after their leases", async (t) => {
   const { db } = t.context;
   const receiver = await startReceiver(t);
   receiver.respond(holdOpen);
-  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
-  const released = [{ state: "pending", attempts: 0, isLeased: false }];
+  const [id = ""] = await insertShard(db, { url: receiver.url, count: 1, deliveries: 1 });
   const [stop, abort] = [new AbortController(), new AbortController()];
   const shards = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError });
   const interrupted = shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
   await eventually(() => receiver.received.length === 1);
   abort.abort();
   await interrupted;
-  t.deepEqual(await readStates(db, id), released);
-
-  // A run that ends while the request is in progress leaves it to the next one, or to the end of the worker.
-  const short = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
-  const signal = new AbortController().signal;
-  await eventually(async () => {
-    await short.run(SHARD, { stop: stop.signal, signal });
-    return receiver.received.length === 2;
-  });
-  t.like(await readStates(db, id), [{ isLeased: true }]);
-  await short.end();
-  t.deepEqual(await readStates(db, id), released);
+  t.deepEqual(await readStates(db, id), [{ state: "pending", attempts: 0, isLeased: true }]);
 
   receiver.respond((response) => response.writeHead(204).end());
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET leased_until = now() WHERE endpoint_id = ${id}
+  `);
+  const { signal } = new AbortController();
   const last = shards.run(SHARD, { stop: stop.signal, signal });
   await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
   stop.abort();
   await last;
-  t.is(receiver.received.length, 3);
-});
-
-test.serial("a delivery of a type that this release does not know is made", async (t) => {
-  const { db } = t.context;
-  const receiver = await startReceiver(t);
-  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery SET type = 'later.type' WHERE endpoint_id = ${id}
-  `);
-  runShard(t);
-  await eventually(() => receiver.received.length === 1);
-  t.regex(receiver.received[0]?.body ?? "", /^\{"type":"later\.type"/u);
+  t.is(receiver.received.length, 2);
 });
 
 test("the endpoints of the other shards are left to these", async (t) => {
   const { db } = t.context;
   const receiver = await startReceiver(t);
-  const own = await insertEndpoints(db, { url: receiver.url, count: 3, deliveries: 1 });
+  const own = await insertShard(db, { url: receiver.url, count: 3, deliveries: 1 });
   const scanEndpoints = createEndpointScans({ db, clock: systemClock });
   const found = await Promise.all(
     Array.from({ length: SHARDS }, (_, shard) => scanEndpoints(shard)),
@@ -220,7 +173,7 @@ test("the endpoints of the other shards are left to these", async (t) => {
 test("a claim leases so many deliveries of each endpoint, the longest due first, and none twice", async (t) => {
   const { db } = t.context;
   const receiver = await startReceiver(t);
-  const [first = "", second = ""] = await insertEndpoints(db, {
+  const [first = "", second = ""] = await insertShard(db, {
     url: receiver.url,
     count: 2,
     deliveries: 5,
@@ -244,119 +197,83 @@ test("a claim leases so many deliveries of each endpoint, the longest due first,
   t.is(new Set(idsOf(second)).size, 2);
 });
 
-test("what attempts say of their endpoint is recorded in the order in which they ended", async (t) => {
+/** Returns an attempt of a delivery that has ended now. */
+const endAttempt = (
+  delivery: ClaimedDelivery,
+  now: Date,
+  hasSucceeded: boolean,
+  state: EndedAttempt["decision"]["state"] = hasSucceeded ? "delivered" : "failed",
+): EndedAttempt => ({
+  delivery,
+  startedAt: now,
+  endedAt: now,
+  durationMs: 5,
+  result: {
+    status: hasSucceeded ? 204 : 500,
+    error: hasSucceeded ? null : "status 500",
+    response: "",
+    retryAfterMs: null,
+  },
+  decision: { state, dueAt: state === "pending" ? now : null },
+});
+
+test("what attempts say of the server at their endpoint's URL is recorded in the order in which they ended", async (t) => {
   const { deps, endpoint, record, clock, pass } = await setUpWebhooks(t);
   const { db } = deps;
-  const recordAttempt = createAttemptRecords(db);
   /** Records attempts together: true for those that succeeded. A second passes before each. */
-  const attempt = async (...outcomes: readonly boolean[]): Promise<Date | null> => {
+  const attempt = async (url: string, outcomes: readonly boolean[]): Promise<Date | null> => {
     for (const outcome of outcomes) {
       await record(String(outcome));
     }
-    const claimed = await claimDeliveries(
-      db,
-      [{ endpointId: endpoint.id, places: outcomes.length }],
-      clock.now(),
-    );
+    const places = [{ endpointId: endpoint.id, places: outcomes.length }];
+    const claimed = await claimDeliveries(db, places, clock.now());
     t.is(claimed.length, outcomes.length);
-    await Promise.all(
-      claimed.map((delivery, index) => {
-        pass(1000);
-        const hasSucceeded = outcomes[index] === true;
-        return recordAttempt({
-          delivery,
-          startedAt: clock.now(),
-          endedAt: clock.now(),
-          durationMs: 5,
-          result: {
-            status: hasSucceeded ? 204 : 500,
-            error: hasSucceeded ? null : "status 500",
-            response: "",
-            retryAfterMs: null,
-          },
-          decision: { state: hasSucceeded ? "delivered" : "failed", dueAt: null },
-        });
-      }),
-    );
+    const ended = claimed.map((delivery, index) => {
+      pass(1000);
+      return endAttempt({ ...delivery, url }, clock.now(), outcomes[index] === true);
+    });
+    await recordAttempts(db, ended);
     return (await findEndpoint(db, endpoint.id))?.failingSince ?? null;
   };
-  const secondsAgo = (seconds: number): Date => new Date(clock.now().getTime() - seconds * 1000);
-  t.is(await attempt(false, true), null);
-  t.deepEqual(await attempt(true, false, false), secondsAgo(1));
-  t.deepEqual(await attempt(false, false), secondsAgo(3));
-  t.deepEqual(await attempt(false, true, false), secondsAgo(0));
-  t.is(await attempt(true), null);
+  const { url } = endpoint;
+  t.is(await attempt(url, [false, true]), null);
+  const failedAt = await attempt(url, [true, false]);
+  t.deepEqual(failedAt, clock.now());
+  t.deepEqual(await attempt(url, [false, false]), failedAt);
+  t.deepEqual(await attempt("https://earlier.example/", [true]), failedAt);
+  t.deepEqual(await attempt(url, [false, true, false]), clock.now());
+  t.is(await attempt(url, [true]), null);
+  t.is(await attempt("https://earlier.example/", [false]), null);
 });
-
-const RESULT = { status: 204, error: null, response: "", retryAfterMs: null };
 
 test("a success is recorded, whichever of two attempts at the same time is recorded first", async (t) => {
   const { deps, endpoint, record, clock, pass, deliveries } = await setUpWebhooks(t);
   const { db } = deps;
   /** Claims a delivery, and lets its lease end. */
   const claim = async (): Promise<ClaimedDelivery> => {
-    const [delivery = t.fail()] = await claimDeliveries(
-      db,
-      [{ endpointId: endpoint.id, places: 1 }],
-      clock.now(),
-    );
+    const places = [{ endpointId: endpoint.id, places: 1 }];
+    const [delivery = t.fail()] = await claimDeliveries(db, places, clock.now());
     pass(LEASE_MS);
     return delivery;
   };
-  const twice = async () => {
+  /** Returns a success and then a failure of one delivery. */
+  const attemptTwice = async (): Promise<[EndedAttempt, EndedAttempt]> => {
     await record(crypto.randomUUID());
-    const attempt = () => ({ startedAt: clock.now(), endedAt: clock.now(), durationMs: 5 });
-    const success: EndedAttempt = {
-      ...attempt(),
-      delivery: await claim(),
-      result: RESULT,
-      decision: { state: "delivered", dueAt: null },
-    };
-    const failure: EndedAttempt = {
-      ...attempt(),
-      delivery: await claim(),
-      result: { ...RESULT, status: 500, error: "status 500" },
-      decision: { state: "pending", dueAt: clock.now() },
-    };
-    return { success, failure };
+    return [
+      endAttempt(await claim(), clock.now(), true),
+      endAttempt(await claim(), clock.now(), false, "pending"),
+    ];
   };
-  const recordAttempt = createAttemptRecords(db);
-  const first = await twice();
-  await Promise.all([recordAttempt(first.success), recordAttempt(first.failure)]);
-  const second = await twice();
-  await Promise.all([recordAttempt(second.failure), recordAttempt(second.success)]);
+  await recordAttempts(db, await attemptTwice());
+  await recordAttempts(db, (await attemptTwice()).toReversed());
+  for (const isReversed of [false, true]) {
+    const attempts = await attemptTwice();
+    for (const each of isReversed ? attempts.toReversed() : attempts) {
+      await recordAttempts(db, [each]);
+    }
+  }
   t.deepEqual(
     (await deliveries()).map(({ state }) => state),
-    ["delivered", "delivered"],
+    Array.from({ length: 4 }, () => "delivered"),
   );
-});
-
-test("an attempt is recorded once although the database fails meanwhile, and the receiver is asked once", async (t) => {
-  const { deps, endpoint, record, clock, receiver, deliveries } = await setUpWebhooks(t);
-  await record("first");
-  const [delivery = t.fail()] = await claimDeliveries(
-    deps.db,
-    [{ endpointId: endpoint.id, places: 1 }],
-    clock.now(),
-  );
-  const recordAttempt = createAttemptRecords(deps.db);
-  let failures = 2;
-  const ended: unknown[] = [];
-  await makeAttempt(deps, delivery, {
-    record: (attempt) => {
-      failures -= 1;
-      // The first record is committed, but its response is lost.
-      return failures === 1
-        ? recordAttempt(attempt).then(() => Promise.reject(new Error("connection lost")))
-        : failures === 0
-          ? Promise.reject(new Error("connection lost"))
-          : recordAttempt(attempt);
-    },
-    onEnd: (result) => ended.push(result?.status),
-    signal: new AbortController().signal,
-  });
-  t.is(failures, -1);
-  t.deepEqual(ended, [204]);
-  t.is(receiver.received.length, 1);
-  t.like(await deliveries(), [{ state: "delivered", attempts: 1 }]);
 });

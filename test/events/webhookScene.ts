@@ -6,7 +6,10 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
+import {
+  createWebhookEndpoint,
+  updateWebhookEndpoint,
+} from "../../modules/events/manageWebhookEndpoints.ts";
 import { sql } from "../../db/sql.ts";
 import { refunded } from "./readEvents.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -32,6 +35,7 @@ const deliveryRow = z.strictObject({
   state: z.string(),
   attempts: z.int(),
   dueAt: z.date().nullable(),
+  error: z.string().nullable(),
 });
 
 /** Creates an organization with an endpoint at a receiver, and a worker whose clock stands still. */
@@ -57,15 +61,18 @@ export const setUpWebhooks = async (
       disabled.push(endpoint);
     },
   };
-  const { endpoint, secret } = await createWebhookEndpoint(
-    deps,
-    { accountId, mode: "live" },
-    { url: receiver.url, types, description: "" },
-  );
+  const owner = { accountId, mode: "live" } as const;
+  const { endpoint } = await createWebhookEndpoint(deps, owner, {
+    url: receiver.url,
+    types,
+    description: "",
+  });
+  const { secret } = endpoint;
   return {
     deps,
     clock,
     accountId,
+    owner,
     receiver,
     endpoint,
     secret,
@@ -75,13 +82,16 @@ export const setUpWebhooks = async (
     record: (name: string, mode: Mode = "live") =>
       recordEvent(db, { accountId, mode }, clock.now(), refunded(name)),
     deliver: createDeliveriesTo(deps, endpoint.id),
+    /** Enables or disables the endpoint. */
+    setStatus: (status: "enabled" | "disabled") =>
+      updateWebhookEndpoint({ ...deps, actor: null }, endpoint, { status }),
     pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),
     deliveries: () =>
       db.any(sql.type(deliveryRow)`
-        SELECT state, attempts, due_at AS "dueAt"
+        SELECT state, attempts, due_at AS "dueAt", last_attempt ->> 'error' AS error
         FROM webhook_delivery
         WHERE endpoint_id = ${endpoint.id}
-        ORDER BY created_at, transaction_id, event_id
+        ORDER BY created_at, event_id
       `),
   };
 };

@@ -4,8 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
-import { switchWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
+import { recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { refunded } from "./readEvents.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
@@ -31,7 +30,8 @@ const page = z.object({
 
 test("beside 64 writers, a reader of GET /events skips and repeats nothing, and neither does an endpoint that is disabled meanwhile and recovered", async (t) => {
   const { db, databaseUrl } = t.context;
-  const { deps, accountId, endpoint, receiver, secret, deliver, clock } = await setUpWebhooks(t);
+  const { deps, accountId, endpoint, receiver, secret, deliver, clock, setStatus } =
+    await setUpWebhooks(t);
   const { call } = await startStandaloneApi(t, { db });
   const account = { id: accountId, type: "organization" } as const;
   const { key } = await issueKey(deps, account, "live");
@@ -89,12 +89,12 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
       clock.set(new Date().toISOString());
       await deliver();
       if (committed.length > QUARTER) {
-        await switchWebhookEndpoint(deps, endpoint, "disabled");
+        await setStatus("disabled");
         wasDisabled.resolve();
         // At least one transaction has begun since then.
         const enough = committed.length + CONNECTIONS;
         await eventually(() => isFinished() || committed.length > enough);
-        await switchWebhookEndpoint(deps, endpoint, "enabled");
+        await setStatus("enabled");
       }
     }
   };

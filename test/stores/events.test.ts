@@ -232,7 +232,7 @@ const ENDPOINTS = "/app/api/webhook_endpoints";
 const LOOPBACK = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const createdEndpoint = z.looseObject({ id: z.string(), secret: z.string() });
 
-test("a store's server receives its low and its depleted balance, signed", async (t) => {
+test("a store's server receives its low and its depleted balance and its refunds, signed", async (t) => {
   const { db } = t.context;
   const { post, get } = await startStoreApi(t, { db, webhookSettings: LOOPBACK });
   const receiver = await startReceiver(t);
@@ -244,6 +244,7 @@ test("a store's server receives its low and its depleted balance, signed", async
   await post("/app/api/plant", store.live, { trees: 1 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "PERSONAL" });
   const deliver = createDeliveriesTo(
     {
       db,
@@ -260,9 +261,13 @@ test("a store's server receives its low and its depleted balance, signed", async
   const messages = receiver.received.map((request) => verify(request, secret));
   t.deepEqual(
     messages
-      .map(({ type, data: { sequence: _sequence, ...data } }) => ({ type, data }))
+      .map(({ type, data: { sequence: _sequence, registration_id: _id, ...data } }) => ({
+        type,
+        data,
+      }))
       .toSorted((one, two) => two.type.localeCompare(one.type)),
     [
+      { type: "registration.refunded", data: { kind: "tree", count: 1, remaining_count: 0 } },
       {
         type: "balance.low",
         data: {
@@ -293,12 +298,13 @@ test("a store manages its own endpoints and no others, with its own types and er
 
   t.like(await get(path, store.live), { status: 200, body: { types: ["balance.low"] } });
   t.like(await post(path, store.live, { types: ["*"] }), { body: { types: ["*"] } });
-  t.like(await post(`${path}/disable`, store.live, {}), { body: { status: "disabled" } });
+  const setStatus = (status: string) => post(path, store.live, { status });
+  t.like(await setStatus("disabled"), { body: { status: "disabled" } });
   t.like(await post(`${path}/ping`, store.live, {}), {
     status: 400,
     body: { code: "INVALID_PARAMETER" },
   });
-  t.like(await post(`${path}/enable`, store.live, {}), { body: { status: "enabled" } });
+  t.like(await setStatus("enabled"), { body: { status: "enabled" } });
   t.is((await post(`${path}/ping`, store.live, {})).status, 200);
   const since = new Date(Date.now() - 60_000).toISOString();
   t.like(await post(`${path}/recover`, store.live, { since }), { body: { recovered_count: 0 } });
@@ -308,7 +314,7 @@ test("a store manages its own endpoints and no others, with its own types and er
     body: {
       code: "INVALID_PARAMETER",
       error:
-        'types.0: must be one of balance.low, balance.depleted, evidence.milestone_reached, or "*" for all',
+        'types.0: must be one of balance.low, balance.depleted, registration.refunded, donation.refunded, evidence.milestone_reached, webhook_endpoint.disabled, or "*" for all',
     },
   });
   for (const stranger of [other.live, store.test]) {

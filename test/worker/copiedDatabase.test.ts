@@ -174,7 +174,11 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
       await recordEvent(db, { accountId, mode: "live" }, systemClock.now(), refunded("before"));
       created.push(endpoint);
     }
-    await disableEndpoint(db, created[1]?.id ?? "", "gone", systemClock.now());
+    await disableEndpoint(db, created[1]?.id ?? "", {
+      reason: "gone",
+      url: null,
+      now: systemClock.now(),
+    });
   });
   const [endpoint = { id: "", accountId: "" }, gone = endpoint] = created;
   const deliver = ({ db }: Database) =>
@@ -194,7 +198,7 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
   const run = await copy.impact("deployment", "separate", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, /1 webhook endpoint was disabled.*impact webhook enable/u);
+  t.regex(run.stderr, /1 webhook endpoint was disabled.*impact webhook update/u);
   const audited = await copy.impact("audit", "list", "--action", "deployment.separate", "--json");
   t.like(events.parse(readJson(audited))[0]?.details, { disabled_webhook_endpoints: 1 });
   t.like(await findEndpoint(copy.db, endpoint.id), { disabledReason: "requested" });

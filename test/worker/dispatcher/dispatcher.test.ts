@@ -2,11 +2,9 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { markRefundsDispatched } from "../../../modules/registrations/refunds.sql.ts";
-import { disableEndpoint } from "../../../modules/events/endpoints.sql.ts";
 import { openPool } from "../../../db/pools/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { setUpWebhooks } from "../../events/webhookScene.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
@@ -16,8 +14,6 @@ import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
 const test = testWithDatabase();
-
-const HOUR_MS = 60 * 60 * 1000;
 
 test.serial("a dispatcher that loses the database fails, and another one goes on", async (t) => {
   const { client: temporal } = await openNamespace(t);
@@ -127,30 +123,3 @@ test.serial(
     t.deepEqual(await listAllWaitingRefunds(db), []);
   },
 );
-
-test.serial("what is still pending at a disabled endpoint ends", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const { deps, endpoint, record, deliveries } = await setUpWebhooks(t);
-  await record("first");
-  await disableEndpoint(db, endpoint.id, "requested", deps.clock.now());
-  t.like(await deliveries(), [{ state: "pending" }]);
-
-  await startDispatcher(t, { db, temporal });
-  await eventually(async () => (await deliveries())[0]?.state === "failed");
-  t.pass();
-});
-
-test.serial("a delivery from before the clock was set back is soon due", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const { deps, record, pass, deliveries } = await setUpWebhooks(t);
-  await record("first");
-  pass(-HOUR_MS);
-  const now = deps.clock.now();
-
-  await startDispatcher(t, { db, temporal, clock: deps.clock });
-
-  await eventually(async () => (await deliveries())[0]?.dueAt?.getTime() === now.getTime());
-  t.pass();
-});

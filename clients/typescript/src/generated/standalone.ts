@@ -279,6 +279,8 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
+            /** @description How the last attempt has failed. Null if `failing_since` is. */
+            readonly last_error: string | null;
             /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
             /** @enum {string} */
@@ -538,7 +540,7 @@ export interface components {
         readonly Error: {
             readonly error: string;
         };
-        readonly Event: components["schemas"]["RegistrationCreatedEvent"] | components["schemas"]["RegistrationRefundedEvent"] | components["schemas"]["DonationCreatedEvent"] | components["schemas"]["DonationRefundedEvent"] | components["schemas"]["UsageFailedEvent"] | components["schemas"]["UsageRecoveredEvent"] | components["schemas"]["EvidenceMilestoneReachedEvent"];
+        readonly Event: components["schemas"]["RegistrationCreatedEvent"] | components["schemas"]["RegistrationRefundedEvent"] | components["schemas"]["DonationCreatedEvent"] | components["schemas"]["DonationRefundedEvent"] | components["schemas"]["UsageFailedEvent"] | components["schemas"]["UsageRecoveredEvent"] | components["schemas"]["EvidenceMilestoneReachedEvent"] | components["schemas"]["WebhookEndpointDisabledEvent"];
         readonly Events: {
             readonly events: readonly components["schemas"]["Event"][];
             /** @description Whether more events can be read immediately. */
@@ -887,7 +889,7 @@ export interface components {
              *       "registration.refunded"
              *     ]
              */
-            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[];
+            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "webhook_endpoint.disabled")[];
             /**
              * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
              * @example https://shop.example/impact-events
@@ -1596,8 +1598,6 @@ export interface components {
             readonly duration_ms: number;
             /** @description Why it failed; null if it succeeded. */
             readonly error: string | null;
-            /** Format: int64 */
-            readonly number: number;
             /** @description The first KiB of the response's body. */
             readonly response: string | null;
             /** Format: date-time */
@@ -1609,7 +1609,10 @@ export interface components {
             readonly status: number | null;
         };
         readonly WebhookDelivery: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Since the event, or since it was last retried or recovered.
+             */
             readonly attempt_count: number;
             /** Format: date-time */
             readonly created_at: string;
@@ -1618,6 +1621,7 @@ export interface components {
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
+            readonly last_attempt: components["schemas"]["WebhookAttempt"] | null;
             /** Format: date-time */
             readonly next_attempt_at: string | null;
             /**
@@ -1631,7 +1635,7 @@ export interface components {
              */
             readonly timestamp: string;
             /**
-             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
+             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `webhook_endpoint.disabled`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
              * @example registration.refunded
              */
             readonly type: string;
@@ -1639,36 +1643,6 @@ export interface components {
         readonly WebhookDeliveryList: {
             readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
             readonly has_more: boolean;
-        };
-        readonly WebhookDeliveryWithAttempts: {
-            /** Format: int64 */
-            readonly attempt_count: number;
-            /** @description The last 100, oldest first. */
-            readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
-            /** Format: date-time */
-            readonly created_at: string;
-            /**
-             * @description The id of the event, the same as in an organization's feed.
-             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
-             */
-            readonly id: string;
-            /** Format: date-time */
-            readonly next_attempt_at: string | null;
-            /**
-             * @description `pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.
-             * @enum {string}
-             */
-            readonly state: "pending" | "delivered" | "failed";
-            /**
-             * Format: date-time
-             * @description When it happened.
-             */
-            readonly timestamp: string;
-            /**
-             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
-             * @example registration.refunded
-             */
-            readonly type: string;
         };
         readonly WebhookEndpoint: {
             /** Format: date-time */
@@ -1688,10 +1662,54 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
+            /** @description How the last attempt has failed. Null if `failing_since` is. */
+            readonly last_error: string | null;
             /** @enum {string} */
             readonly status: "enabled" | "disabled";
             readonly types: readonly string[];
             readonly url: string;
+        };
+        readonly WebhookEndpointDisabledData: {
+            /** @enum {string} */
+            readonly disabled_reason: "requested" | "gone" | "failing";
+            readonly endpoint_id: string;
+            readonly last_error: string | null;
+            readonly url_origin: string;
+        };
+        /** @description A webhook endpoint was disabled, and receives nothing until it is enabled. Other endpoints of the account receive this event. */
+        readonly WebhookEndpointDisabledEvent: {
+            readonly data: components["schemas"]["WebhookEndpointDisabledData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "webhook_endpoint.disabled";
+        };
+        /** @description A webhook endpoint was disabled, and receives nothing until it is enabled. Other endpoints of the account receive this event. */
+        readonly WebhookEndpointDisabledMessage: {
+            readonly data: components["schemas"]["WebhookEndpointDisabledMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "webhook_endpoint.disabled";
+        };
+        readonly WebhookEndpointDisabledMessageData: {
+            /** @enum {string} */
+            readonly disabled_reason: "requested" | "gone" | "failing";
+            readonly endpoint_id: string;
+            readonly last_error: string | null;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            readonly url_origin: string;
         };
         readonly WebhookEndpointList: {
             readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
@@ -1703,20 +1721,26 @@ export interface components {
              */
             readonly description?: string;
             /**
+             * @description `disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.
+             * @example enabled
+             * @enum {string}
+             */
+            readonly status?: "enabled" | "disabled";
+            /**
              * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
              * @example [
              *       "donation.refunded",
              *       "registration.refunded"
              *     ]
              */
-            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[];
+            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "webhook_endpoint.disabled")[];
             /**
              * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
              * @example https://shop.example/impact-events
              */
             readonly url?: string;
         };
-        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["RegistrationRefundedMessage"] | components["schemas"]["DonationCreatedMessage"] | components["schemas"]["DonationRefundedMessage"] | components["schemas"]["UsageFailedMessage"] | components["schemas"]["UsageRecoveredMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"];
+        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["RegistrationRefundedMessage"] | components["schemas"]["DonationCreatedMessage"] | components["schemas"]["DonationRefundedMessage"] | components["schemas"]["UsageFailedMessage"] | components["schemas"]["UsageRecoveredMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"] | components["schemas"]["WebhookEndpointDisabledMessage"];
         readonly WebhookPing: {
             /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
             readonly id: string;
@@ -1732,7 +1756,7 @@ export interface components {
             readonly id: string;
             /**
              * Format: date-time
-             * @description Until when the previous secret signs as well. Null if the previous one was revoked.
+             * @description Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.
              */
             readonly previous_valid_until: string | null;
             /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
@@ -1935,7 +1959,7 @@ export interface operations {
                 readonly limit?: number;
                 /** @description The id of the last event that you have processed. The response has those that follow it. If it is omitted, the response begins with the oldest event that is kept. */
                 readonly starting_after?: string;
-                /** @description Only events of these types, with commas between them: registration.created, registration.refunded, donation.created, donation.refunded, usage.failed, usage.recovered, evidence.milestone_reached. */
+                /** @description Only events of these types, with commas between them: registration.created, registration.refunded, donation.created, donation.refunded, usage.failed, usage.recovered, evidence.milestone_reached, webhook_endpoint.disabled. */
                 readonly types?: string;
             };
             readonly header?: never;
@@ -2630,31 +2654,6 @@ export interface operations {
             };
         };
     };
-    readonly readWebhookDelivery: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the delivery, which is the event's. */
-                readonly delivery_id: string;
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookDeliveryWithAttempts"];
-                };
-            };
-        };
-    };
     readonly retryWebhookDelivery: {
         readonly parameters: {
             readonly query?: never;
@@ -2676,52 +2675,6 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["WebhookDelivery"];
-                };
-            };
-        };
-    };
-    readonly disableWebhookEndpoint: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
-                };
-            };
-        };
-    };
-    readonly enableWebhookEndpoint: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
         };
@@ -2806,45 +2759,42 @@ export interface operations {
 }
 
 export const OPERATIONS = {
-  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":"request","takes":["body"],"isPublic":false},
-  deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  disableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/disable","key":null,"takes":[],"isPublic":false},
-  donate: {"method":"POST","path":"/charities/donate","key":"request","takes":["body"],"isPublic":false},
-  donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items","takes":["body","query"],"isPublic":false},
-  enableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/enable","key":null,"takes":[],"isPublic":false},
-  health: {"method":"GET","path":"/healthz","key":null,"takes":[],"isPublic":true},
-  listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null,"takes":["query"],"isPublic":false},
-  listDonations: {"method":"GET","path":"/charities/donations","key":null,"takes":["query"],"isPublic":false},
-  listEvents: {"method":"GET","path":"/events","key":null,"takes":["query"],"isPublic":false},
-  listTrees: {"method":"GET","path":"/plant/trees","key":null,"takes":["query"],"isPublic":false},
-  listUsage: {"method":"GET","path":"/usage","key":null,"takes":["query"],"isPublic":false},
-  listWebhookDeliveries: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries","key":null,"takes":["query"],"isPublic":false},
-  listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null,"takes":[],"isPublic":false},
-  pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null,"takes":[],"isPublic":false},
-  readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null,"takes":["query"],"isPublic":false},
-  readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null,"takes":[],"isPublic":false},
-  readEvidenceSummary: {"method":"GET","path":"/evidence","key":null,"takes":[],"isPublic":false},
-  readStatement: {"method":"GET","path":"/statement","key":null,"takes":["query"],"isPublic":false},
-  readStatistics: {"method":"GET","path":"/stats","key":null,"takes":["query"],"isPublic":false},
-  readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null,"takes":["query"],"isPublic":false},
-  readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null,"takes":["query"],"isPublic":false},
-  readWebhookDelivery: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries/{delivery_id}","key":null,"takes":[],"isPublic":false},
-  readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[],"isPublic":true},
-  recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null,"takes":["body"],"isPublic":false},
-  refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request","takes":["body"],"isPublic":false},
-  refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items","takes":["body","query"],"isPublic":false},
-  refundDonation: {"method":"POST","path":"/refund/donations","key":"request","takes":["body"],"isPublic":false},
-  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items","takes":["body","query"],"isPublic":false},
-  refundTrees: {"method":"POST","path":"/refund/trees","key":"request","takes":["body"],"isPublic":false},
-  refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items","takes":["body","query"],"isPublic":false},
-  registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request","takes":["body"],"isPublic":false},
-  registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items","takes":["body","query"],"isPublic":false},
-  registerTrees: {"method":"POST","path":"/plant/trees","key":"request","takes":["body"],"isPublic":false},
-  registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items","takes":["body","query"],"isPublic":false},
-  retryWebhookDelivery: {"method":"POST","path":"/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null,"takes":[],"isPublic":false},
-  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null,"takes":["body"],"isPublic":false},
-  searchCharities: {"method":"GET","path":"/charities/search","key":null,"takes":["query"],"isPublic":false},
-  subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null,"takes":[],"isPublic":false},
-  updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null,"takes":["body"],"isPublic":false},
+  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":"request"},
+  deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null},
+  donate: {"method":"POST","path":"/charities/donate","key":"request"},
+  donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items"},
+  health: {"method":"GET","path":"/healthz","key":null},
+  listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null},
+  listDonations: {"method":"GET","path":"/charities/donations","key":null},
+  listEvents: {"method":"GET","path":"/events","key":null},
+  listTrees: {"method":"GET","path":"/plant/trees","key":null},
+  listUsage: {"method":"GET","path":"/usage","key":null},
+  listWebhookDeliveries: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries","key":null},
+  listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null},
+  pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null},
+  readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null},
+  readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null},
+  readEvidenceSummary: {"method":"GET","path":"/evidence","key":null},
+  readStatement: {"method":"GET","path":"/statement","key":null},
+  readStatistics: {"method":"GET","path":"/stats","key":null},
+  readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null},
+  readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null},
+  readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null},
+  readiness: {"method":"GET","path":"/readyz","key":null},
+  recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null},
+  refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request"},
+  refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items"},
+  refundDonation: {"method":"POST","path":"/refund/donations","key":"request"},
+  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items"},
+  refundTrees: {"method":"POST","path":"/refund/trees","key":"request"},
+  refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items"},
+  registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request"},
+  registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items"},
+  registerTrees: {"method":"POST","path":"/plant/trees","key":"request"},
+  registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items"},
+  retryWebhookDelivery: {"method":"POST","path":"/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null},
+  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null},
+  searchCharities: {"method":"GET","path":"/charities/search","key":null},
+  subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null},
+  updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null},
 } as const;

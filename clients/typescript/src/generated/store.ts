@@ -172,6 +172,8 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
+            /** @description How the last attempt has failed. Null if `failing_since` is. */
+            readonly last_error: string | null;
             /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
             /** @enum {string} */
@@ -219,6 +221,32 @@ export interface components {
             readonly has_more: boolean;
             /** @description Empty on the last page. */
             readonly next_cursor: string;
+        };
+        /** @description A donation was refunded. */
+        readonly DonationRefundedMessage: {
+            readonly data: components["schemas"]["DonationRefundedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "donation.refunded";
+        };
+        readonly DonationRefundedMessageData: {
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly charity_name: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly donation_id: string;
+            readonly ein: string;
+            readonly nonprofit_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
         };
         readonly Error: {
             /** @enum {string} */
@@ -460,7 +488,7 @@ export interface components {
              *       "balance.depleted"
              *     ]
              */
-            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[];
+            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "registration.refunded" | "donation.refunded" | "evidence.milestone_reached" | "webhook_endpoint.disabled")[];
             /**
              * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
              * @example https://shop.example/impact-events
@@ -617,6 +645,31 @@ export interface components {
             readonly registered_at: string;
             readonly tree_id: string;
         };
+        /** @description `count` units of a registration were refunded, and `remaining_count` are left. */
+        readonly RegistrationRefundedMessage: {
+            readonly data: components["schemas"]["RegistrationRefundedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "registration.refunded";
+        };
+        readonly RegistrationRefundedMessageData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            readonly registration_id: string;
+            /** Format: int64 */
+            readonly remaining_count: number;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
         readonly StoreDonation: {
             /**
              * Format: double
@@ -712,8 +765,6 @@ export interface components {
             readonly duration_ms: number;
             /** @description Why it failed; null if it succeeded. */
             readonly error: string | null;
-            /** Format: int64 */
-            readonly number: number;
             /** @description The first KiB of the response's body. */
             readonly response: string | null;
             /** Format: date-time */
@@ -725,7 +776,10 @@ export interface components {
             readonly status: number | null;
         };
         readonly WebhookDelivery: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Since the event, or since it was last retried or recovered.
+             */
             readonly attempt_count: number;
             /** Format: date-time */
             readonly created_at: string;
@@ -734,6 +788,7 @@ export interface components {
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
+            readonly last_attempt: components["schemas"]["WebhookAttempt"] | null;
             /** Format: date-time */
             readonly next_attempt_at: string | null;
             /**
@@ -747,7 +802,7 @@ export interface components {
              */
             readonly timestamp: string;
             /**
-             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
+             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `webhook_endpoint.disabled`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
              * @example registration.refunded
              */
             readonly type: string;
@@ -755,36 +810,6 @@ export interface components {
         readonly WebhookDeliveryList: {
             readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
             readonly has_more: boolean;
-        };
-        readonly WebhookDeliveryWithAttempts: {
-            /** Format: int64 */
-            readonly attempt_count: number;
-            /** @description The last 100, oldest first. */
-            readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
-            /** Format: date-time */
-            readonly created_at: string;
-            /**
-             * @description The id of the event, the same as in an organization's feed.
-             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
-             */
-            readonly id: string;
-            /** Format: date-time */
-            readonly next_attempt_at: string | null;
-            /**
-             * @description `pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.
-             * @enum {string}
-             */
-            readonly state: "pending" | "delivered" | "failed";
-            /**
-             * Format: date-time
-             * @description When it happened.
-             */
-            readonly timestamp: string;
-            /**
-             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
-             * @example registration.refunded
-             */
-            readonly type: string;
         };
         readonly WebhookEndpoint: {
             /** Format: date-time */
@@ -804,10 +829,35 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
+            /** @description How the last attempt has failed. Null if `failing_since` is. */
+            readonly last_error: string | null;
             /** @enum {string} */
             readonly status: "enabled" | "disabled";
             readonly types: readonly string[];
             readonly url: string;
+        };
+        /** @description A webhook endpoint was disabled, and receives nothing until it is enabled. Other endpoints of the account receive this event. */
+        readonly WebhookEndpointDisabledMessage: {
+            readonly data: components["schemas"]["WebhookEndpointDisabledMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "webhook_endpoint.disabled";
+        };
+        readonly WebhookEndpointDisabledMessageData: {
+            /** @enum {string} */
+            readonly disabled_reason: "requested" | "gone" | "failing";
+            readonly endpoint_id: string;
+            readonly last_error: string | null;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            readonly url_origin: string;
         };
         readonly WebhookEndpointList: {
             readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
@@ -819,20 +869,26 @@ export interface components {
              */
             readonly description?: string;
             /**
+             * @description `disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.
+             * @example enabled
+             * @enum {string}
+             */
+            readonly status?: "enabled" | "disabled";
+            /**
              * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
              * @example [
              *       "balance.low",
              *       "balance.depleted"
              *     ]
              */
-            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[];
+            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "registration.refunded" | "donation.refunded" | "evidence.milestone_reached" | "webhook_endpoint.disabled")[];
             /**
              * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
              * @example https://shop.example/impact-events
              */
             readonly url?: string;
         };
-        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["BalanceLowMessage"] | components["schemas"]["BalanceDepletedMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"];
+        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["BalanceLowMessage"] | components["schemas"]["BalanceDepletedMessage"] | components["schemas"]["RegistrationRefundedMessage"] | components["schemas"]["DonationRefundedMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"] | components["schemas"]["WebhookEndpointDisabledMessage"];
         readonly WebhookPing: {
             /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
             readonly id: string;
@@ -848,7 +904,7 @@ export interface components {
             readonly id: string;
             /**
              * Format: date-time
-             * @description Until when the previous secret signs as well. Null if the previous one was revoked.
+             * @description Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.
              */
             readonly previous_valid_until: string | null;
             /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
@@ -1420,31 +1476,6 @@ export interface operations {
             };
         };
     };
-    readonly readWebhookDelivery: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the delivery, which is the event's. */
-                readonly delivery_id: string;
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookDeliveryWithAttempts"];
-                };
-            };
-        };
-    };
     readonly retryWebhookDelivery: {
         readonly parameters: {
             readonly query?: never;
@@ -1466,52 +1497,6 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["WebhookDelivery"];
-                };
-            };
-        };
-    };
-    readonly disableWebhookEndpoint: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
-                };
-            };
-        };
-    };
-    readonly enableWebhookEndpoint: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
         };
@@ -1636,33 +1621,30 @@ export interface operations {
 }
 
 export const OPERATIONS = {
-  balance: {"method":"GET","path":"/app/api/balance","key":null,"takes":["query"],"isPublic":false},
-  createWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints","key":"request","takes":["body"],"isPublic":false},
-  deleteWebhookEndpoint: {"method":"DELETE","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  disableWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/disable","key":null,"takes":[],"isPublic":false},
-  donate: {"method":"POST","path":"/app/api/charity/donate","key":"request","takes":["body"],"isPublic":false},
-  enableWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/enable","key":null,"takes":[],"isPublic":false},
-  evidence: {"method":"GET","path":"/app/api/evidence","key":null,"takes":["query"],"isPublic":false},
-  health: {"method":"GET","path":"/healthz","key":null,"takes":[],"isPublic":true},
-  impactStats: {"method":"GET","path":"/app/api/impact/stats","key":null,"takes":["query"],"isPublic":false},
-  listDonations: {"method":"GET","path":"/app/api/charity/donations","key":null,"takes":["query"],"isPublic":false},
-  listPlastics: {"method":"GET","path":"/app/api/plastic","key":null,"takes":["query"],"isPublic":false},
-  listTrees: {"method":"GET","path":"/app/api/plant","key":null,"takes":["query"],"isPublic":false},
-  listWebhookDeliveries: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries","key":null,"takes":["query"],"isPublic":false},
-  listWebhookEndpoints: {"method":"GET","path":"/app/api/webhook_endpoints","key":null,"takes":[],"isPublic":false},
-  pingWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/ping","key":null,"takes":[],"isPublic":false},
-  plantTrees: {"method":"POST","path":"/app/api/plant","key":"request","takes":["body"],"isPublic":false},
-  readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null,"takes":["query"],"isPublic":false},
-  readOrderCertificateUrl: {"method":"GET","path":"/app/api/order_certificate_url","key":null,"takes":["query"],"isPublic":false},
-  readWebhookDelivery: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}","key":null,"takes":[],"isPublic":false},
-  readWebhookEndpoint: {"method":"GET","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[],"isPublic":true},
-  recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null,"takes":["body"],"isPublic":false},
-  refund: {"method":"POST","path":"/app/api/refund","key":"request","takes":["body"],"isPublic":false},
-  rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request","takes":["body"],"isPublic":false},
-  retryWebhookDelivery: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null,"takes":[],"isPublic":false},
-  rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null,"takes":["body"],"isPublic":false},
-  searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null,"takes":["query"],"isPublic":false},
-  updateWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":["body"],"isPublic":false},
-  verifyKey: {"method":"GET","path":"/app/api/verify","key":null,"takes":[],"isPublic":false},
+  balance: {"method":"GET","path":"/app/api/balance","key":null},
+  createWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints","key":"request"},
+  deleteWebhookEndpoint: {"method":"DELETE","path":"/app/api/webhook_endpoints/{id}","key":null},
+  donate: {"method":"POST","path":"/app/api/charity/donate","key":"request"},
+  evidence: {"method":"GET","path":"/app/api/evidence","key":null},
+  health: {"method":"GET","path":"/healthz","key":null},
+  impactStats: {"method":"GET","path":"/app/api/impact/stats","key":null},
+  listDonations: {"method":"GET","path":"/app/api/charity/donations","key":null},
+  listPlastics: {"method":"GET","path":"/app/api/plastic","key":null},
+  listTrees: {"method":"GET","path":"/app/api/plant","key":null},
+  listWebhookDeliveries: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries","key":null},
+  listWebhookEndpoints: {"method":"GET","path":"/app/api/webhook_endpoints","key":null},
+  pingWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/ping","key":null},
+  plantTrees: {"method":"POST","path":"/app/api/plant","key":"request"},
+  readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null},
+  readOrderCertificateUrl: {"method":"GET","path":"/app/api/order_certificate_url","key":null},
+  readWebhookEndpoint: {"method":"GET","path":"/app/api/webhook_endpoints/{id}","key":null},
+  readiness: {"method":"GET","path":"/readyz","key":null},
+  recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null},
+  refund: {"method":"POST","path":"/app/api/refund","key":"request"},
+  rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request"},
+  retryWebhookDelivery: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null},
+  rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null},
+  searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null},
+  updateWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}","key":null},
+  verifyKey: {"method":"GET","path":"/app/api/verify","key":null},
 } as const;
