@@ -11,7 +11,7 @@ import {
 import type { ImportedTree } from "./importedEvidence.sql.ts";
 import { listIdentities } from "./importRuns.sql.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
-import { deleteSummaries } from "../planting/cachedResponses.sql.ts";
+import { deleteSummaries } from "../planting/summary.sql.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
 import { addToTally } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";

@@ -7,7 +7,6 @@ import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
 import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents, deleteOldDeliveries } from "../events/deleteOldEvents.ts";
-import { clearExpiredResponses } from "../planting/clearCachedResponses.ts";
 import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
 import type { Context } from "../../runtime/context.ts";
 
@@ -55,7 +54,6 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
       deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
     events: (signal) => deleteOldEvents(context, signal),
     webhookDeliveries: (signal) => deleteOldDeliveries(context, signal),
-    cachedResponses: (signal) => clearExpiredResponses(context, signal),
     ...testDataSteps(context),
     expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };
