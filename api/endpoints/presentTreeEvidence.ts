@@ -69,14 +69,75 @@ const describe = (
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-/** Returns the proof of a milestone that was reached; null while it is pending. */
+type AllocatedFact = NonNullable<TreeEvidence["facts"]["allocated"]>;
+type VerifiedFact = NonNullable<TreeEvidence["facts"]["planted_and_verified"]>;
+
+const presentOrder = (
+  order: NonNullable<TreeEvidence["order"]>,
+  { registration, partnerName }: TreeEvidence,
+): Proof => ({
+  partner: partnerName,
+  order_id: order.orderId,
+  order_public_id: order.orderPublicId,
+  tree_order_id: order.treeOrderId,
+  tree_order_public_id: order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
+  tree_amount: order.treeCount,
+  buyer_name: order.buyerName,
+});
+
+const presentAllocated = (
+  { allocations }: AllocatedFact,
+  { partnerName, idOf }: TreeEvidence,
+  baseUrl: string,
+): Proof => ({
+  partner: partnerName,
+  allocations: allocations.map(({ reference, date_allocated, planting_site: site, crew }) => ({
+    allocation_id: idOf("allocation", reference),
+    date_allocated,
+    planting_site: {
+      id: idOf("planting_site", site.reference),
+      name: site.name,
+      subsite_name: site.subsite_name,
+      organization_name: site.organization_name,
+      latitude: site.latitude,
+      longitude: site.longitude,
+      main_image: absoluteUrl(site.main_image, baseUrl),
+    },
+    crew,
+  })),
+});
+
+const presentVerified = (
+  verified: VerifiedFact,
+  evidence: TreeEvidence,
+  baseUrl: string,
+): Proof => ({
+  partner: evidence.partnerName,
+  planting_site_name: verified.planting_site.name,
+  subsite_name: verified.planting_site.subsite_name,
+  organization_name: verified.planting_site.organization_name,
+  assessor_name: verified.assessor_name,
+  verifier: verified.verifier,
+  date_verified: verified.occurred_at,
+  session_total_planted: verified.session_total_planted,
+  species: verified.species,
+  image_url: absoluteUrl(verified.image_url, baseUrl),
+  allocation_id: verifiedAllocationId(verified, evidence),
+  field_update_id: evidence.idOf("field_update", verified.field_update_reference),
+  planting_session_id: evidence.idOf("planting_session", verified.planting_session_reference),
+  latitude: String(verified.latitude),
+  longitude: String(verified.longitude),
+  photos: verified.photos.map((photo) => absoluteUrl(photo, baseUrl)),
+});
+
+/** Returns the proof of a milestone; null while it is pending. */
 const presentProof = (
   milestone: Milestone,
   evidence: TreeEvidence,
   baseUrl: string,
   createdAt: string,
 ): Proof | null => {
-  const { registration, partnerName: partner, session, idOf } = evidence;
+  const { registration, partnerName } = evidence;
   switch (milestone.event) {
     case "registered":
       return {
@@ -87,47 +148,14 @@ const presentProof = (
         fractional_count: registration.fractionalCount,
         attribution: registration.attribution,
       };
-    case "funds_distributed": {
-      const order = milestone.reached?.proof;
-      const treeOrder = order?.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`;
-      return order
-        ? {
-            partner,
-            order_id: order.orderId,
-            order_public_id: order.orderPublicId,
-            tree_order_id: order.treeOrderId,
-            tree_order_public_id: treeOrder,
-            tree_amount: order.treeCount,
-            buyer_name: order.buyerName,
-          }
-        : null;
-    }
+    case "funds_distributed":
+      return milestone.reached && presentOrder(milestone.reached.proof, evidence);
     case "allocated":
-      return (
-        milestone.reached && {
-          partner,
-          allocations: milestone.reached.proof.allocations.map(
-            ({ reference, date_allocated, planting_site: site, crew }) => ({
-              allocation_id: idOf("allocation", reference),
-              date_allocated,
-              planting_site: {
-                id: idOf("planting_site", site.reference),
-                name: site.name,
-                subsite_name: site.subsite_name,
-                organization_name: site.organization_name,
-                latitude: site.latitude,
-                longitude: site.longitude,
-                main_image: absoluteUrl(site.main_image, baseUrl),
-              },
-              crew,
-            }),
-          ),
-        }
-      );
+      return milestone.reached && presentAllocated(milestone.reached.proof, evidence, baseUrl);
     case "planted":
       return (
         milestone.reached && {
-          partner,
+          partner: partnerName,
           date_planted: milestone.reached.proof.occurred_at,
           media: milestone.reached.proof.media.map(({ reference, ...medium }) => ({
             id: reference,
@@ -139,29 +167,8 @@ const presentProof = (
           })),
         }
       );
-    case "planted_and_verified": {
-      const verified = milestone.reached?.proof;
-      return verified && session
-        ? {
-            partner,
-            planting_site_name: verified.planting_site.name,
-            subsite_name: verified.planting_site.subsite_name,
-            organization_name: verified.planting_site.organization_name,
-            assessor_name: verified.assessor_name,
-            verifier: verified.verifier,
-            date_verified: verified.occurred_at,
-            session_total_planted: verified.session_total_planted,
-            species: verified.species,
-            image_url: absoluteUrl(verified.image_url, baseUrl),
-            allocation_id: verifiedAllocationId(verified, evidence),
-            field_update_id: session.fieldUpdateId,
-            planting_session_id: session.plantingSessionId,
-            latitude: String(verified.latitude),
-            longitude: String(verified.longitude),
-            photos: verified.photos.map((photo) => absoluteUrl(photo, baseUrl)),
-          }
-        : null;
-    }
+    case "planted_and_verified":
+      return milestone.reached && presentVerified(milestone.reached.proof, evidence, baseUrl);
   }
 };
 
