@@ -3,12 +3,10 @@ import type { DatabasePool } from "slonik";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
 import {
-  findPlantingOrdersToStart,
-  recordPlantingOrdersStarted,
   readPollIntervalMs,
-} from "../modules/planting/findPlantingOrdersToStart.ts";
+  startPlantingOrders,
+} from "../modules/planting/startPlantingOrders.ts";
 import type { PlantingContext } from "../modules/planting/context.ts";
-import type { PollInterval } from "../modules/planting/findPlantingOrdersToStart.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
@@ -39,26 +37,25 @@ const MIN_POLL_INTERVAL_MS = 100;
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
 export const createPlantingActivities = (
   context: PlantingContext &
-    PollInterval & {
+    Parameters<typeof startPlantingOrders>[0] & {
       /** The pool of the work for all accounts together, which yields to what clients record. */
       readonly bulkDb: DatabasePool;
       /** The interval at which orders are created. */
       readonly plantingOrderIntervalMs: number;
     },
 ) => ({
-  /** Creates planting orders of the trees that have none. */
-  createPlantingOrders: (): Promise<{ readonly orders: number }> =>
-    withHeartbeat(async (signal) => ({
-      orders: await createPlantingOrders({ ...context, db: context.bulkDb }, signal, {
+  /**
+   * Creates planting orders of the trees that have none, and starts the workflows of orders. Existing orders are started
+   * first, so that they do not wait for a creation that takes as long as it may.
+   */
+  createPlantingOrders: (): Promise<void> =>
+    withHeartbeat(async (signal) => {
+      await startPlantingOrders(context, signal);
+      await createPlantingOrders({ ...context, db: context.bulkDb }, signal, {
         intervalMs: context.plantingOrderIntervalMs,
-      }),
-    })),
-
-  /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */
-  listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(context),
-
-  markOrdersStarted: (orderIds: readonly number[]): Promise<void> =>
-    recordPlantingOrdersStarted(context, orderIds),
+      });
+      await startPlantingOrders(context, signal);
+    }),
 
   /** Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. */
   pollPlantingOrder: async (

@@ -29,7 +29,6 @@ import {
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";
-import { wakePlantingOrder } from "../modules/planting/wakePlantingOrder.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
@@ -39,7 +38,7 @@ import { createKeyUses } from "../modules/accounts/createKeyUses.ts";
 import { createDeploymentName } from "../modules/billing/deploymentName.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
-import type { EvidenceContext, WakeContext } from "../modules/planting/context.ts";
+import type { EvidenceContext } from "../modules/planting/context.ts";
 import type { ListContext, RegistrationContext } from "../modules/registrations/context.ts";
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import { createRetryGuard } from "../modules/registrations/createRetryGuard.ts";
@@ -56,9 +55,6 @@ import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 import type { ApiMetrics } from "./http/createApiMetrics.ts";
 import type { RequestObserver } from "./http/observeRequests.ts";
-
-/** Short, because the partner's report waits for it and the workflow polls anyway. */
-const WAKE_TIMEOUT_MS = 1000;
 
 /** What both interfaces need. */
 export type HttpContext = CharityContext &
@@ -80,8 +76,7 @@ export type HttpContext = CharityContext &
 /** What the organizations' interface needs. */
 export type StandaloneContext = HttpContext &
   RegistrationContext &
-  ListContext &
-  WakeContext & {
+  ListContext & {
     readonly authenticator: Authenticate;
     /** The base URL in the API description; `/` if the program does not know its public URL. */
     readonly documentBaseUrl: string;
@@ -232,9 +227,6 @@ export const openApiContext = async (
     plantingCallbackSecrets: secretsOf(config, "PLANTING_CALLBACK_SECRET"),
     platformSecrets: secretsOf(config, "STORE_PLATFORM_SECRET"),
     readStripeWebhook: await loadWebhookReader(secretsOf(config, "STRIPE_WEBHOOK_SECRET")),
-    wakeOrder: async (orderId) => {
-      await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
-    },
     billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
     writer: writers.writer,
     storeWriter: writers.storeWriter,

@@ -38,7 +38,7 @@ table of results to stdout.
              --seconds 4  --connections 64  --accounts 1000
   donate     donations to a charity of the built-in catalogue, compared with registrations
              --calls 200
-  evidence   evidence of a tree, cached and not, compared with bare Koa
+  evidence   evidence of different trees and of one, compared with bare Koa
              --seconds 4  --connections 64  --calls 200
   report     usage that waits, to the ledger and to a Stripe double: events a second and CPU time of one
              --accounts 1000  --events 20

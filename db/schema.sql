@@ -114,15 +114,12 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
-CREATE TABLE cached_response (
-  key text COLLATE "C" NOT NULL,
-  base_url text NOT NULL,
-  revision bigint NOT NULL,
-  body text NOT NULL,
-  stored_at timestamp with time zone NOT NULL,
-  expires_at timestamp with time zone NOT NULL,
-  CONSTRAINT cached_response_pkey PRIMARY KEY (key)
-) WITH ();
+CREATE UNLOGGED TABLE bulk_turn (
+  is_only boolean NOT NULL DEFAULT true,
+  ends_at timestamp with time zone NOT NULL,
+  CONSTRAINT bulk_turn_pkey PRIMARY KEY (is_only),
+  CONSTRAINT bulk_turn_is_only CHECK (is_only)
+) WITH (fillfactor=10);
 
 CREATE TABLE call_rate (
   is_only boolean NOT NULL DEFAULT true,
@@ -289,6 +286,22 @@ CREATE TABLE event (
   CONSTRAINT event_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH ();
 
+CREATE TABLE event_day (
+  day date NOT NULL,
+  recorded_at timestamp with time zone NOT NULL,
+  transaction_id xid8 NOT NULL,
+  CONSTRAINT event_day_pkey PRIMARY KEY (day)
+) WITH ();
+
+CREATE TABLE evidence_summary (
+  mode text COLLATE "C" NOT NULL,
+  is_simulated boolean NOT NULL,
+  content jsonb NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT evidence_summary_pkey PRIMARY KEY (mode, is_simulated),
+  CONSTRAINT evidence_summary_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH ();
+
 CREATE TABLE idempotency_key (
   key_hash bytea NOT NULL,
   account_id uuid NOT NULL,
@@ -401,16 +414,6 @@ CREATE TABLE next_planting_order (
   CONSTRAINT next_planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH (vacuum_truncate=false);
 
-CREATE TABLE partner_reference (
-  id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-  partner text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  reference text COLLATE "C" NOT NULL,
-  CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference),
-  CONSTRAINT partner_reference_pkey PRIMARY KEY (id),
-  CONSTRAINT partner_reference_kind CHECK (kind = ANY (ARRAY['allocation'::text, 'field_update'::text, 'planting_session'::text]))
-) WITH ();
-
 CREATE TABLE planting_claim (
   partner text COLLATE "C" NOT NULL,
   reference text COLLATE "C" NOT NULL,
@@ -431,7 +434,7 @@ CREATE TABLE planting_fact (
   occurred_at timestamp with time zone NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL,
-  evidence jsonb,
+  site_ids integer[] NOT NULL DEFAULT '{}'::integer[],
   received_at timestamp with time zone NOT NULL,
   withdrawn_at timestamp with time zone,
   withdrawn_by text,
@@ -443,25 +446,6 @@ CREATE TABLE planting_fact (
   CONSTRAINT planting_fact_stage CHECK (stage = ANY (ARRAY['funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
   CONSTRAINT planting_fact_state CHECK (state = ANY (ARRAY['accepted'::text, 'waiting'::text, 'contradiction'::text, 'withdrawn'::text])),
   CONSTRAINT planting_fact_withdrawn CHECK ((state = 'withdrawn'::text) = (withdrawn_at IS NOT NULL AND withdrawn_by IS NOT NULL))
-) WITH ();
-
-CREATE TABLE planting_media (
-  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-  order_id integer NOT NULL,
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  site_id integer NOT NULL,
-  type text NOT NULL,
-  url text NOT NULL,
-  thumbnail_url text NOT NULL,
-  latitude double precision NOT NULL,
-  longitude double precision NOT NULL,
-  taken_at timestamp with time zone NOT NULL,
-  CONSTRAINT planting_media_pkey PRIMARY KEY (id),
-  CONSTRAINT planting_media_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT planting_media_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
-  CONSTRAINT planting_media_site_id_fkey FOREIGN KEY (site_id) REFERENCES planting_site(id),
-  CONSTRAINT planting_media_type CHECK (type = ANY (ARRAY['photo'::text, 'image'::text, 'video'::text]))
 ) WITH ();
 
 CREATE TABLE planting_order (
@@ -498,14 +482,6 @@ CREATE TABLE planting_order (
   CONSTRAINT planting_order_stage CHECK (stage = ANY (ARRAY['created'::text, 'funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
   CONSTRAINT planting_order_timeline CHECK (timeline = ANY (ARRAY['allocations'::text, 'sessions'::text])),
   CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1)
-) WITH ();
-
-CREATE TABLE planting_record (
-  partner text COLLATE "C" NOT NULL,
-  reference text COLLATE "C" NOT NULL,
-  credited bigint NOT NULL,
-  CONSTRAINT planting_record_pkey PRIMARY KEY (partner, reference),
-  CONSTRAINT planting_record_credited CHECK (credited >= 0)
 ) WITH ();
 
 CREATE TABLE planting_site (
@@ -871,7 +847,7 @@ CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
 
-CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
+CREATE INDEX balance_entry_refund ON public.balance_entry USING btree (account_id, created_at) WHERE (kind = 'refund'::text);
 
 CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (record_id, is_of_order) WHERE (revoked_at IS NULL);
 
@@ -951,15 +927,15 @@ CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (
 
 CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (order_id) WHERE (state = 'contradiction'::text);
 
-CREATE INDEX planting_media_account ON public.planting_media USING btree (account_id, mode, id);
+CREATE INDEX planting_fact_site ON public.planting_fact USING btree ((site_ids[1]), id) WHERE ((state = 'accepted'::text) AND (stage = ANY (ARRAY['planted'::text, 'planted_and_verified'::text])));
 
-CREATE INDEX planting_media_order ON public.planting_media USING btree (order_id);
-
-CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, mode, id);
+CREATE INDEX planting_fact_sites ON public.planting_fact USING gin (site_ids);
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 
 CREATE UNIQUE INDEX planting_order_imported_key ON public.planting_order USING btree (account_id, mode, imported_key) WHERE (imported_key IS NOT NULL);
+
+CREATE INDEX planting_order_planted ON public.planting_order USING btree (account_id, id) WHERE ((mode = 'live'::text) AND (planted_at IS NOT NULL));
 
 CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(workflow_started_at, polled_at)) WHERE (finished_at IS NULL);
 

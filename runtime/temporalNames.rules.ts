@@ -48,6 +48,3 @@ export const webhookShardWorkflowId = (deployment: string, shard: number): strin
 
 export const subscriptionSweepId = (deployment: string): string =>
   inDeployment(deployment, "subscription-sweep");
-
-/** The signal that wakes an order's workflow after facts were recorded by a callback or an operator. */
-export const FACTS_RECORDED = "factsRecorded";

@@ -71,7 +71,6 @@ const schedulesOf = (
         taskQueue,
         // For an hour at least; with a long interval, until an hour before the next run.
         workflowRunTimeout: Math.max(HOUR_MS, plantingOrderIntervalMs - HOUR_MS),
-        args: [deployment],
       },
     },
   ];

@@ -38,10 +38,15 @@ import type { WorkerContext } from "./context.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
+import { startPlantingOrder } from "./startPlantingOrder.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 
 /** Creates the activities of the background queue that are not run by shards. */
-const createBackgroundActivities = (config: Config, context: WorkerContext & BillingObservers) => ({
+const createBackgroundActivities = (
+  config: Config,
+  context: WorkerContext &
+    BillingObservers & { readonly startOrder: (orderId: number) => Promise<void> },
+) => ({
   ...createBillingActivities(context),
   ...createRetentionActivities({
     ...context,
@@ -56,7 +61,6 @@ const createBackgroundActivities = (config: Config, context: WorkerContext & Bil
         "TreeMapper has records that no order can use until they are corrected there",
       );
     }),
-    plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
     plantingOrderIntervalMs: plantingOrderIntervalMs(config),
   }),
 });
@@ -148,7 +152,16 @@ const startWorker = async (
       ...createWebhookActivities({ runs: deliveryRuns, stopping }),
       ...createShardActivities({ runs: reportingRuns, stopping }),
       ...createDispatcherActivities({ runs: dispatcherRuns, stopping }),
-      ...createBackgroundActivities(config, { ...context, ...observers }),
+      ...createBackgroundActivities(config, {
+        ...context,
+        ...observers,
+        startOrder: async (orderId) => {
+          const named = await deployment;
+          if (named) {
+            await startPlantingOrder(context.temporal, named.name, orderId);
+          }
+        },
+      }),
     }),
   ]);
   const ensuring = whenNamed(({ name }) =>

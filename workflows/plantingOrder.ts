@@ -1,15 +1,5 @@
-import {
-  condition,
-  continueAsNew,
-  defineSignal,
-  proxyActivities,
-  setHandler,
-  workflowInfo,
-} from "@temporalio/workflow";
+import { continueAsNew, proxyActivities, sleep, workflowInfo } from "@temporalio/workflow";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
-import { FACTS_RECORDED } from "../runtime/temporalNames.rules.ts";
-
-const factsRecordedSignal = defineSignal(FACTS_RECORDED);
 
 const { pollPlantingOrder } = proxyActivities<PlantingActivities>({
   startToCloseTimeout: "1 minute",
@@ -19,12 +9,7 @@ const { pollPlantingOrder } = proxyActivities<PlantingActivities>({
 
 /** Polls an order until nothing more is expected, usually for months. The first poll places it with its partner. */
 export const plantingOrder = async (orderId: number): Promise<void> => {
-  let woken = false;
-  setHandler(factsRecordedSignal, () => {
-    woken = true;
-  });
   for (;;) {
-    woken = false;
     const { isFinished, nextPollMs } = await pollPlantingOrder(orderId);
     if (isFinished) {
       return;
@@ -32,6 +17,6 @@ export const plantingOrder = async (orderId: number): Promise<void> => {
     if (workflowInfo().continueAsNewSuggested) {
       await continueAsNew<typeof plantingOrder>(orderId);
     }
-    await condition(() => woken, nextPollMs);
+    await sleep(nextPollMs);
   }
 };

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { EvidenceSummary } from "../../modules/planting/createSummaryReader.ts";
+import { projectImpact } from "../../modules/planting/impactFactors.rules.ts";
+import type { Summary } from "../../modules/planting/summary.sql.ts";
 import { absoluteUrl } from "./presentTreeEvidence.ts";
 
 const wholeNumber = z.int().min(0);
@@ -52,32 +53,29 @@ const regionId = (country: string, region: string): string =>
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{M}\p{N}]+/gu, "-");
 
-const presentEvidenceSummary = (
-  { registeredTrees, plantedTrees, isSimulated, projected, regions }: EvidenceSummary,
-  baseUrl: string,
-): PresentedEvidenceSummary => ({
-  summary: {
-    total_trees: registeredTrees,
-    trees_planted: plantedTrees,
-    trees_planted_simulated: isSimulated ? plantedTrees : 0,
-    carbon_offset_tons: projected.carbonTons,
-    area_restored_hectares: projected.areaHectares,
-    countries: [...new Set(regions.map(({ country }) => country))],
-  },
-  regions: regions.map(({ region, country, media }) => ({
-    id: regionId(country, region),
-    name: region,
-    country,
-    simulated: isSimulated,
-    evidence: media.map(({ id, type, url, date }) => ({
-      id,
-      type,
-      url: absoluteUrl(url, baseUrl),
-      date,
-    })),
-  })),
-});
-
 /** @param baseUrl the public URL of this service, without a slash at the end */
-export const renderEvidenceSummary = (summary: EvidenceSummary, baseUrl: string): string =>
-  JSON.stringify(presentEvidenceSummary(summary, baseUrl));
+export const presentEvidenceSummary = (
+  { registeredTrees, planted, isSimulated, regions }: Summary & { readonly isSimulated: boolean },
+  baseUrl: string,
+): PresentedEvidenceSummary => {
+  const sum = planted.reduce((trees, part) => trees + part.trees, 0);
+  const plantedTrees = Math.min(sum, Number.MAX_SAFE_INTEGER);
+  const { carbonTons, areaHectares } = projectImpact(planted);
+  return {
+    summary: {
+      total_trees: registeredTrees,
+      trees_planted: plantedTrees,
+      trees_planted_simulated: isSimulated ? plantedTrees : 0,
+      carbon_offset_tons: carbonTons,
+      area_restored_hectares: areaHectares,
+      countries: [...new Set(regions.map(({ country }) => country))],
+    },
+    regions: regions.map(({ region, country, media }) => ({
+      id: regionId(country, region),
+      name: region,
+      country,
+      simulated: isSimulated,
+      evidence: media.map((medium) => ({ ...medium, url: absoluteUrl(medium.url, baseUrl) })),
+    })),
+  };
+};

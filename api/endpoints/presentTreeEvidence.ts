@@ -1,13 +1,9 @@
 import type {
-  AllocatedEvidence,
-  PlantedEvidence,
-  VerifiedEvidence,
-} from "../../modules/planting/evidence.rules.ts";
-import type {
   Milestone,
   MilestoneEvent,
   TreeEvidence,
 } from "../../modules/planting/timeline.rules.ts";
+import { verifiedAllocationId } from "../../modules/planting/timeline.rules.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
 
 /** Returns the URL of a path on this service; other URLs, and the empty one, stay as they are. */
@@ -53,10 +49,10 @@ const ORDERED_ELSEWHERE = {
 const describe = (
   event: MilestoneEvent,
   isCompleted: boolean,
-  { fullRefund, isOrderedElsewhere, importedFrom }: TreeEvidence,
+  { fullRefund, registration, importedFrom }: TreeEvidence,
 ): string => {
   const [, completed, pending] = TEXTS[event];
-  if (isOrderedElsewhere) {
+  if (registration.isOrderedElsewhere) {
     const registered = fullRefund ? "refunded" : "registered";
     return ORDERED_ELSEWHERE[event === "registered" ? registered : "pending"];
   }
@@ -73,90 +69,62 @@ const describe = (
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-const presentRegistered = (
-  { id, ...registration }: TreeEvidence["registration"],
-  createdAt: string,
-): Proof => ({
-  tree_id: id,
-  record_id: id,
-  registered_at: createdAt,
-  count: registration.count,
-  fractional_count: registration.fractionalCount,
-  attribution: registration.attribution,
-});
+type AllocatedFact = NonNullable<TreeEvidence["facts"]["allocated"]>;
+type VerifiedFact = NonNullable<TreeEvidence["facts"]["planted_and_verified"]>;
 
 const presentOrder = (
   order: NonNullable<TreeEvidence["order"]>,
-  partner: string,
-  registrationId: string,
+  { registration, partnerName }: TreeEvidence,
 ): Proof => ({
-  partner,
+  partner: partnerName,
   order_id: order.orderId,
   order_public_id: order.orderPublicId,
   tree_order_id: order.treeOrderId,
-  tree_order_public_id: order.treeOrderPublicId ?? `to_${registrationId.replaceAll("-", "")}`,
+  tree_order_public_id: order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
   tree_amount: order.treeCount,
   buyer_name: order.buyerName,
 });
 
 const presentAllocated = (
-  { allocations }: AllocatedEvidence,
-  partner: string,
+  { allocations }: AllocatedFact,
+  { partnerName, idOf }: TreeEvidence,
   baseUrl: string,
 ): Proof => ({
-  partner,
-  allocations: allocations.map(({ allocationId, allocatedAt, site, crew }) => ({
-    allocation_id: allocationId,
-    date_allocated: allocatedAt,
+  partner: partnerName,
+  allocations: allocations.map(({ reference, date_allocated, planting_site: site, crew }) => ({
+    allocation_id: idOf("allocation", reference),
+    date_allocated,
     planting_site: {
-      id: site.id,
+      id: idOf("planting_site", site.reference),
       name: site.name,
-      subsite_name: site.subsiteName,
-      organization_name: site.organizationName,
+      subsite_name: site.subsite_name,
+      organization_name: site.organization_name,
       latitude: site.latitude,
       longitude: site.longitude,
-      main_image: absoluteUrl(site.imageUrl, baseUrl),
+      main_image: absoluteUrl(site.main_image, baseUrl),
     },
-    crew: {
-      leader: crew.leader,
-      style: crew.style,
-      total_members: crew.totalMembers,
-      women_members: crew.womenMembers,
-    },
+    crew,
   })),
 });
 
-const presentPlanted = (
-  { plantedAt, media }: PlantedEvidence,
-  partner: string,
+const presentVerified = (
+  verified: VerifiedFact,
+  evidence: TreeEvidence,
   baseUrl: string,
 ): Proof => ({
-  partner,
-  date_planted: plantedAt,
-  media: media.map((medium) => ({
-    id: medium.id,
-    type: medium.type,
-    url: absoluteUrl(medium.url, baseUrl),
-    thumbnail_url: absoluteUrl(medium.thumbnailUrl, baseUrl),
-    latitude: medium.latitude,
-    longitude: medium.longitude,
-  })),
-});
-
-const presentVerified = (verified: VerifiedEvidence, partner: string, baseUrl: string): Proof => ({
-  partner,
-  planting_site_name: verified.siteName,
-  subsite_name: verified.subsiteName,
-  organization_name: verified.organizationName,
-  assessor_name: verified.assessorName,
+  partner: evidence.partnerName,
+  planting_site_name: verified.planting_site.name,
+  subsite_name: verified.planting_site.subsite_name,
+  organization_name: verified.planting_site.organization_name,
+  assessor_name: verified.assessor_name,
   verifier: verified.verifier,
-  date_verified: verified.verifiedAt,
-  session_total_planted: verified.sessionTotalPlanted,
-  species: [...verified.species],
-  image_url: absoluteUrl(verified.imageUrl, baseUrl),
-  allocation_id: verified.allocationId,
-  field_update_id: verified.fieldUpdateId,
-  planting_session_id: verified.plantingSessionId,
+  date_verified: verified.occurred_at,
+  session_total_planted: verified.session_total_planted,
+  species: verified.species,
+  image_url: absoluteUrl(verified.image_url, baseUrl),
+  allocation_id: verifiedAllocationId(verified, evidence),
+  field_update_id: evidence.idOf("field_update", verified.field_update_reference),
+  planting_session_id: evidence.idOf("planting_session", verified.planting_session_reference),
   latitude: String(verified.latitude),
   longitude: String(verified.longitude),
   photos: verified.photos.map((photo) => absoluteUrl(photo, baseUrl)),
@@ -165,25 +133,42 @@ const presentVerified = (verified: VerifiedEvidence, partner: string, baseUrl: s
 /** Returns the proof of a milestone; null while it is pending. */
 const presentProof = (
   milestone: Milestone,
-  { registration, partnerName }: TreeEvidence,
+  evidence: TreeEvidence,
   baseUrl: string,
   createdAt: string,
 ): Proof | null => {
+  const { registration, partnerName } = evidence;
   switch (milestone.event) {
     case "registered":
-      return milestone.reached && presentRegistered(milestone.reached.evidence, createdAt);
+      return {
+        tree_id: registration.id,
+        record_id: registration.id,
+        registered_at: createdAt,
+        count: registration.count,
+        fractional_count: registration.fractionalCount,
+        attribution: registration.attribution,
+      };
     case "funds_distributed":
-      return (
-        milestone.reached && presentOrder(milestone.reached.evidence, partnerName, registration.id)
-      );
+      return milestone.reached && presentOrder(milestone.reached.proof, evidence);
     case "allocated":
-      return (
-        milestone.reached && presentAllocated(milestone.reached.evidence, partnerName, baseUrl)
-      );
+      return milestone.reached && presentAllocated(milestone.reached.proof, evidence, baseUrl);
     case "planted":
-      return milestone.reached && presentPlanted(milestone.reached.evidence, partnerName, baseUrl);
+      return (
+        milestone.reached && {
+          partner: partnerName,
+          date_planted: milestone.reached.proof.occurred_at,
+          media: milestone.reached.proof.media.map(({ reference, ...medium }) => ({
+            id: reference,
+            type: medium.type,
+            url: absoluteUrl(medium.url, baseUrl),
+            thumbnail_url: absoluteUrl(medium.thumbnail_url, baseUrl),
+            latitude: medium.latitude,
+            longitude: medium.longitude,
+          })),
+        }
+      );
     case "planted_and_verified":
-      return milestone.reached && presentVerified(milestone.reached.evidence, partnerName, baseUrl);
+      return milestone.reached && presentVerified(milestone.reached.proof, evidence, baseUrl);
   }
 };
 
@@ -201,7 +186,7 @@ const presentMilestone = (
   if (!reached || !proof) {
     return { step, event, title, status: "pending", description };
   }
-  const timestamp = event === "registered" ? createdAt : reached.occurredAt.toISOString();
+  const timestamp = event === "registered" ? createdAt : reached.at;
   return {
     step,
     event,
@@ -232,8 +217,8 @@ export const presentTreeEvidence = (
     simulated: evidence.isSimulated,
     ...(evidence.importedFrom !== null && { imported_from: evidence.importedFrom }),
     status: evidence.status,
-    refunded: evidence.refundedCount > 0,
-    refunded_count: evidence.refundedCount,
+    refunded: registration.refundedCount > 0,
+    refunded_count: registration.refundedCount,
     provider_meta: {
       ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
       ...(allocationId !== null && { allocation_id: allocationId }),
@@ -247,6 +232,3 @@ export const presentTreeEvidence = (
     ),
   };
 };
-
-export const renderTreeEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
-  JSON.stringify(presentTreeEvidence(evidence, baseUrl));

@@ -1,9 +1,7 @@
 import { z } from "zod";
 import { MILESTONE_EVENTS, EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
 import { hash } from "node:crypto";
-import type { CachedResponse } from "../../modules/planting/cachedResponses.sql.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
-import { EVIDENCE_CACHE_SECONDS } from "../../modules/planting/cacheEvidence.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 
 /*
@@ -158,6 +156,71 @@ export const treeEvidence = z
   .meta({ id: "TreeEvidence" });
 export type PresentedTreeEvidence = z.output<typeof treeEvidence>;
 
+const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+
+export const TREE_EVIDENCE_EXAMPLE: PresentedTreeEvidence = {
+  tree_id: ID,
+  record_id: ID,
+  impact_type: "trees",
+  impact_provider: "North Coast Planting",
+  simulated: false,
+  refunded: false,
+  refunded_count: 0,
+  status: "funds_distributed",
+  provider_meta: { order_id: 41, public_id: "po_0198c5df2b6a7d10b7c1a2d3e4f50617" },
+  timeline: [
+    {
+      step: 1,
+      event: "registered",
+      title: "Registered",
+      status: "completed",
+      date: "2025-06-01",
+      timestamp: "2025-06-01T12:00:00.000Z",
+      description: "The trees are registered.",
+      evidence: {
+        tree_id: ID,
+        record_id: ID,
+        registered_at: "2025-06-01T12:00:00.000Z",
+        count: 3,
+        fractional_count: 0,
+        attribution: "newsletter",
+      },
+    },
+    {
+      step: 2,
+      event: "funds_distributed",
+      title: "Funds distributed",
+      status: "completed",
+      date: "2025-06-02",
+      timestamp: "2025-06-02T01:00:00.000Z",
+      description: "The planting partner has the order and its funds.",
+      evidence: {
+        partner: "North Coast Planting",
+        order_id: 41,
+        order_public_id: "po_0198c5df2b6a7d10b7c1a2d3e4f50617",
+        tree_order_id: 9120,
+        tree_order_public_id: "to_0198c5de7c1f7b52a3a13f1f9a0c9e11",
+        tree_amount: 3,
+        buyer_name: "Example Organization",
+      },
+    },
+    {
+      step: 3,
+      event: "allocated",
+      title: "Allocated",
+      status: "pending",
+      description: "Planting sites and crews are not assigned yet.",
+    },
+    {
+      step: 4,
+      event: "planted",
+      title: "Planted",
+      status: "pending",
+      description: "The trees are not planted yet.",
+    },
+  ],
+};
+
 /*
  * The parameter and the headers that evidence has on both interfaces.
  */
@@ -169,52 +232,35 @@ export const evidenceStage = () => oneOf(EVIDENCE_STAGES).optional();
 export const EVIDENCE_HEADERS = {
   ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
   "Cache-Control": "How long the response may be cached.",
-  Age: "Seconds since the response was generated.",
   "Evidence-Simulated":
     "`true` if the response is simulated in whole or in part: no trees are planted for it.",
 };
 
-/** Sets the headers of a response to `evidence_stage`. */
-export const setStageHeaders = (ctx: RequestContext): void => {
-  ctx.set("Evidence-Simulated", "true");
-  ctx.set("Cache-Control", "no-store");
-};
-
-type EvidenceResponse = CachedResponse & { readonly isSimulated: boolean };
-
-/** By response, because a process returns the same one many times. */
-const tags = new WeakMap<CachedResponse, string>();
-
-const tagOf = (response: CachedResponse): string => {
-  const known = tags.get(response);
-  if (known !== undefined) {
-    return known;
-  }
-  const tag = `"${hash("sha256", response.body, "base64url")}"`;
-  tags.set(response, tag);
-  return tag;
-};
+/** The contract's 30 days. */
+const CACHE_SECONDS = 30 * 24 * 60 * 60;
 
 /**
- * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
- * @param isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
+ * Renders evidence, and sets the headers by which clients cache it, and the mark of simulated evidence.
+ * @param isLasting clients may cache the response for 30 days; otherwise they must revalidate it
  */
-export const setCacheHeaders = (
+export const renderEvidence = (
   ctx: RequestContext,
-  response: EvidenceResponse,
-  { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
-): void => {
+  presented: object,
+  { isLasting, isSimulated }: { readonly isLasting: boolean; readonly isSimulated: boolean },
+): string => {
+  const body = JSON.stringify(presented);
   ctx.status = 200;
-  ctx.set("ETag", tagOf(response));
-  ctx.set(
-    "Cache-Control",
-    isLasting ? `private, max-age=${EVIDENCE_CACHE_SECONDS}` : "private, no-cache",
-  );
-  if (response.isSimulated) {
+  ctx.set("ETag", `"${hash("sha256", body, "base64url")}"`);
+  ctx.set("Cache-Control", isLasting ? `private, max-age=${CACHE_SECONDS}` : "private, no-cache");
+  if (isSimulated) {
     ctx.set("Evidence-Simulated", "true");
   }
-  if (isLasting) {
-    const ageMs = Math.max(0, now.getTime() - response.storedAt.getTime());
-    ctx.set("Age", String(Math.floor(ageMs / 1000)));
-  }
+  return body;
+};
+
+/** Renders the response to `evidence_stage`. */
+export const renderStage = (ctx: RequestContext, presented: object): string => {
+  ctx.set("Evidence-Simulated", "true");
+  ctx.set("Cache-Control", "no-store");
+  return JSON.stringify(presented);
 };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import { ORDER_NOT_FOUND } from "../../modules/planting/order.rules.ts";
 import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
-import type { WakeContext } from "../../modules/planting/context.ts";
+import type { Context } from "../../runtime/context.ts";
 import { publicEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
 import { HttpError } from "../http/httpError.ts";
@@ -73,7 +73,7 @@ const DESCRIPTION: Description = {
 
 /** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
 export const callbackEndpoint = (
-  context: WakeContext,
+  context: Context,
   readSecrets: () => readonly string[],
 ): Endpoint =>
   publicEndpoint({

@@ -1,18 +1,18 @@
 import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
-import { createCachedTreeLookup } from "../../modules/planting/createCachedTreeLookup.ts";
 import { createSummaryReader } from "../../modules/planting/createSummaryReader.ts";
-import { readTreeEvidence, simulateTreeEvidence } from "../../modules/planting/readTreeEvidence.ts";
+import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
-  setCacheHeaders,
-  setStageHeaders,
+  renderEvidence,
+  renderStage,
+  TREE_EVIDENCE_EXAMPLE,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
-import { evidenceSummary, renderEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-import { renderTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
+import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -20,72 +20,6 @@ import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
 import type { PresentedEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-import type { PresentedTreeEvidence } from "../endpoints/treeEvidenceSchema.ts";
-
-const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
-
-const TREE_EXAMPLE: PresentedTreeEvidence = {
-  tree_id: ID,
-  record_id: ID,
-  impact_type: "trees",
-  impact_provider: "North Coast Planting",
-  simulated: false,
-  refunded: false,
-  refunded_count: 0,
-  status: "funds_distributed",
-  provider_meta: { order_id: 41, public_id: "po_0198c5df2b6a7d10b7c1a2d3e4f50617" },
-  timeline: [
-    {
-      step: 1,
-      event: "registered",
-      title: "Registered",
-      status: "completed",
-      date: "2025-06-01",
-      timestamp: "2025-06-01T12:00:00.000Z",
-      description: "The trees are registered.",
-      evidence: {
-        tree_id: ID,
-        record_id: ID,
-        registered_at: "2025-06-01T12:00:00.000Z",
-        count: 3,
-        fractional_count: 0,
-        attribution: "newsletter",
-      },
-    },
-    {
-      step: 2,
-      event: "funds_distributed",
-      title: "Funds distributed",
-      status: "completed",
-      date: "2025-06-02",
-      timestamp: "2025-06-02T01:00:00.000Z",
-      description: "The planting partner has the order and its funds.",
-      evidence: {
-        partner: "North Coast Planting",
-        order_id: 41,
-        order_public_id: "po_0198c5df2b6a7d10b7c1a2d3e4f50617",
-        tree_order_id: 9120,
-        tree_order_public_id: "to_0198c5de7c1f7b52a3a13f1f9a0c9e11",
-        tree_amount: 3,
-        buyer_name: "Example Organization",
-      },
-    },
-    {
-      step: 3,
-      event: "allocated",
-      title: "Allocated",
-      status: "pending",
-      description: "Planting sites and crews are not assigned yet.",
-    },
-    {
-      step: 4,
-      event: "planted",
-      title: "Planted",
-      status: "pending",
-      description: "The trees are not planted yet.",
-    },
-  ],
-};
 
 const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
   summary: {
@@ -115,7 +49,7 @@ const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
 };
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint => {
-  const readSummary = createSummaryReader(context, renderEvidenceSummary);
+  const readSummary = createSummaryReader(context);
   return textKeyEndpoint({
     method: "get",
     path: "/evidence",
@@ -133,10 +67,12 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint => {
     schemas: { response: evidenceSummary },
     examples: { response: SUMMARY_EXAMPLE },
     handle: async ({ ctx, caller }) => {
-      const response = await readSummary(caller.mode);
+      const summary = await readSummary(caller.mode);
       // It is renewed when trees are planted, which may be at any time.
-      setCacheHeaders(ctx, response, { isLasting: false, now: context.clock.now() });
-      return response.body;
+      return renderEvidence(ctx, presentEvidenceSummary(summary, context.publicBaseUrl()), {
+        isLasting: false,
+        isSimulated: summary.isSimulated,
+      });
     },
   });
 };
@@ -149,7 +85,7 @@ const treeQuery = queryObject({
 });
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
-  const findCachedTree = createCachedTreeLookup(context);
+  const reader = createEvidenceReader(context);
   return textKeyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
@@ -178,26 +114,18 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
       ],
     },
     schemas: { query: treeQuery, response: treeEvidence },
-    examples: { response: TREE_EXAMPLE },
-    handle: async ({ ctx, caller, query }) => {
-      const selection = {
-        accountId: caller.accountId,
-        mode: caller.mode,
-        id: pathParameter(ctx, "id"),
-      };
-      if (query.evidence_stage !== undefined) {
-        const evidence = await simulateTreeEvidence(context, selection, query.evidence_stage);
-        setStageHeaders(ctx);
-        return renderTreeEvidence(evidence, context.publicBaseUrl());
-      }
-      const response =
-        (await findCachedTree(selection)) ??
-        (await readTreeEvidence(context, selection, renderTreeEvidence));
-      setCacheHeaders(ctx, response, {
-        isLasting: response.isComplete,
-        now: context.clock.now(),
-      });
-      return response.body;
+    examples: { response: TREE_EVIDENCE_EXAMPLE },
+    handle: async ({ ctx, caller: { accountId, mode }, query }) => {
+      const stage = query.evidence_stage ?? null;
+      const selection = { accountId, mode, id: pathParameter(ctx, "id") };
+      const { evidence, isComplete } = await reader.read(selection, stage);
+      const presented = presentTreeEvidence(evidence, context.publicBaseUrl());
+      return stage === null
+        ? renderEvidence(ctx, presented, {
+            isLasting: isComplete,
+            isSimulated: evidence.isSimulated,
+          })
+        : renderStage(ctx, presented);
     },
   });
 };

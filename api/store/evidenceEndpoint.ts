@@ -6,16 +6,15 @@ import type { EvidenceSelection } from "../../modules/stores/customers.rules.ts"
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
 import type { TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import {
-  readStoreEvidence,
-  simulateStoreEvidence,
-} from "../../modules/stores/readStoreEvidence.ts";
+import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
+import { readStoreEvidence } from "../../modules/stores/readStoreEvidence.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
-  setCacheHeaders,
-  setStageHeaders,
+  renderEvidence,
+  renderStage,
+  TREE_EVIDENCE_EXAMPLE,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
@@ -107,46 +106,11 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   };
 };
 
-const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 const EXAMPLE: z.output<typeof response> = {
-  tree_id: ID,
-  record_id: ID,
-  impact_type: "trees",
-  impact_provider: "North Coast Planting",
-  simulated: false,
-  refunded: false,
-  refunded_count: 0,
-  status: "registered",
-  provider_meta: {},
-  timeline: [
-    {
-      step: 1,
-      event: "registered",
-      title: "Registered",
-      status: "completed",
-      date: "2025-06-01",
-      timestamp: "2025-06-01T12:00:00.000000Z",
-      description: "The trees are registered.",
-      evidence: {
-        tree_id: ID,
-        record_id: ID,
-        registered_at: "2025-06-01T12:00:00.000000Z",
-        count: 3,
-        fractional_count: 0,
-        attribution: "",
-      },
-    },
-    {
-      step: 2,
-      event: "funds_distributed",
-      title: "Funds distributed",
-      status: "pending",
-      description: "The planting partner does not have the order yet.",
-    },
-  ],
+  ...TREE_EVIDENCE_EXAMPLE,
   created_at: "2025-06-01T12:00:00.000000Z",
   region: "",
-  evidence_count: 1,
+  evidence_count: 2,
 };
 
 const presentStoreEvidence = (
@@ -159,11 +123,9 @@ const presentStoreEvidence = (
   evidence_count: evidence.timeline.filter(({ reached }) => reached !== null).length,
 });
 
-const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
-  JSON.stringify(presentStoreEvidence(evidence, baseUrl));
-
-export const evidenceEndpoint = (app: StoreAppContext): Endpoint =>
-  textKeyEndpoint({
+export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
+  const reader = createEvidenceReader(app);
+  return textKeyEndpoint({
     method: "get",
     path: "/app/api/evidence",
     description: {
@@ -176,7 +138,6 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint =>
         ...EVIDENCE_HEADERS,
         "Cache-Control":
           "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
-        Age: "Seconds since the response was generated, if it may be cached.",
       },
       errors: [
         queryError(`impact_type: ${TYPE_MUST_BE}`),
@@ -199,19 +160,20 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint =>
       const selection = selectionOf(given);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const context = { ...app, db: isSearch ? app.reads : app.db };
-      const owner = accountModeOf(caller);
-      if (stage !== null) {
-        const evidence = await simulateStoreEvidence(context, owner, selection, stage);
-        setStageHeaders(ctx);
-        return renderStoreEvidence(evidence, context.publicBaseUrl());
-      }
-      const cached = await readStoreEvidence(context, owner, selection, renderStoreEvidence);
-      setCacheHeaders(ctx, cached, {
-        // The newest record may be another one at any time; a record that is named stays the same.
-        isLasting: cached.isComplete && selection.id !== null,
-        now: context.clock.now(),
-      });
-      return cached.body;
+      const { evidence, isComplete } = await readStoreEvidence(
+        { db: isSearch ? app.reads : app.db, reader },
+        accountModeOf(caller),
+        selection,
+        stage,
+      );
+      const presented = presentStoreEvidence(evidence, app.publicBaseUrl());
+      return stage === null
+        ? renderEvidence(ctx, presented, {
+            // The newest record may be another one at any time; a record that is named stays the same.
+            isLasting: isComplete && selection.id !== null,
+            isSimulated: evidence.isSimulated,
+          })
+        : renderStage(ctx, presented);
     },
   });
+};

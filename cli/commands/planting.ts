@@ -1,25 +1,18 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { DatabasePool } from "slonik";
+import { sitesOf } from "../../modules/planting/fact.rules.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
-import { counted } from "../../runtime/counted.rules.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
 import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
 import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
-import { getRecordId } from "../../modules/records/getRecordId.ts";
-import { clearCachedResponses } from "../../modules/planting/clearCachedResponses.ts";
-import type { CachedResponses } from "../../modules/planting/clearCachedResponses.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { recordOwnerOption } from "../accountOptions.ts";
-import type { RecordOwnerOptions } from "../accountOptions.ts";
-import { parseId, parseLimit, parseRecordId } from "../arguments.ts";
+import { parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord, printRows, printText, sayIfMore } from "../output/print.ts";
+import { printJson, printRecord, printRows, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { addReportCommands } from "./plantingReports.ts";
 
@@ -38,21 +31,20 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   refunded_trees: order.refundedCount,
   timeline: order.timeline,
   stage: order.stage,
-  created_at: order.createdAt.toISOString(),
-  planted_at: order.plantedAt?.toISOString() ?? null,
-  verified_at: order.verifiedAt?.toISOString() ?? null,
+  created_at: order.createdAt,
+  planted_at: order.plantedAt,
+  verified_at: order.verifiedAt,
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-type ListOptions = {
+type ListOptions = JsonOption & {
   readonly org?: string;
   readonly stage?: OrderStage;
   readonly contradicted?: true;
   readonly limit: number;
-  readonly json?: true;
 };
 
-const addOrderListCommand = (parent: Command, { io, connections }: CliContext): void => {
+const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("list")
     .description("List planting orders, newest first")
@@ -102,12 +94,28 @@ const presentFact = (fact: StoredFact) => ({
   state: fact.state,
   reason: fact.reason,
   source: fact.source,
-  occurred_at: fact.occurredAt.toISOString(),
-  received_at: fact.receivedAt.toISOString(),
-  withdrawn_at: fact.withdrawnAt?.toISOString() ?? null,
+  occurred_at: fact.occurredAt,
+  received_at: fact.receivedAt,
+  withdrawn_at: fact.withdrawnAt,
   withdrawn_by: fact.withdrawnBy,
   content: fact.content,
 });
+
+/** What a fact shows: its sites, photos and videos. */
+const proofsOf = ({ id, content }: StoredFact) => {
+  const sites = sitesOf(content).map(({ name, region, country, reference }) => ({
+    fact: id,
+    shows: "site",
+    proof: `${name}, ${region}, ${country} (${reference})`,
+  }));
+  const photos = content.stage === "planted_and_verified" ? content.photos : [];
+  const media = content.stage === "planted" ? content.media : [];
+  return [
+    ...sites,
+    ...photos.map((url) => ({ fact: id, shows: "photo", proof: url })),
+    ...media.map(({ type, url }) => ({ fact: id, shows: type, proof: url })),
+  ];
+};
 
 /** The most orders that an error names. */
 const NAMED = 10;
@@ -135,38 +143,26 @@ const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder>
   return order;
 };
 
-const addOrderShowCommand = (parent: Command, { io, connections }: CliContext): void => {
+const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("show")
-    .description("Show a planting order and its reported facts")
+    .description("Show a planting order, its reported facts, and their sites and photos")
     .argument("<order>", "number or public id of the order, here or in evidence")
-    .action(async (id: string, { json }: JsonOption) => {
+    .action(async (given: string, { json }: JsonOption) => {
       const db = await connections.database();
-      const order = await getOrder(db, id);
+      const order = await getOrder(db, given);
       const facts = await listFacts(db, order.id);
       const presented = presentOrder(await connections.deploymentName(), order);
       if (json) {
         printJson(io, { ...presented, facts: facts.map(presentFact) });
         return;
       }
+      const { id, ...fields } = presented;
       printRecord(io, {
-        order: String(order.id),
-        "public id": order.publicId,
-        "order in evidence": String(order.shownId),
-        "public id in evidence": order.shownPublicId,
-        account: order.accountId,
-        buyer: order.buyerName,
-        mode: order.mode,
-        partner: order.partner,
-        "partner reference": order.partnerReference,
-        trees: order.treeCount,
-        "refunded trees": order.refundedCount,
-        timeline: order.timeline,
-        stage: order.stage,
-        created: order.createdAt,
-        planted: order.plantedAt,
-        verified: order.verifiedAt,
-        workflow: presented.workflow_id,
+        order: String(id),
+        ...Object.fromEntries(
+          Object.entries(fields).map(([name, value]) => [name.replaceAll("_", " "), value]),
+        ),
       });
       io.stdout.write("\n");
       printRows(io, facts, {
@@ -179,59 +175,21 @@ const addOrderShowCommand = (parent: Command, { io, connections }: CliContext): 
         "withdrawn by": (fact) => fact.withdrawnBy,
         reason: (fact) => fact.reason,
       });
+      const proofs = facts.flatMap(proofsOf);
+      if (proofs.length > 0) {
+        io.stdout.write("\n");
+        printRows(io, proofs, {
+          fact: ({ fact }) => String(fact),
+          shows: ({ shows }) => shows,
+          proof: ({ proof }) => proof,
+        });
+      }
     });
-};
-
-type ClearOptions = ChangeOptions &
-  RecordOwnerOptions & {
-    readonly tree?: string;
-    readonly summary?: true;
-    readonly all?: true;
-  };
-
-const requireOneSelection = ({ tree, summary, all }: ClearOptions): void => {
-  if ([tree, summary, all].filter((option) => option !== undefined).length !== 1) {
-    throw new CommandError(EXIT.usage, "Pass one of --tree, --summary and --all.");
-  }
-};
-
-const selectResponses = async (
-  db: CommonQueryMethods,
-  { tree, org, all }: ClearOptions,
-): Promise<CachedResponses> => {
-  return tree === undefined
-    ? { kind: all ? "all" : "summary" }
-    : { kind: "tree", registrationId: await getRecordId(db, "registration", tree, org ?? null) };
-};
-
-const addCacheClearCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("cache")
-      .description("Manage the cache of evidence responses")
-      .command("clear")
-      .description("Delete cached responses, so that the next requests render new ones")
-      .option("--tree <id>", "id of a tree registration", parseRecordId)
-      .addOption(recordOwnerOption())
-      .option("--summary", "the evidence summary")
-      .option("--all", "all cached responses"),
-  ).action(async (options: ClearOptions) => {
-    const { io } = context;
-    requireOneSelection(options);
-    const deps = await openChange(context, options);
-    const dropped = await clearCachedResponses(deps, await selectResponses(deps.db, options));
-    if (options.json) {
-      printJson(io, { dropped });
-    } else {
-      printText(io, `Deleted ${counted(dropped, "cached response")}`);
-    }
-  });
 };
 
 export const addEvidenceCommands = (evidence: Command, context: CliContext): void => {
   const order = evidence.command("order").description("Inspect planting orders");
-  addOrderListCommand(order, context);
-  addOrderShowCommand(order, context);
+  addListCommand(order, context);
+  addShowCommand(order, context);
   addReportCommands(evidence, context);
-  addCacheClearCommand(evidence, context);
 };

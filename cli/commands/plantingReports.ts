@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
+import { Option } from "commander";
 import type { Command } from "commander";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
@@ -15,7 +16,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
-import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
+import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
 import { printJson, printList, printTable } from "../output/print.ts";
 
@@ -50,28 +51,6 @@ const readReport = async ({ stdin }: CliContext["io"], file: string): Promise<Pl
   return parseReport(json);
 };
 
-const WAKE_TIMEOUT_MS = 5000;
-
-/** Wakes an order's workflow. Without Temporal, the workflow finds the facts at its next poll. */
-const wakeOrder = async (
-  { io, connections }: Pick<CliContext, "io" | "connections">,
-  orderId: number,
-): Promise<void> => {
-  const { wakePlantingOrder } = await import("../../modules/planting/wakePlantingOrder.ts");
-  const temporal = await connections.temporal().catch(() => null);
-  const isNotified =
-    temporal !== null &&
-    (await wakePlantingOrder(
-      temporal,
-      connections.decidedDeploymentName,
-      orderId,
-      WAKE_TIMEOUT_MS,
-    ));
-  if (!isNotified) {
-    say(io, "The order's workflow could not be notified; it finds the facts at its next poll.");
-  }
-};
-
 const RECORD_HELP = `
 The file contains {"order": "<public id>", "facts": [{"stage": …, "occurred_at": …, …}, …]},
 as docs/evidence.md describes. It is validated first, and recorded completely or not at
@@ -90,10 +69,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
       const { io } = context;
       const report = await readReport(io, file);
       const recorded = await reportPlanting(
-        {
-          ...(await openChange(context, operator)),
-          wakeOrder: (orderId) => wakeOrder(context, orderId),
-        },
+        await openChange(context, operator),
         report,
         "operator",
       );
@@ -111,28 +87,22 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
       if (recorded.some(({ outcome }) => outcome === "withdrawn")) {
         throw new CommandError(
           EXIT.failed,
-          "Some facts were withdrawn, and stay withdrawn. See `impact evidence reinstate`.",
+          "Some facts were withdrawn, and stay withdrawn. See `impact evidence withdraw --undo`.",
         );
       }
     });
 };
 
-type CorrectOptions = ReasonedOptions & {
+type WithdrawOptions = ReasonedOptions & {
   readonly dryRun?: true;
+  readonly replacement?: string;
+  readonly undo?: true;
 };
-type WithdrawOptions = CorrectOptions & { readonly replacement?: string };
-
-const depsOf = async (context: CliContext, { as, reason }: CorrectOptions) => ({
-  db: await context.connections.database(),
-  clock: context.clock,
-  actor: { kind: "operator", name: operatorName(as), reason } as const,
-  wakeOrder: (orderId: number) => wakeOrder(context, orderId),
-});
 
 const show = (
   { io }: CliContext,
   corrected: CorrectedOrder,
-  { dryRun, json }: CorrectOptions,
+  { dryRun, json }: WithdrawOptions,
 ): void => {
   const { order, stageBefore, stageAfter, changes, replacement } = corrected;
   if (json) {
@@ -180,57 +150,63 @@ A withdrawn fact stays stored with its proof, the reason and the operator, but n
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
 again, the latest report first. Evidence and the summary change with the next request.`;
 
+const withdraw = async (
+  context: CliContext,
+  factId: number,
+  options: WithdrawOptions,
+): Promise<void> => {
+  const { reason, replacement, dryRun } = options;
+  const report = replacement === undefined ? null : await readReport(context.io, replacement);
+  const corrected = await withdrawPlantingFact(await openChange(context, options), factId, {
+    reason,
+    replacement: report,
+    isDryRun: dryRun === true,
+  });
+  if (corrected.changes.length === 0) {
+    say(context.io, `Fact ${factId} was already withdrawn.`);
+  }
+  show(context, corrected, options);
+};
+
+const undoWithdrawal = async (
+  context: CliContext,
+  factId: number,
+  options: WithdrawOptions,
+): Promise<void> => {
+  const corrected = await reinstatePlantingFact(await openChange(context, options), factId, {
+    isDryRun: options.dryRun === true,
+  });
+  show(context, corrected, options);
+  if (corrected.changes.some(({ fact, after }) => fact === factId && after === "contradiction")) {
+    throw new CommandError(
+      EXIT.failed,
+      `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
+    );
+  }
+};
+
 const addWithdrawCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("withdraw")
-    .description("Withdraw a reported fact that is wrong, or replace it")
+    .description("Withdraw a reported fact that is wrong, replace it, or undo its withdrawal")
     .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
-    .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
-    .option("--replacement <file>", "facts to record instead, in the format of evidence record")
+    .requiredOption("--reason <text>", "why the fact is wrong, or right", parseReason)
+    .addOption(
+      new Option(
+        "--replacement <file>",
+        "facts to record instead, in the format of evidence record",
+      ).conflicts("undo"),
+    )
+    .option("--undo", "let a withdrawn fact take effect again")
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
     .addHelpText("after", WITHDRAW_HELP)
-    .action(async (factId: number, options: WithdrawOptions) => {
-      const { reason, replacement, dryRun } = options;
-      const report = replacement === undefined ? null : await readReport(context.io, replacement);
-      const corrected = await withdrawPlantingFact(await depsOf(context, options), factId, {
-        reason,
-        replacement: report,
-        isDryRun: dryRun === true,
-      });
-      if (corrected.changes.length === 0) {
-        say(context.io, `Fact ${factId} was already withdrawn.`);
-      }
-      show(context, corrected, options);
-    });
-};
-
-const addReinstateCommand = (parent: Command, context: CliContext): void => {
-  parent
-    .command("reinstate")
-    .description("Undo the withdrawal of a fact")
-    .argument("<fact>", "number of the fact", parseCount)
-    .requiredOption("--reason <text>", "why the fact was right", parseReason)
-    .addOption(operatorOption())
-    .option("--dry-run", "show what would change")
-    .action(async (factId: number, options: CorrectOptions) => {
-      const corrected = await reinstatePlantingFact(await depsOf(context, options), factId, {
-        isDryRun: options.dryRun === true,
-      });
-      show(context, corrected, options);
-      if (
-        corrected.changes.some(({ fact, after }) => fact === factId && after === "contradiction")
-      ) {
-        throw new CommandError(
-          EXIT.failed,
-          `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
-        );
-      }
-    });
+    .action((factId: number, options: WithdrawOptions) =>
+      (options.undo ? undoWithdrawal : withdraw)(context, factId, options),
+    );
 };
 
 export const addReportCommands = (evidence: Command, context: CliContext): void => {
   addRecordCommand(evidence, context);
   addWithdrawCommand(evidence, context);
-  addReinstateCommand(evidence, context);
 };

@@ -18,7 +18,7 @@ CREATE TABLE planting_order (
   stage text NOT NULL DEFAULT 'created' CONSTRAINT planting_order_stage CHECK (
     stage IN ('created', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
-  -- Increases with every change of the evidence, so that older cached responses are recognized as stale.
+  -- Increases with every change of the evidence, so that a poll notices a correction.
   revision integer NOT NULL DEFAULT 1,
   -- The sites of its trees: [{siteId, region, forestType, weight, factorId}]. The last is that of planting_tally, because
   -- another release may have another table of factors; null until the trees are planted.
@@ -49,6 +49,7 @@ CREATE UNIQUE INDEX planting_order_imported_key
   ON planting_order (account_id, mode, imported_key) WHERE imported_key IS NOT NULL;
 
 CREATE INDEX planting_order_account ON planting_order (account_id, id);
+CREATE INDEX planting_order_planted ON planting_order (account_id, id) WHERE mode = 'live' AND planted_at IS NOT NULL;
 CREATE INDEX planting_order_waiting ON planting_order (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX planting_order_unfinished ON planting_order (greatest(workflow_started_at, polled_at)) WHERE finished_at IS NULL;
 
@@ -89,17 +90,6 @@ CREATE TABLE planting_site (
   CONSTRAINT planting_site_reference UNIQUE (partner, reference)
 );
 
--- The integers that evidence shows for partners' references.
-CREATE TABLE partner_reference (
-  id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  partner text COLLATE "C" NOT NULL,
-  kind text COLLATE "C" NOT NULL CONSTRAINT partner_reference_kind CHECK (
-    kind IN ('allocation', 'field_update', 'planting_session')
-  ),
-  reference text COLLATE "C" NOT NULL,
-  CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference)
-);
-
 -- Every fact that was reported about an order, without repetitions.
 CREATE TABLE planting_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -117,8 +107,8 @@ CREATE TABLE planting_fact (
   occurred_at timestamptz NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
-  -- The proof that an accepted fact adds to timelines, or that a withdrawn one had added.
-  evidence jsonb,
+  -- The sites that an accepted fact is about. Its photos and videos show the first.
+  site_ids integer[] NOT NULL DEFAULT '{}',
   received_at timestamptz NOT NULL,
   withdrawn_at timestamptz,
   withdrawn_by text,
@@ -129,23 +119,11 @@ CREATE TABLE planting_fact (
 CREATE UNIQUE INDEX planting_fact_accepted ON planting_fact (order_id, stage) WHERE state = 'accepted';
 CREATE INDEX planting_fact_contradiction ON planting_fact (order_id) WHERE state = 'contradiction';
 
-CREATE TABLE planting_media (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  order_id integer NOT NULL REFERENCES planting_order,
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  site_id integer NOT NULL REFERENCES planting_site,
-  type text NOT NULL CONSTRAINT planting_media_type CHECK (type IN ('photo', 'image', 'video')),
-  url text NOT NULL,
-  thumbnail_url text NOT NULL,
-  latitude double precision NOT NULL,
-  longitude double precision NOT NULL,
-  taken_at timestamptz NOT NULL
-);
-
-CREATE INDEX planting_media_order ON planting_media (order_id);
-CREATE INDEX planting_media_account ON planting_media (account_id, mode, id);
-CREATE INDEX planting_media_site ON planting_media (site_id, mode, id);
+-- For the latest photos of a site.
+CREATE INDEX planting_fact_site ON planting_fact ((site_ids[1]), id)
+  WHERE state = 'accepted' AND stage IN ('planted', 'planted_and_verified');
+-- For the latest details of a site, which only corrections need.
+CREATE INDEX planting_fact_sites ON planting_fact USING gin (site_ids);
 
 -- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.
 CREATE TABLE planting_tally (
@@ -158,19 +136,14 @@ CREATE TABLE planting_tally (
   PRIMARY KEY (account_id, mode, site_id, factor_id)
 ) WITH (fillfactor = 50);
 
--- Texts of responses that are the same in all API processes until they expire.
-CREATE TABLE cached_response (
-  key text COLLATE "C" PRIMARY KEY,
-  -- The public base URL of the service that the body's URLs start with.
-  base_url text NOT NULL,
-  -- Increases with every change of the response; 0 for the summary.
-  revision bigint NOT NULL,
-  body text NOT NULL,
-  stored_at timestamptz NOT NULL,
-  expires_at timestamptz NOT NULL
+-- What GET /evidence returns to all processes until it expires or trees are planted.
+CREATE TABLE evidence_summary (
+  mode text COLLATE "C" NOT NULL CONSTRAINT evidence_summary_mode CHECK (mode IN ('live', 'test')),
+  is_simulated boolean NOT NULL,
+  content jsonb NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (mode, is_simulated)
 );
-
-CREATE INDEX cached_response_expiry ON cached_response (expires_at);
 
 -- Trees of a partner's planting record that are credited to an order. Their sum never exceeds the record.
 CREATE TABLE planting_claim (
@@ -183,11 +156,3 @@ CREATE TABLE planting_claim (
 );
 
 CREATE INDEX planting_claim_order ON planting_claim (order_id);
-
--- The sum of the claims on each of a partner's planting records, so that a poll need not read those of all orders.
-CREATE TABLE planting_record (
-  partner text COLLATE "C" NOT NULL,
-  reference text COLLATE "C" NOT NULL,
-  credited bigint NOT NULL CONSTRAINT planting_record_credited CHECK (credited >= 0),
-  PRIMARY KEY (partner, reference)
-);

@@ -4,21 +4,15 @@ import type { Planting } from "../../modules/planting/createPlanting.ts";
 
 const DAY_SECONDS = 24 * 60 * 60;
 
-/** How long the simulated partner takes for the demo's trees: as long as real planting. */
-const DEMO_DURATIONS = {
-  allocationMs: 12 * DAY_SECONDS * 1000,
-  plantingMs: 35 * DAY_SECONDS * 1000,
-  verificationMs: 80 * DAY_SECONDS * 1000,
-} as const;
+/** How long the simulated partner takes for each stage of the demo's trees, about as long as real planting. */
+const DEMO_STEP_SECONDS = 40 * DAY_SECONDS;
 
 /**
  * Defaults of the settings with which the demo goes on. With the usual ones, every order would be verified after three
  * minutes, and none would be left at the stages before.
  */
 export const DEMO_SETTINGS: Readonly<Record<string, string>> = {
-  SIMULATED_ALLOCATION_SECONDS: String(DEMO_DURATIONS.allocationMs / 1000),
-  SIMULATED_PLANTING_SECONDS: String(DEMO_DURATIONS.plantingMs / 1000),
-  SIMULATED_VERIFICATION_SECONDS: String(DEMO_DURATIONS.verificationMs / 1000),
+  SIMULATED_PLANTING_SECONDS: String(DEMO_STEP_SECONDS),
   PLANTING_ORDER_INTERVAL_SECONDS: String(DAY_SECONDS),
 };
 
@@ -34,6 +28,6 @@ export const createDemoPlanting = ({
     partner: "simulated",
     partnerName,
     treeMapper: null,
-    manual: { timeline },
-    simulated: { timeline, durations: DEMO_DURATIONS },
+    timeline,
+    simulatedStepMs: DEMO_STEP_SECONDS * 1000,
   });

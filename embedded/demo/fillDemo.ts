@@ -116,14 +116,14 @@ const CONNECTIONS = 4;
 
 /** Fills a migrated database that has no accounts. */
 export const fillNewDemo = async (
-  { PLANTING_PARTNER_NAME, SIMULATED_PLANTING_TIMELINE }: Config,
+  { PLANTING_PARTNER_NAME, PLANTING_TIMELINE }: Config,
   databaseUrl: string,
 ): Promise<FilledDemo> => {
   const db = await openPool(databaseUrl, CONNECTIONS);
   try {
     const planting = createDemoPlanting({
       partnerName: PLANTING_PARTNER_NAME ?? null,
-      timeline: SIMULATED_PLANTING_TIMELINE,
+      timeline: PLANTING_TIMELINE,
     });
     return await fillDemo({ db, planting, now: systemClock.now() });
   } finally {

@@ -25,7 +25,6 @@ export const AUDIT_ACTIONS = [
   "evidence.record",
   "evidence.withdraw",
   "evidence.reinstate",
-  "evidence.clear_cache",
   "import.history",
   "import.key",
   "import.slug",

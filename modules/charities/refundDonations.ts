@@ -3,7 +3,7 @@ import type { LockedDonation, NewDonationRefund } from "./donationBatches.sql.ts
 import { listDonationsOf } from "./donations.sql.ts";
 import { readCounts } from "./donationTotals.sql.ts";
 import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
-import type { AccountMode, AccountType } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { Donation } from "./donations.rules.ts";
@@ -68,7 +68,6 @@ const donationsOfKeys = (
 /**
  * Refunds whole donations in one transaction, in their order: the records and the totals change. Refunding a donation again
  * returns the first refund. An idempotency key belongs to the donation that it was first used for.
- * @param owner the type is absent for an organization
  * @param items each refund, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @returns the outcome of each item; its error is record_not_found, or request_invalid if the key belongs to another donation
@@ -76,11 +75,10 @@ const donationsOfKeys = (
  */
 export const refundDonations = async (
   { db, clock, actor }: Context & Partial<OperatorContext>,
-  caller: AccountMode & { readonly accountType?: AccountType },
+  owner: AccountMode,
   items: readonly Outcome<DonationRefundRequest>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<RefundedDonation>[]> => {
-  const owner = accountModeOf(caller);
   const requests = items.filter(isAccepted);
   if (isAtomic) {
     requireAll(items);

@@ -12,7 +12,7 @@ import type { ImportedTree } from "./importedEvidence.sql.ts";
 import { listIdentities } from "./importLines.sql.ts";
 import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
-import { deleteSummaries } from "../planting/cachedResponses.sql.ts";
+import { deleteSummaries } from "../planting/summary.sql.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
 import { addToTally } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";

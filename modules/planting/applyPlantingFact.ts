@@ -1,192 +1,86 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import type { StoredFact } from "./facts.sql.ts";
-import {
-  insertMedia,
-  getOrCreateReferenceId as getOrCreateOwnReferenceId,
-  upsertSite,
-} from "./sites.sql.ts";
-import type { PlantingMedia, ReferenceKind } from "./sites.sql.ts";
-import {
-  allocationEvidence,
-  allocationReferenceOf,
-  plantedEvidence,
-  sessionReferencesOf,
-  verifiedEvidence,
-} from "./evidence.rules.ts";
-import type { AllocatedEvidence, StageEvidence } from "./evidence.rules.ts";
-import { findImportedReferenceId } from "./order.rules.ts";
+import type { PlantingFact, PlantingFactOf, ReportedSite } from "./fact.rules.ts";
 import type { PlantingOrder, SiteShare } from "./order.rules.ts";
-import type { PlantingFactOf, ReportedSite } from "./fact.rules.ts";
+import { upsertSite } from "./sites.sql.ts";
 
 type Applied = {
   readonly order: PlantingOrder;
-  readonly evidence: StageEvidence | null;
+  /** The sites that the fact is about. Its photos and videos show the first. */
+  readonly siteIds: readonly number[];
 };
 
-/** Returns the integer that evidence shows for a reference: that of the other system if the order was imported. */
-const getOrCreateReferenceId = async (
-  transaction: DatabaseTransactionConnection,
-  partner: string,
-  kind: ReferenceKind,
-  reference: string,
-): Promise<number> =>
-  findImportedReferenceId(partner, reference) ??
-  getOrCreateOwnReferenceId(transaction, partner, kind, reference);
-
-const shareOf = async (
+/** Returns the shares of sites with weights. Several of one site are one share. */
+const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
   factId: number,
-  site: ReportedSite,
-  weight: number,
-): Promise<SiteShare> => ({
-  siteId: await upsertSite(transaction, partner, site, factId),
-  region: site.region,
-  forestType: site.forest_type,
-  weight,
-  factorId: null,
-});
-
-/** Adds up the weights of several allocations at one site. */
-const mergeShares = (shares: readonly SiteShare[]): readonly SiteShare[] => {
+  sites: readonly { readonly site: ReportedSite; readonly weight: number }[],
+): Promise<readonly [SiteShare, ...SiteShare[]]> => {
   const bySite = new Map<number, SiteShare>();
-  for (const share of shares) {
-    const known = bySite.get(share.siteId);
-    bySite.set(share.siteId, known ? { ...known, weight: known.weight + share.weight } : share);
+  for (const { site, weight } of sites) {
+    const siteId = await upsertSite(transaction, partner, site, factId);
+    const known = bySite.get(siteId);
+    bySite.set(siteId, {
+      siteId,
+      region: site.region,
+      forestType: site.forest_type,
+      factorId: null,
+      ...known,
+      weight: (known?.weight ?? 0) + weight,
+    });
   }
-  return [...bySite.values()];
-};
-
-const applyAllocated = async (
-  transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  factId: number,
-  fact: PlantingFactOf<"allocated">,
-): Promise<Applied> => {
-  const shares: SiteShare[] = [];
-  const allocations: AllocatedEvidence["allocations"][number][] = [];
-  for (const allocation of fact.allocations) {
-    const { reference, trees, planting_site: site } = allocation;
-    const share = await shareOf(transaction, order, factId, site, trees);
-    shares.push(share);
-    allocations.push(
-      allocationEvidence(allocation, {
-        allocationId: await getOrCreateReferenceId(
-          transaction,
-          order.partner,
-          "allocation",
-          reference,
-        ),
-        siteId: findImportedReferenceId(order.partner, site.reference) ?? share.siteId,
-      }),
-    );
+  const [first, ...others] = bySite.values();
+  if (!first) {
+    throw new RangeError("A fact that allocates trees has a site.");
   }
-  return { order: { ...order, siteShares: mergeShares(shares) }, evidence: { allocations } };
-};
-
-const storeMedia = async (
-  transaction: DatabaseTransactionConnection,
-  { id: orderId, accountId, mode }: PlantingOrder,
-  { site, takenAt }: { readonly site: SiteShare | undefined; readonly takenAt: Date },
-  media: readonly PlantingMedia[],
-): Promise<void> => {
-  if (site && media.length > 0) {
-    const { siteId } = site;
-    await insertMedia(transaction, { orderId, accountId, mode, siteId, takenAt, media });
-  }
-};
-
-const applyPlanted = async (
-  transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  fact: PlantingFactOf<"planted">,
-): Promise<Applied> => {
-  const at = new Date(fact.occurred_at);
-  await storeMedia(
-    transaction,
-    order,
-    // A report of planted trees does not name their site.
-    { site: order.siteShares[0], takenAt: at },
-    fact.media.map(({ thumbnail_url: thumbnailUrl, reference: _reference, ...media }) => ({
-      ...media,
-      thumbnailUrl,
-    })),
-  );
-  const { plantingSession, fieldUpdate } = sessionReferencesOf(fact, order.publicId);
-  const evidence = plantedEvidence(fact, {
-    fieldUpdateId: await getOrCreateReferenceId(
-      transaction,
-      order.partner,
-      "field_update",
-      fieldUpdate,
-    ),
-    plantingSessionId: await getOrCreateReferenceId(
-      transaction,
-      order.partner,
-      "planting_session",
-      plantingSession,
-    ),
-  });
-  return { order: { ...order, plantedAt: at }, evidence };
+  return [first, ...others];
 };
 
 const applyVerified = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
   factId: number,
-  fact: PlantingFactOf<"planted_and_verified">,
+  { planting_site: site, occurred_at: occurredAt }: PlantingFactOf<"planted_and_verified">,
 ): Promise<Applied> => {
-  const at = new Date(fact.occurred_at);
-  const share = await shareOf(transaction, order, factId, fact.planting_site, 1);
-  const siteShares = order.siteShares.length > 0 ? order.siteShares : [share];
-  await storeMedia(
-    transaction,
-    order,
-    // No trees count at a site without an allocation, so photos of it belong to the first site that has one.
-    {
-      site: siteShares.find(({ siteId }) => siteId === share.siteId) ?? siteShares[0],
-      takenAt: at,
-    },
-    fact.photos.map((url) => ({
-      type: "photo",
-      url,
-      thumbnailUrl: url,
-      latitude: fact.latitude,
-      longitude: fact.longitude,
-    })),
-  );
-  const idOf = (kind: ReferenceKind, reference: string) =>
-    getOrCreateReferenceId(transaction, order.partner, kind, reference);
-  const evidence = verifiedEvidence(fact, {
-    allocationId: await idOf("allocation", allocationReferenceOf(fact)),
-    fieldUpdateId: await idOf("field_update", fact.field_update_reference),
-    plantingSessionId: await idOf("planting_session", fact.planting_session_reference),
-  });
+  const shares = await sharesOf(transaction, order, factId, [{ site, weight: 1 }]);
+  const siteShares = order.siteShares.length > 0 ? order.siteShares : shares;
+  const [{ siteId }] = shares;
+  // No trees count at a site without an allocation, so photos of it belong to the first site that has one.
+  const shown = siteShares.find((share) => share.siteId === siteId) ?? siteShares[0];
+  const verifiedAt = new Date(occurredAt);
   return {
-    order: { ...order, siteShares, plantedAt: order.plantedAt ?? at, verifiedAt: at },
-    evidence,
+    order: { ...order, siteShares, plantedAt: order.plantedAt ?? verifiedAt, verifiedAt },
+    siteIds: [...new Set([shown?.siteId ?? siteId, siteId])],
   };
 };
 
 /**
- * Applies an accepted fact to its order, and stores its sites and media.
- * @returns the changed order, which is not stored yet, and the proof for timelines
+ * Applies an accepted fact to its order, and stores its sites.
+ * @returns the changed order, which is not stored yet
  */
-export const applyPlantingFact = (
+export const applyPlantingFact = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-  { id, content: fact }: Pick<StoredFact, "id" | "content">,
+  { id, content: fact }: { readonly id: number; readonly content: PlantingFact },
 ): Promise<Applied> => {
   switch (fact.stage) {
     case "funds_distributed":
-      return Promise.resolve({
-        order: { ...order, partnerReference: fact.partner_reference },
-        evidence: null,
-      });
-    case "allocated":
-      return applyAllocated(transaction, order, id, fact);
+      return { order: { ...order, partnerReference: fact.partner_reference }, siteIds: [] };
+    case "allocated": {
+      const siteShares = await sharesOf(
+        transaction,
+        order,
+        id,
+        fact.allocations.map(({ planting_site: site, trees: weight }) => ({ site, weight })),
+      );
+      return { order: { ...order, siteShares }, siteIds: siteShares.map(({ siteId }) => siteId) };
+    }
     case "planted":
-      return applyPlanted(transaction, order, fact);
+      return {
+        order: { ...order, plantedAt: new Date(fact.occurred_at) },
+        // A report of planted trees does not name their site.
+        siteIds: order.siteShares.slice(0, 1).map(({ siteId }) => siteId),
+      };
     case "planted_and_verified":
       return applyVerified(transaction, order, id, fact);
   }

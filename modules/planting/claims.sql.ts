@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { ClaimChanges, RecordedTrees } from "./creditOrder.rules.ts";
+import type { RecordedTrees } from "./creditOrder.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });
@@ -28,46 +28,32 @@ export const listClaims = (
     ORDER BY reference
   `);
 
-/** Lists how many trees of records all orders have together. Records that no order has had trees of are left out. */
+/** Lists how many trees of records all orders have together. Records that no order has trees of are left out. */
 export const listCreditedTrees = (
   db: CommonQueryMethods,
   partner: string,
   references: readonly string[],
 ): Promise<readonly RecordedTrees[]> =>
   db.any(sql.type(treesRow)`
-    SELECT reference, credited AS trees
-    FROM planting_record
+    SELECT reference, sum(trees)::bigint AS trees
+    FROM planting_claim
     WHERE partner = ${partner} AND reference = ANY(${sql.array(references, "text")})
+    GROUP BY reference
   `);
 
-/** Changes an order's claims, and the sums of their records. The caller must hold the lock of the partner's claims. */
-export const changeClaims = async (
+/** Replaces an order's claims. The caller must hold the lock of the partner's claims. */
+export const replaceClaims = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   orderId: number,
-  { removed, changed, differences }: ClaimChanges,
+  claims: readonly RecordedTrees[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_claim
-    WHERE partner = ${partner} AND order_id = ${orderId} AND reference = ANY(${sql.array(removed, "text")})
+    DELETE FROM planting_claim WHERE partner = ${partner} AND order_id = ${orderId}
   `);
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO planting_claim (partner, reference, order_id, trees)
     SELECT ${partner}, reference, ${orderId}, trees
-    FROM jsonb_to_recordset(${JSON.stringify(changed)}::jsonb) AS claim (reference text, trees bigint)
-    ON CONFLICT (partner, reference, order_id) DO UPDATE SET trees = excluded.trees
-  `);
-  const references = differences.map(({ reference }) => reference);
-  await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_record (partner, reference, credited)
-    SELECT ${partner}, reference, 0
-    FROM unnest(${sql.array(references, "text")}) AS reference
-    ON CONFLICT (partner, reference) DO NOTHING
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_record
-    SET credited = credited + difference.trees
-    FROM jsonb_to_recordset(${JSON.stringify(differences)}::jsonb) AS difference (reference text, trees bigint)
-    WHERE planting_record.partner = ${partner} AND planting_record.reference = difference.reference
+    FROM jsonb_to_recordset(${JSON.stringify(claims)}::jsonb) AS claim (reference text, trees bigint)
   `);
 };

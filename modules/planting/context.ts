@@ -7,8 +7,3 @@ export type EvidenceContext = PlantingContext & {
   /** The public URL of this service, without a slash at the end. */
   readonly publicBaseUrl: () => string;
 };
-
-export type WakeContext = Context & {
-  /** Signals the workflow of an order that facts about it were recorded or withdrawn. */
-  readonly wakeOrder: (orderId: number) => Promise<void>;
-};

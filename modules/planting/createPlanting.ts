@@ -8,7 +8,6 @@ import {
   createSimulatedPartner,
   SIMULATED_PARTNER_NAME,
 } from "./simulated/createSimulatedPartner.ts";
-import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
@@ -18,9 +17,10 @@ export type PlantingSettings = {
   readonly partnerName: string | null;
   /** Null without an API key. */
   readonly treeMapper: TreeMapperAccess | null;
-  /** What operators report. */
-  readonly manual: { readonly timeline: TimelineShape };
-  readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
+  /** What the manual and the simulated partner report. */
+  readonly timeline: TimelineShape;
+  /** The time that the simulated partner takes for each stage. */
+  readonly simulatedStepMs: number;
 };
 
 /**
@@ -51,15 +51,8 @@ export const readPlantingSettings = (config: Config): PlantingSettings => {
       config.TREEMAPPER_API_KEY === undefined
         ? null
         : { apiKey: config.TREEMAPPER_API_KEY, apiBase: config.TREEMAPPER_API_BASE },
-    manual: { timeline: config.MANUAL_PLANTING_TIMELINE },
-    simulated: {
-      timeline: config.SIMULATED_PLANTING_TIMELINE,
-      durations: {
-        allocationMs: config.SIMULATED_ALLOCATION_SECONDS * 1000,
-        plantingMs: config.SIMULATED_PLANTING_SECONDS * 1000,
-        verificationMs: config.SIMULATED_VERIFICATION_SECONDS * 1000,
-      },
-    },
+    timeline: config.PLANTING_TIMELINE,
+    simulatedStepMs: config.SIMULATED_PLANTING_SECONDS * 1000,
   };
 };
 
@@ -94,11 +87,12 @@ const createManualPartner = ({
  * @throws TypeError if the partner is TreeMapper and has no API key
  */
 export const createPlanting = (
-  { partner, partnerName, treeMapper, manual: { timeline }, simulated }: PlantingSettings,
+  { partner, partnerName, treeMapper, timeline, simulatedStepMs }: PlantingSettings,
   onUnusable: (unusable: UnusableRecords) => void = () => undefined,
 ): Planting => {
   const simulation = createSimulatedPartner({
-    ...simulated,
+    timeline,
+    stepMs: simulatedStepMs,
     name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
   });
   const name = partnerName ?? "Planting partner";

@@ -43,33 +43,17 @@ export const creditOrder = (
   return claims;
 };
 
-/** How an order's claims change. */
-export type ClaimChanges = {
-  /** The records on which the order has no claim any more. */
-  readonly removed: readonly string[];
-  readonly changed: readonly RecordedTrees[];
-  /** By how many trees the claim on each of these records grows; less than 0 if it shrinks. */
-  readonly differences: readonly RecordedTrees[];
-};
-
-/** Returns how an order's claims differ from those with which it is credited now. */
-export const claimChanges = (
-  own: readonly RecordedTrees[],
-  credited: readonly RecordedTrees[],
-): ClaimChanges => {
-  const before = byReference(own);
-  const after = byReference(credited);
-  const removed = own.filter(({ reference }) => !after.has(reference));
-  const changed = credited.filter(({ reference, trees }) => before.get(reference) !== trees);
-  return {
-    removed: removed.map(({ reference }) => reference),
-    changed,
-    differences: [
-      ...removed.map(({ reference, trees }) => ({ reference, trees: -trees })),
-      ...changed.map(({ reference, trees }) => ({
-        reference,
-        trees: trees - (before.get(reference) ?? 0),
-      })),
-    ],
-  };
+/** Returns by how many trees an order's claim on each record grows; less than 0 if it shrinks. */
+export const claimDifferences = (
+  before: readonly RecordedTrees[],
+  after: readonly RecordedTrees[],
+): readonly RecordedTrees[] => {
+  const earlier = byReference(before);
+  const later = byReference(after);
+  return [...new Set([...earlier.keys(), ...later.keys()])]
+    .map((reference) => ({
+      reference,
+      trees: (later.get(reference) ?? 0) - (earlier.get(reference) ?? 0),
+    }))
+    .filter(({ trees }) => trees !== 0);
 };

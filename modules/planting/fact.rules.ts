@@ -160,6 +160,15 @@ export type PlantingFactOf<Stage extends PlantingFact["stage"]> = Extract<
 >;
 export type ReportedSite = z.output<typeof site>;
 
+/** The facts in effect of an order. */
+export const acceptedFacts = z.strictObject({
+  funds_distributed: fundsDistributed.optional(),
+  allocated: allocated.optional(),
+  planted: planted.optional(),
+  planted_and_verified: plantedAndVerified.optional(),
+});
+export type AcceptedFacts = Readonly<z.output<typeof acceptedFacts>>;
+
 /** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
 const LEAD_MS = DAY_MS;
 

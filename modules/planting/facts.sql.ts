@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { StageEvidence } from "./evidence.rules.ts";
 import { PLANTING_STAGES } from "./order.rules.ts";
 import type { PlantingStage } from "./order.rules.ts";
 import { plantingFact } from "./fact.rules.ts";
@@ -104,15 +103,18 @@ export const insertFact = async (
   return rowCount > 0;
 };
 
-/** Marks a stored fact as accepted, with its proof for timelines. */
+/**
+ * Marks a stored fact as accepted.
+ * @param siteIds the sites that it is about; its photos and videos show the first
+ */
 export const acceptFact = async (
   transaction: DatabaseTransactionConnection,
   id: number,
-  evidence: StageEvidence | null,
+  siteIds: readonly number[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = 'accepted', reason = NULL, evidence = ${evidence && JSON.stringify(evidence)}::jsonb
+    SET state = 'accepted', reason = NULL, site_ids = ${sql.array(siteIds, "int4")}
     WHERE id = ${id}
   `);
 };
@@ -150,26 +152,18 @@ export const withdrawFact = async (
   `);
 };
 
-/** Lets the accepted facts of an order wait, so that they are decided again. */
-export const reconsiderAcceptedFacts = async (
+/**
+ * Lets a fact of an order wait, so that it is decided again.
+ * @param id null for all accepted facts
+ */
+export const reconsiderFacts = async (
   transaction: DatabaseTransactionConnection,
   orderId: number,
+  id: number | null,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = 'waiting', reason = NULL, evidence = NULL
-    WHERE order_id = ${orderId} AND state = 'accepted'
-  `);
-};
-
-/** Lets a fact wait, so that it is decided again. */
-export const reconsiderFact = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_fact
-    SET state = 'waiting', reason = NULL, evidence = NULL, withdrawn_at = NULL, withdrawn_by = NULL
-    WHERE id = ${id}
+    SET state = 'waiting', reason = NULL, withdrawn_at = NULL, withdrawn_by = NULL
+    WHERE order_id = ${orderId} AND ${id === null ? sql.fragment`state = 'accepted'` : sql.fragment`id = ${id}`}
   `);
 };

@@ -87,24 +87,15 @@ const columns = sql.fragment`
   planting_order.verified_at AS "verifiedAt"
 `;
 
+/** @param id the number of an order, or its public id */
 export const findPlantingOrder = (
   db: CommonQueryMethods,
-  id: number,
+  id: number | string,
 ): Promise<PlantingOrder | null> =>
   db.maybeOne(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
-    WHERE id = ${id}
-  `);
-
-export const findPlantingOrderByPublicId = (
-  db: CommonQueryMethods,
-  publicId: string,
-): Promise<PlantingOrder | null> =>
-  db.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE public_id = ${publicId}
+    WHERE ${typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`}
   `);
 
 /**
@@ -192,7 +183,7 @@ export const addRefundedToPlantingOrders = (
     RETURNING ${columns}, locked.count
   `);
 
-/** Stores what facts have changed of an order. The new revision makes cached responses stale. */
+/** Stores what facts have changed of an order, with a new revision. */
 export const updatePlantingOrderProgress = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
@@ -249,12 +240,36 @@ export const deletePlantingOrders = async (
   ids: readonly number[],
 ): Promise<void> => {
   const orders = sql.array([...ids], "int4");
-  for (const table of ["planting_media", "planting_fact"]) {
-    await transaction.query(sql.typeAlias("void")`
-      DELETE FROM ${sql.identifier([table])} WHERE order_id = ANY(${orders})
-    `);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM planting_fact WHERE order_id = ANY(${orders})
+  `);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM planting_order WHERE id = ANY(${orders})
   `);
+};
+
+const idRow = z.strictObject({ id: z.int() });
+
+/**
+ * Deletes finished orders of test mode without registrations.
+ * @returns the number of deleted orders
+ */
+export const deleteEmptyTestOrders = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  limit: number,
+): Promise<number> => {
+  const ids = await transaction.anyFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_order
+    WHERE account_id = ${accountId}
+      AND mode = 'test'
+      AND finished_at IS NOT NULL
+      AND NOT EXISTS (SELECT FROM registration WHERE registration.planting_order_id = planting_order.id)
+    ORDER BY id
+    LIMIT ${limit}
+    FOR UPDATE SKIP LOCKED
+  `);
+  await deletePlantingOrders(transaction, ids);
+  return ids.length;
 };

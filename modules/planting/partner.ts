@@ -12,31 +12,24 @@ export type PartnerOrder = Pick<
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
-/** Runs work when it is its turn. */
-export type InTurn = <Result>(work: () => Promise<Result>) => Promise<Result>;
-
-/** What an order is credited with, before and after a poll. */
-export type Credited = {
-  readonly before: readonly RecordedTrees[];
-  readonly after: readonly RecordedTrees[];
-};
-
 /** The trees of a partner's records that are credited to orders. */
 export type Claims = {
   /** Lists how many of each record are credited to any order; records without such trees are left out. */
   readonly listCredited: (references: readonly string[]) => Promise<readonly RecordedTrees[]>;
   /**
-   * Credits the polled order with trees of records, in their order. It loses its trees of other records. Changes of claims
-   * wait for each other, `inTurn` within the process.
+   * Credits the polled order with trees of records, in their order. It loses its trees of other records.
    * @param choose returns the records for what the order is credited with, which another poll of it may have changed just
    *   now; it may be called again
    */
   readonly claimTrees: (
     choose: (own: readonly RecordedTrees[]) => readonly RecordedTrees[],
-    inTurn: InTurn,
-  ) => Promise<Credited>;
+  ) => Promise<{
+    readonly before: readonly RecordedTrees[];
+    readonly after: readonly RecordedTrees[];
+  }>;
 };
 
+/** What a poll may use. */
 type Poll = {
   readonly now: Date;
   readonly signal: AbortSignal;

@@ -97,7 +97,7 @@ export const pollPlantingOrder = async (
     signal,
     claims: {
       listCredited: (references) => listCreditedTrees(db, order.partner, references),
-      claimTrees: (choose, inTurn) => claimTrees(context, order, choose, inTurn),
+      claimTrees: (choose) => claimTrees(context, order, choose, signal),
     },
   });
   await recordPlantingFacts(context, orderId, facts, "partner");

@@ -1,6 +1,6 @@
 import { listFacts } from "./facts.sql.ts";
 import type { FactSource } from "./facts.sql.ts";
-import { lockPlantingOrder, findPlantingOrderByPublicId } from "./orders.sql.ts";
+import { findPlantingOrder, lockPlantingOrder } from "./orders.sql.ts";
 import type { PlantingFact, PlantingReport } from "./fact.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
@@ -10,7 +10,6 @@ import type { Context } from "../../runtime/context.ts";
 import { recordMilestones, changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 import { requireOrder } from "./order.rules.ts";
 import type { RecordedFact } from "./settleFacts.ts";
-import type { WakeContext } from "./context.ts";
 
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
@@ -51,22 +50,14 @@ export const recordPlantingFacts = (
   });
 
 /**
- * Records a report by a partner or an operator and wakes the order's workflow.
+ * Records a report by a partner or an operator. The order's workflow finds it at its next poll.
  * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
  */
 export const reportPlanting = async (
-  context: WakeContext & Partial<OperatorContext>,
-  report: PlantingReport,
+  context: Context & Partial<OperatorContext>,
+  { order: publicId, facts, timeline }: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
-  const order = requireOrder(await findPlantingOrderByPublicId(context.db, report.order));
-  const recorded = await recordPlantingFacts(
-    context,
-    order.id,
-    report.facts,
-    source,
-    report.timeline,
-  );
-  await context.wakeOrder(order.id);
-  return recorded;
+  const { id } = requireOrder(await findPlantingOrder(context.db, publicId));
+  return recordPlantingFacts(context, id, facts, source, timeline);
 };

@@ -9,7 +9,7 @@ import {
   insertFact,
   listFacts,
 } from "./facts.sql.ts";
-import { deleteSummaries } from "./cachedResponses.sql.ts";
+import { deleteSummaries } from "./summary.sql.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { addToTally } from "./tallies.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -68,8 +68,8 @@ export const settleFacts = async (
       await contradictFact(transaction, fact.id, decision.reason);
       continue;
     }
-    const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact);
-    await acceptFact(transaction, fact.id, evidence);
+    const { order: changed, siteIds } = await applyPlantingFact(transaction, order, fact);
+    await acceptFact(transaction, fact.id, siteIds);
     reached.push(fact);
     order = { ...changed, stage: latestStage(reached.map(({ stage }) => stage)) };
   }

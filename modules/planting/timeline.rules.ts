@@ -1,30 +1,7 @@
-import type {
-  AllocatedEvidence,
-  PlantedEvidence,
-  SessionIds,
-  VerifiedEvidence,
-} from "./evidence.rules.ts";
-import type { OrderStage, PlantingStage } from "./order.rules.ts";
+import type { AcceptedFacts, PlantingFactOf } from "./fact.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { latestStage, PLANTING_STAGES } from "./order.rules.ts";
-
-/** A milestone that was reached, with its proof. */
-type Reached<Evidence> = { readonly occurredAt: Date; readonly evidence: Evidence };
-
-/** The stages that a planting order has reached. */
-export type ReachedStages = {
-  readonly fundsDistributed: Reached<null> | null;
-  readonly allocated: Reached<AllocatedEvidence> | null;
-  readonly planted: Reached<PlantedEvidence> | null;
-  readonly verified: Reached<VerifiedEvidence> | null;
-};
-
-export const NOTHING_REACHED: ReachedStages = {
-  fundsDistributed: null,
-  allocated: null,
-  planted: null,
-  verified: null,
-};
 
 export const MILESTONE_EVENTS = ["registered", ...PLANTING_STAGES] as const;
 export type MilestoneEvent = (typeof MILESTONE_EVENTS)[number];
@@ -46,6 +23,9 @@ type RegisteredTrees = {
   readonly count: number;
   readonly fractionalCount: number;
   readonly attribution: string;
+  readonly refundedCount: number;
+  /** Another system has arranged the planting, and there is no record of it here. */
+  readonly isOrderedElsewhere: boolean;
 };
 
 /** The registration's part of its planting order. */
@@ -59,12 +39,9 @@ export type OrderedTrees = {
   readonly buyerName: string;
 };
 
+/** What the evidence of one tree registration is made of. */
 export type EvidenceFacts = {
-  readonly registration: RegisteredTrees & {
-    readonly refundedCount: number;
-    /** Another system has arranged the planting. */
-    readonly isOrderedElsewhere: boolean;
-  };
+  readonly registration: RegisteredTrees;
   readonly partnerName: string;
   /** Whether no trees are planted for this evidence. */
   readonly isSimulated: boolean;
@@ -73,64 +50,85 @@ export type EvidenceFacts = {
   readonly shape: TimelineShape;
   /** Null until the registration is in a planting order. */
   readonly order: OrderedTrees | null;
-  readonly reached: ReachedStages;
+  readonly facts: AcceptedFacts;
   /** The region of the first site; null until one is known. */
   readonly region: string | null;
+  /** Returns the integer that evidence shows for a partner's reference. */
+  readonly idOf: (
+    kind: "allocation" | "field_update" | "planting_session" | "planting_site",
+    reference: string,
+  ) => number;
 };
 
-/** One step of a timeline. A pending one has not been reached. */
-type MilestoneOf<Event extends MilestoneEvent, Evidence> = {
+/** The trees in the ground. */
+type Planted = Pick<PlantingFactOf<"planted">, "occurred_at" | "media">;
+
+/** One step of a timeline, with what proves it; null while it is pending. */
+type MilestoneOf<Event extends MilestoneEvent, Proof> = {
   readonly event: Event;
-  readonly reached: Reached<Evidence> | null;
+  readonly reached: { readonly at: string; readonly proof: Proof } | null;
 };
-
 export type Milestone =
   | MilestoneOf<"registered", RegisteredTrees>
   | MilestoneOf<"funds_distributed", OrderedTrees>
-  | MilestoneOf<"allocated", AllocatedEvidence>
-  | MilestoneOf<"planted", PlantedEvidence>
-  | MilestoneOf<"planted_and_verified", VerifiedEvidence>;
+  | MilestoneOf<"allocated", PlantingFactOf<"allocated">>
+  | MilestoneOf<"planted", Planted>
+  | MilestoneOf<"planted_and_verified", PlantingFactOf<"planted_and_verified">>;
+
+/** The ids of a planting session and of the partner's report of it. */
+type SessionIds = { readonly fieldUpdateId: number; readonly plantingSessionId: number };
 
 /** The proof of one tree registration. */
-export type TreeEvidence = Pick<
-  EvidenceFacts,
-  "partnerName" | "isSimulated" | "importedFrom" | "order" | "region"
-> & {
-  readonly registration: RegisteredTrees;
+export type TreeEvidence = EvidenceFacts & {
   readonly status: MilestoneEvent;
   /** The first reported allocation, else the verified one. */
   readonly allocationId: number | null;
   /** The verified session, else the planted one. */
   readonly session: SessionIds | null;
-  readonly refundedCount: number;
   /** `beforeOrder`: all trees were refunded before they were ordered; `afterOrder`: all were refunded later. */
   readonly fullRefund: "beforeOrder" | "afterOrder" | null;
-  /** Another system has arranged the planting, and there is no record of it here. */
-  readonly isOrderedElsewhere: boolean;
   readonly timeline: readonly Milestone[];
 };
 
-/** Returns the proof of planting; a verification proves it even if the partner never reported planting. */
-const plantedOf = ({ planted, verified }: ReachedStages): Reached<PlantedEvidence> | null => {
-  if (planted || !verified) {
-    return planted;
-  }
-  const { occurredAt, evidence } = verified;
+/** Returns the ids of a session. By default, those of planted trees follow from their order. */
+const sessionIds = (
+  fact: Pick<PlantingFactOf<"planted">, "field_update_reference" | "planting_session_reference">,
+  { order, idOf }: EvidenceFacts,
+): SessionIds => {
+  const orderId = order?.orderPublicId ?? "";
   return {
-    occurredAt,
-    evidence: {
-      plantedAt: evidence.verifiedAt,
-      fieldUpdateId: evidence.fieldUpdateId,
-      plantingSessionId: evidence.plantingSessionId,
-      media: evidence.photos.map((url, index) => ({
-        id: `${evidence.plantingSessionId}-${index + 1}`,
-        type: "photo",
-        url,
-        thumbnailUrl: url,
-        latitude: evidence.latitude,
-        longitude: evidence.longitude,
-      })),
-    },
+    fieldUpdateId: idOf("field_update", fact.field_update_reference ?? `${orderId}/field-update`),
+    plantingSessionId: idOf(
+      "planting_session",
+      fact.planting_session_reference ?? `${orderId}/planting-session`,
+    ),
+  };
+};
+
+/** Returns the id of the verified allocation: the session's if the partner reports no allocations. */
+export const verifiedAllocationId = (
+  fact: PlantingFactOf<"planted_and_verified">,
+  { idOf }: Pick<EvidenceFacts, "idOf">,
+): number => idOf("allocation", fact.allocation_reference ?? fact.planting_session_reference);
+
+/** Returns the proof of planting; a verification proves it even if the partner never reported planting. */
+const plantedOf = (evidence: EvidenceFacts): Planted | null => {
+  const { planted, planted_and_verified: verified } = evidence.facts;
+  if (planted || !verified) {
+    return planted ?? null;
+  }
+  const { occurred_at, latitude, longitude, photos } = verified;
+  const { plantingSessionId } = sessionIds(verified, evidence);
+  return {
+    occurred_at,
+    media: photos.map((url, index) => ({
+      reference: `${plantingSessionId}-${index + 1}`,
+      type: "photo",
+      url,
+      thumbnail_url: url,
+      latitude,
+      longitude,
+    })),
   };
 };
 
@@ -140,34 +138,27 @@ const MILESTONES = {
   sessions: ["registered", "funds_distributed", "planted_and_verified"],
 } as const satisfies Record<TimelineShape, readonly MilestoneEvent[]>;
 
-const milestoneOf = (
-  event: MilestoneEvent,
-  { registration, order, reached }: EvidenceFacts,
-): Milestone => {
+const reachedBy = <Proof extends { readonly occurred_at: string }>(
+  fact: Proof | null | undefined,
+) => (fact ? { at: fact.occurred_at, proof: fact } : null);
+
+const milestoneOf = (event: MilestoneEvent, evidence: EvidenceFacts): Milestone => {
+  const { registration, order, facts } = evidence;
   switch (event) {
     case "registered":
-      return { event, reached: { occurredAt: registration.createdAt, evidence: registration } };
-    case "funds_distributed":
-      return {
-        event,
-        reached: reached.fundsDistributed &&
-          order && { occurredAt: reached.fundsDistributed.occurredAt, evidence: order },
-      };
+      return { event, reached: { at: registration.createdAt.toISOString(), proof: registration } };
+    case "funds_distributed": {
+      const { funds_distributed: funds } = facts;
+      return { event, reached: funds && order ? { at: funds.occurred_at, proof: order } : null };
+    }
     case "allocated":
-      return { event, reached: reached.allocated };
+      return { event, reached: reachedBy(facts.allocated) };
     case "planted":
-      return { event, reached: plantedOf(reached) };
+      return { event, reached: reachedBy(plantedOf(evidence)) };
     case "planted_and_verified":
-      return { event, reached: reached.verified };
+      return { event, reached: reachedBy(facts.planted_and_verified) };
   }
 };
-
-const stagesOf = (reached: ReachedStages): readonly PlantingStage[] => [
-  ...(reached.fundsDistributed ? (["funds_distributed"] as const) : []),
-  ...(reached.allocated ? (["allocated"] as const) : []),
-  ...(reached.planted ? (["planted"] as const) : []),
-  ...(reached.verified ? (["planted_and_verified"] as const) : []),
-];
 
 const fullRefundOf = ({ registration, order }: EvidenceFacts): TreeEvidence["fullRefund"] => {
   if (registration.refundedCount < registration.count) {
@@ -176,26 +167,23 @@ const fullRefundOf = ({ registration, order }: EvidenceFacts): TreeEvidence["ful
   return order ? "afterOrder" : "beforeOrder";
 };
 
-export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
-  const { registration, partnerName, isSimulated, importedFrom, order, reached, region } = facts;
-  const stage = latestStage(stagesOf(reached));
+export const buildTreeEvidence = (evidence: EvidenceFacts): TreeEvidence => {
+  const { facts, shape, idOf } = evidence;
+  const { allocated, planted, planted_and_verified: verified } = facts;
+  const stage = latestStage(PLANTING_STAGES.filter((reached) => facts[reached] !== undefined));
+  const session = verified ?? planted;
+  const allocation = allocated?.allocations[0];
   return {
-    registration,
-    partnerName,
-    isSimulated,
-    importedFrom,
-    order,
-    region,
+    ...evidence,
     status: stage === "created" ? "registered" : stage,
-    allocationId:
-      reached.allocated?.evidence.allocations[0]?.allocationId ??
-      reached.verified?.evidence.allocationId ??
-      null,
-    session: reached.verified?.evidence ?? reached.planted?.evidence ?? null,
-    refundedCount: registration.refundedCount,
-    fullRefund: fullRefundOf(facts),
-    isOrderedElsewhere: registration.isOrderedElsewhere,
-    timeline: MILESTONES[facts.shape].map((event) => milestoneOf(event, facts)),
+    allocationId: allocation
+      ? idOf("allocation", allocation.reference)
+      : verified
+        ? verifiedAllocationId(verified, evidence)
+        : null,
+    session: session ? sessionIds(session, evidence) : null,
+    fullRefund: fullRefundOf(evidence),
+    timeline: MILESTONES[shape].map((event) => milestoneOf(event, evidence)),
   };
 };
 

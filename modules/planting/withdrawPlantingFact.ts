@@ -1,16 +1,10 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { deleteSummaries } from "./cachedResponses.sql.ts";
+import { deleteSummaries } from "./summary.sql.ts";
 import type { StoredFact } from "./facts.sql.ts";
-import {
-  findFactOrder,
-  listFacts,
-  reconsiderAcceptedFacts,
-  reconsiderFact,
-  withdrawFact,
-} from "./facts.sql.ts";
+import { findFactOrder, listFacts, reconsiderFacts, withdrawFact } from "./facts.sql.ts";
 import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
 import { lockPlantingOrder } from "./orders.sql.ts";
-import { deleteMedia, restoreSites } from "./sites.sql.ts";
+import { restoreSites } from "./sites.sql.ts";
 import type { Actor } from "../accounts/audit.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { PlantingReport } from "./fact.rules.ts";
@@ -19,7 +13,6 @@ import type { OrderStage, PlantingOrder } from "./order.rules.ts";
 import type { PartnerKind } from "../../runtime/config/partnerKinds.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import type { WakeContext } from "./context.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../db/runAndRollBack.ts";
 import {
@@ -30,8 +23,7 @@ import {
   storeProgress,
 } from "./settleFacts.ts";
 
-type WithdrawalContext = WakeContext &
-  OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
+type WithdrawalContext = OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
 
 /** What a correction changed, or would change. */
 export type CorrectedOrder = {
@@ -68,8 +60,7 @@ const replay = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
 ): Promise<PlantingOrder> => {
-  await reconsiderAcceptedFacts(transaction, order.id);
-  await deleteMedia(transaction, order.id);
+  await reconsiderFacts(transaction, order.id, null);
   return settleFacts(transaction, {
     ...order,
     stage: "created",
@@ -90,18 +81,15 @@ const reconsiderContradictions = async (
     ({ state }) => state === "contradiction",
   );
   for (const { id } of contradictions.toReversed()) {
-    await reconsiderFact(transaction, id);
+    await reconsiderFacts(transaction, order.id, id);
     order = await settleFacts(transaction, order);
   }
   return order;
 };
 
-/**
- * Runs a correction of a fact in a transaction that holds its order's lock, stores what it changes of the order, and wakes
- * the order's workflow.
- */
+/** Runs a correction of a fact in a transaction that holds its order's lock, and stores what it changes of the order. */
 const correctOrder = async (
-  { db, clock, actor, wakeOrder }: WithdrawalContext,
+  { db, clock, actor }: WithdrawalContext,
   factId: number,
   isDryRun: boolean,
   correction: {
@@ -157,11 +145,7 @@ const correctOrder = async (
       replacement,
     };
   };
-  const result = await (isDryRun ? runAndRollBack(db, correct) : db.transaction(correct));
-  if (!isDryRun) {
-    await wakeOrder(orderId);
-  }
-  return result;
+  return isDryRun ? runAndRollBack(db, correct) : db.transaction(correct);
 };
 
 /**
@@ -274,7 +258,7 @@ export const reinstatePlantingFact = (
       if (fact.state !== "withdrawn") {
         throw invalidRequest(`fact ${factId} is not withdrawn`);
       }
-      await reconsiderFact(transaction, fact.id);
+      await reconsiderFacts(transaction, before.id, fact.id);
       return { order: await settleFacts(transaction, before), replacement: [] };
     },
   });

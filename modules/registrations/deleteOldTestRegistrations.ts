@@ -3,8 +3,7 @@ import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { deleteUsage, listUnsettledSeconds } from "../billing/usageSeconds.sql.ts";
 import { lockStream } from "../billing/streams.sql.ts";
-import { deleteCachedResponses, treeKey } from "../planting/cachedResponses.sql.ts";
-import { deleteEmptyTestOrders } from "../planting/oldTestOrders.sql.ts";
+import { deleteEmptyTestOrders } from "../planting/orders.sql.ts";
 import type { Span } from "./oldTestRegistrations.sql.ts";
 import {
   deleteRegistrations,
@@ -82,7 +81,6 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
         transaction,
         deleted.map(({ id, remaining: count }) => ({ registrationId: id, count })),
       );
-      await deleteCachedResponses(transaction, ids.map(treeKey));
     }
     const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
     await deleteUsage(transaction, owner, seconds);

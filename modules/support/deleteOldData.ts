@@ -6,7 +6,6 @@ import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
 import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
-import { clearExpiredResponses } from "../planting/clearCachedResponses.ts";
 import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
 import type { Context } from "../../runtime/context.ts";
 
@@ -52,7 +51,6 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
       return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
     },
     events: (signal) => deleteOldEvents(context, signal),
-    cachedResponses: (signal) => clearExpiredResponses(context, signal),
     ...testDataSteps(context),
     expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };

@@ -45,8 +45,6 @@ const timerSeconds = (fallback: number, minimum: number) =>
 /** A day far in the past that dates can still express. */
 const MAXIMUM_RETENTION_DAYS = 36_500;
 
-const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
-
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
@@ -142,16 +140,12 @@ const settings = z.object({
   PLANTING_PARTNER: oneOf(PARTNER_KINDS).default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
-  PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
+  PLANTING_TIMELINE: oneOf(TIMELINE_SHAPES).default("allocations"),
   STORE_PLATFORM_SECRET: sharedSecrets.optional(),
   PLANTING_CALLBACK_SECRET: sharedSecrets.optional(),
   WEBHOOK_ALLOW_HTTP: onOrOff("off"),
   WEBHOOK_ALLOWED_NETWORKS: networks.optional(),
-  MANUAL_PLANTING_TIMELINE: timelineShape,
-  SIMULATED_PLANTING_TIMELINE: timelineShape,
-  SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
   SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),
-  SIMULATED_VERIFICATION_SECONDS: wholeNumber(60, 0),
   TREEMAPPER_API_KEY: z
     .string()
     .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")

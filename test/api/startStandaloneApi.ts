@@ -33,7 +33,7 @@ import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
 import { takePermit } from "../support/takePermit.ts";
-import { temporalAt, validateThrough, wakeThrough } from "../support/temporalOnDemand.ts";
+import { temporalAt, validateThrough } from "../support/temporalOnDemand.ts";
 import type { OpenTemporal } from "../support/temporalOnDemand.ts";
 import { parseBody, readResponseChecker } from "./responseChecker.ts";
 import type { ResponseText } from "./responseChecker.ts";
@@ -154,7 +154,6 @@ export const startStandaloneApi = async (
       plantingCallbackSecrets.length === 0 ? null : () => plantingCallbackSecrets,
     readStripeWebhook,
     webhookSettings,
-    wakeOrder: wakeThrough(openTemporal, getDeployment),
   });
   let appRequests = 0;
   const callback = (): Listener => {

@@ -180,7 +180,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     await writeFile(path, `${header}\n`);
     return { args: [path] };
   },
-  "evidence cache clear": () => Promise.resolve({ args: ["--all"] }),
   "import history": async (t) => {
     const { id } = await createTestOrganization(t.context.db);
     return {
@@ -224,8 +223,7 @@ const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
   find: "test/cli/searches.test.ts",
-  "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
-  "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",
+  "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
   migrate: "below",
 };
 
@@ -250,7 +248,6 @@ test("every command is known as reading, or has a scenario that checks its audit
 const ACTIONS: Readonly<Record<string, string>> = {
   // One entry for each registration.
   "refund registrations": "refund.registration",
-  "evidence cache clear": "evidence.clear_cache",
 };
 
 const entries = z.array(

@@ -111,14 +111,12 @@ test.serial("the page allows photos of hosts that add nothing else to its policy
   await setup.pass(3 * STAGE_MS);
   const policyWith = async (...urls: readonly string[]): Promise<string> => {
     await t.context.db.query(sql.typeAlias("void")`
-      WITH medium AS (
-        DELETE FROM planting_media WHERE account_id = ${setup.organization.id} RETURNING *
+      UPDATE planting_fact
+      SET content = jsonb_set(
+        jsonb_set(content, '{photos}', to_jsonb(${sql.array(urls, "text")})), '{media}', '[]', false
       )
-      INSERT INTO planting_media
-        (order_id, account_id, mode, site_id, type, url, thumbnail_url, latitude, longitude, taken_at)
-      SELECT order_id, account_id, mode, site_id, 'photo', given, given, latitude, longitude, taken_at
-      FROM (SELECT * FROM medium LIMIT 1) AS medium
-      CROSS JOIN unnest(${sql.array(urls, "text")}) AS given
+      WHERE order_id IN (SELECT id FROM planting_order WHERE account_id = ${setup.organization.id})
+        AND stage IN ('planted', 'planted_and_verified')
     `);
     const shown = await fetch(await serveAgain(t, scene));
     t.is(shown.status, 200, page);

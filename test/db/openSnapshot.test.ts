@@ -7,7 +7,6 @@ import {
   deleteDonations,
   lockOldTestDonations,
 } from "../../modules/charities/donationBatches.sql.ts";
-import { deleteExpiredResponses } from "../../modules/planting/cachedResponses.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteTestResponses } from "../../modules/stores/idempotentResponses.sql.ts";
 import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
@@ -102,10 +101,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     SELECT number::text, 'customer.subscription.updated', time, time, time, 'processed', time ${times}
   `);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO cached_response (key, base_url, revision, body, stored_at, expires_at)
-    SELECT number::text, '', 1, '', time, time ${times}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO idempotency_key
       (key_hash, account_id, mode, operation, request_hash, response_body, created_at)
     SELECT
@@ -123,7 +118,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
 /** The tables that long runs change in batches. */
 const BATCH_TABLES = [
   "processor_event",
-  "cached_response",
   "donation",
   "idempotency_key",
 ];
@@ -162,9 +156,6 @@ test.serial(
 
     await countBatches<Date>("events of the processor", (limit, from) =>
       deleteProcessedEvents(db, { from, before }, limit),
-    );
-    await countBatches<Date>("expired responses", (limit, from) =>
-      deleteExpiredResponses(db, { from, now: OLD }, limit),
     );
     await countBatches<Date>("responses to test writes", (limit, from) =>
       deleteTestResponses(db, { from, before }, limit),

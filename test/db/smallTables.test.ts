@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
-import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
+import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findByIdempotencyKey,
@@ -118,7 +118,7 @@ test.serial(
       "its lock": (single) =>
         single.transaction((transaction) => lockRegistrations(transaction, [id])),
       "its usage": (single) => findRegistrationUsage(single, owner, id),
-      "its evidence": (single) => findEvidenceTree(single, owner, id, "", now),
+      "its evidence": (single) => listEvidenceTrees(single, [{ ...owner, id }]),
       "the first events": (single) => readFeedPage(single, firstEvents),
       "the events after the newest": (single) =>
         readFeedPage(single, { ...firstEvents, after: newest }),

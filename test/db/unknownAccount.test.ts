@@ -18,7 +18,7 @@ import {
 } from "../../modules/history/furtherRefunds.sql.ts";
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
-import { findEvidenceTree } from "../../modules/planting/treeEvidence.sql.ts";
+import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import {
   listNamedIds,
   listRefundable,
@@ -169,8 +169,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       listRecordIds(single, "registration", "old-10000", unknown.id),
     "a position": (single) => findListPosition(single, trees, registrationId),
     "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
-    "a tree's evidence": (single) =>
-      findEvidenceTree(single, donor, registrationId, "https://example.com", new Date()),
+    "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
     "refundable registrations of a campaign": (single) =>
       listRefundable(
         single,

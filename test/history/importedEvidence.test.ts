@@ -1,6 +1,5 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { storeCachedResponse } from "../../modules/planting/cachedResponses.sql.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { listPlantedSites } from "../../modules/planting/tallies.sql.ts";
@@ -281,30 +280,6 @@ test("a tree follows evidence that has gone further, and nothing else", async (t
   await shows(plantedRecord("a", 31));
 });
 
-const cachedRow = z.strictObject({
-  key: z.string(),
-  baseUrl: z.string(),
-  revision: z.bigint(),
-  body: z.string(),
-  storedAt: z.date(),
-  expiresAt: z.date(),
-});
-
-test("evidence that was read before an import and is cached after it is not shown", async (t) => {
-  const { db } = t.context;
-  const { importEvidence, id, shows } = await setUp(t);
-  await importEvidence(tree("a"), allocatedRecord("a", 31));
-  await shows(allocatedRecord("a", 31));
-  const cached = await db.one(sql.type(cachedRow)`
-    SELECT key, base_url AS "baseUrl", revision, body, stored_at AS "storedAt", expires_at AS "expiresAt"
-    FROM cached_response
-    WHERE key = (SELECT 'tree/' || id FROM registration WHERE account_id = ${id})
-  `);
-  await importEvidence(plantedRecord("a", 31));
-  await storeCachedResponse(db, cached);
-  await shows(plantedRecord("a", 31));
-});
-
 test("a withdrawn fact of imported evidence is gone, and reinstating it shows the same again", async (t) => {
   const { db } = t.context;
   const { importEvidence, id, read, shows } = await setUp(t);
@@ -317,8 +292,6 @@ test("a withdrawn fact of imported evidence is gone, and reinstating it shows th
     db,
     clock: systemClock,
     actor: { kind: "operator", name: "ann", reason: null },
-    // No workflow polls an imported order.
-    wakeOrder: () => Promise.resolve(),
   } as const;
   const isDryRun = false;
   const withdrawal = { reason: "wrong photos", replacement: null, isDryRun };

@@ -1,4 +1,6 @@
 import type { DatabasePool } from "slonik";
+import { listFacts } from "../../modules/planting/facts.sql.ts";
+import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
 import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
@@ -12,6 +14,16 @@ import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import {
+  reinstatePlantingFact,
+  withdrawPlantingFact,
+} from "../../modules/planting/withdrawPlantingFact.ts";
+import type { CorrectedOrder } from "../../modules/planting/withdrawPlantingFact.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+  simulateVerified,
+} from "../../modules/planting/simulated/simulatedFacts.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -122,4 +134,56 @@ export const setUpPlanting = async (
       }
     },
   };
+};
+
+const ACTOR = { kind: "operator", name: "ann", reason: "wrong" } as const;
+
+/** Reports and corrects facts of an order, as operators do. */
+export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
+  const { db } = deps;
+  const context = { ...deps, actor: ACTOR };
+  /** Returns the number of a fact of a stage, the latest one in a state. */
+  const numberOf = async (
+    stage: PlantingFact["stage"],
+    state: StoredFact["state"] = "accepted",
+  ): Promise<number> =>
+    (await listFacts(db, order.id, [state])).findLast((fact) => fact.stage === stage)?.id ?? 0;
+  return {
+    order,
+    allocated: simulateAllocated(order, new Date("2026-05-10T08:00:00.000Z")),
+    planted: simulatePlanted(order, new Date("2026-06-01T08:00:00.000Z")),
+    verified: simulateVerified(order, new Date("2026-06-20T08:00:00.000Z")),
+    /** Returns the outcomes. */
+    report: async (...facts: readonly PlantingFact[]): Promise<readonly string[]> =>
+      (await recordPlantingFacts(deps, order.id, facts, "operator")).map(({ outcome }) => outcome),
+    numberOf,
+    states: async (): Promise<readonly string[]> =>
+      (await listFacts(db, order.id)).map(({ stage, state }) => `${stage} ${state}`),
+    withdraw: async (
+      stage: PlantingFact["stage"],
+      ...replacement: readonly PlantingFact[]
+    ): Promise<CorrectedOrder> =>
+      withdrawPlantingFact(context, await numberOf(stage), {
+        reason: "wrong",
+        replacement:
+          replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
+        isDryRun: false,
+      }),
+    reinstate: async (stage: PlantingFact["stage"]): Promise<CorrectedOrder> =>
+      reinstatePlantingFact(context, await numberOf(stage, "withdrawn"), { isDryRun: false }),
+  };
+};
+
+/** Places orders of ten trees with the manual partner on 1 May 2026, and returns how to report facts of them on 30 June. */
+export const placeOrders = async (db: DatabasePool, count = 1) => {
+  const setup = await setUpPlanting(db, { partner: "manual" });
+  await setup.order(...Array.from({ length: count }, () => 10));
+  await setup.place();
+  setup.clock.set("2026-06-30T10:00:00.000Z");
+  const placed = (await setup.orders()).map((order) => reportsOf(setup, order));
+  const [first] = placed;
+  if (!first) {
+    throw new Error("There is an order.");
+  }
+  return { setup, placed, ...first };
 };

@@ -16,9 +16,6 @@ export const createTestPlanting = ({
     treeMapper: null,
     partner,
     partnerName: "North Coast Planting",
-    manual: { timeline },
-    simulated: {
-      timeline,
-      durations: { allocationMs: STAGE_MS, plantingMs: STAGE_MS, verificationMs: STAGE_MS },
-    },
+    timeline,
+    simulatedStepMs: STAGE_MS,
   });

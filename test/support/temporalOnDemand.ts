@@ -27,10 +27,3 @@ export const validateThrough =
       await import("../../api/endpoints/createCharityValidator.ts");
     return createCharityValidator(await openTemporal(), getDeployment)(donationId, lookup);
   };
-
-export const wakeThrough =
-  (openTemporal: OpenTemporal, getDeployment: () => Promise<string>) =>
-  async (orderId: number): Promise<void> => {
-    const { wakePlantingOrder } = await import("../../modules/planting/wakePlantingOrder.ts");
-    await wakePlantingOrder(await openTemporal(), getDeployment, orderId, 30_000);
-  };

@@ -195,7 +195,6 @@ test("a worker applies its settings to existing schedules when it starts", async
   t.like(description?.action, {
     workflowType: "plantingOrderCreation",
     taskQueue: "test/background",
-    args: ["test"],
   });
   t.like(description?.policies, { catchupWindow: HOUR_MS });
 });

@@ -29,10 +29,7 @@ const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: strin
     EVERYORG_API_KEY: "everyorg-key",
     CHARITY_API_BASE: provider.url,
     PLANTING_ORDER_INTERVAL_SECONDS: "1",
-    PLANTING_POLL_INTERVAL_SECONDS: "1",
-    SIMULATED_ALLOCATION_SECONDS: "1",
     SIMULATED_PLANTING_SECONDS: "1",
-    SIMULATED_VERIFICATION_SECONDS: "1",
   };
   const { urls } = await startProgram(t, "api/main.ts", settings);
   await startProgram(t, "worker/main.ts", settings);

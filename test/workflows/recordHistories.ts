@@ -12,11 +12,7 @@ import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { plantingOrder } from "../../workflows/plantingOrder.ts";
-import {
-  FACTS_RECORDED,
-  backgroundQueue,
-  donationWorkflowId,
-} from "../../runtime/temporalNames.rules.ts";
+import { backgroundQueue, donationWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, validationUpdate } from "../../workflows/donation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
@@ -59,26 +55,6 @@ const runDonation: Recording["run"] = async (client) => {
 };
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
-
-/** Starts pages of orders, and returns the first run. */
-const createOrders = (
-  pages: readonly (readonly number[])[],
-  args: Parameters<typeof plantingOrderCreation>,
-): Recording => ({
-  activities: {
-    createPlantingOrders: inOrder(() => ({ orders: 1 })),
-    listOrdersToStart: inOrder(...pages.map((page) => () => page)),
-    markOrdersStarted: inOrder<undefined>(() => undefined),
-    pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
-  },
-  run: async (client) => {
-    const run = await client.workflow.start(plantingOrderCreation, {
-      ...options("planting-order-creation-recorded"),
-      args,
-    });
-    return firstRunOf(client, run);
-  },
-});
 
 const reconcile = (drifting: number): Recording["activities"] => ({
   reconcileUsage: inOrder(() => ({ compared: 3, drifting })),
@@ -140,11 +116,10 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return firstRunOf(client, run);
     },
   },
-  "planting-order-signaled": {
+  "planting-order": {
     activities: {
       pollPlantingOrder: inOrder<{ isFinished: boolean; nextPollMs: number }>(
         () => ({ isFinished: false, nextPollMs: 200 }),
-        () => ({ isFinished: false, nextPollMs: 60_000 }),
         () => ({ isFinished: true, nextPollMs: 60_000 }),
       ),
     },
@@ -153,15 +128,21 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         ...options("planting-order-recorded"),
         args: [7],
       });
-      await activitiesCompleted(handle, 2);
-      await handle.signal(FACTS_RECORDED);
       await handle.result();
       return handle;
     },
   },
-  "planting-order-creation-two-orders": createOrders([[], [1, 2], []], [DEPLOYMENT]),
-  "planting-order-creation-existing-order": createOrders([[1], []], [DEPLOYMENT]),
-  "planting-order-creation-continued": createOrders([[], [1], []], [DEPLOYMENT, 1]),
+  "planting-order-creation": {
+    activities: { createPlantingOrders: inOrder<undefined>(() => undefined) },
+    run: async (client) => {
+      const handle = await client.workflow.start(
+        plantingOrderCreation,
+        options("planting-order-creation-recorded"),
+      );
+      await handle.result();
+      return handle;
+    },
+  },
   "donation-confirmed": {
     activities: {
       validateCharity: inOrder<CharityValidation>(() => ({

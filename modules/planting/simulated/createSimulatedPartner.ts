@@ -1,4 +1,3 @@
-import type { PlantingStage } from "../order.rules.ts";
 import type { TimelineShape } from "../../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../fact.rules.ts";
 import type { PlantingPartner } from "../partner.ts";
@@ -6,36 +5,15 @@ import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulate
 
 export const SIMULATED_PARTNER_NAME = "Simulated planting partner";
 
-/** The time from the previous stage to each stage. */
-export type SimulatedDurations = {
-  readonly allocationMs: number;
-  readonly plantingMs: number;
-  readonly verificationMs: number;
-};
-
-type Step = {
-  readonly stage: PlantingStage;
-  readonly afterMs: number;
-  readonly simulate: (order: { publicId: string; treeCount: number }, at: Date) => PlantingFact;
-};
-
-const stepsOf = (
-  timeline: TimelineShape,
-  { allocationMs, plantingMs, verificationMs }: SimulatedDurations,
-): readonly Step[] =>
-  timeline === "allocations"
-    ? [
-        { stage: "allocated", afterMs: allocationMs, simulate: simulateAllocated },
-        { stage: "planted", afterMs: plantingMs, simulate: simulatePlanted },
-        { stage: "planted_and_verified", afterMs: verificationMs, simulate: simulateVerified },
-      ]
-    : [
-        {
-          stage: "planted_and_verified",
-          afterMs: allocationMs + plantingMs + verificationMs,
-          simulate: simulateVerified,
-        },
-      ];
+/** The stages of each timeline, with how many steps after the previous one. */
+const STAGES = {
+  allocations: [
+    { stage: "allocated", steps: 1, simulate: simulateAllocated },
+    { stage: "planted", steps: 1, simulate: simulatePlanted },
+    { stage: "planted_and_verified", steps: 1, simulate: simulateVerified },
+  ],
+  sessions: [{ stage: "planted_and_verified", steps: 3, simulate: simulateVerified }],
+} as const;
 
 /**
  * A partner that plants nothing. It takes an order through its stages on a schedule, with made-up sites, crews, photos and
@@ -44,11 +22,12 @@ const stepsOf = (
 export const createSimulatedPartner = ({
   name,
   timeline,
-  durations,
+  stepMs,
 }: {
   readonly name: string;
   readonly timeline: TimelineShape;
-  readonly durations: SimulatedDurations;
+  /** The time of a step, from one stage of allocations to the next. */
+  readonly stepMs: number;
 }): PlantingPartner => ({
   kind: "simulated",
   name,
@@ -59,8 +38,8 @@ export const createSimulatedPartner = ({
     const reachedAt = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));
     let last = reachedAt.get("funds_distributed") ?? createdAt;
     const facts: PlantingFact[] = [];
-    for (const { stage, afterMs, simulate } of stepsOf(shape, durations)) {
-      const due = reachedAt.get(stage) ?? new Date(last.getTime() + afterMs);
+    for (const { stage, steps, simulate } of STAGES[shape]) {
+      const due = reachedAt.get(stage) ?? new Date(last.getTime() + steps * stepMs);
       if (due > now) {
         return Promise.resolve({ facts, nextPollMs: due.getTime() - now.getTime() });
       }

@@ -2,6 +2,7 @@ import { link, name } from "../fact.rules.ts";
 import type { ReportedSite } from "../fact.rules.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import { countLeftOut, yieldingEach } from "../../../runtime/splitReadable.ts";
+import type { PlantingRecord } from "../creditRecords.ts";
 import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
@@ -25,7 +26,7 @@ const countryOf = (code: string | null | undefined): string =>
 const isName = (text: string | undefined): text is string => NAME.safeParse(text).success;
 
 /** Image fields may hold file names. Paths are rejected too, because they would refer to this service. */
-export const isImage = (text: string | null | undefined): text is string =>
+const isImage = (text: string | null | undefined): text is string =>
   /^https?:/u.test(text ?? "") && LINK.safeParse(text).success;
 
 type Site = TreeMapperRecords["sites"][number];
@@ -55,14 +56,23 @@ const describeSite = (project: Project, site: Site | undefined): SiteDetails => 
   };
 };
 
-/** Trees of a planting, with their site. */
-export type Located = {
-  /** The place among the records, oldest first. */
-  readonly position: number;
-  readonly planting: Intervention;
-  readonly trees: number;
-  readonly site: ReportedSite;
-};
+const listMedia = (planting: Intervention): ReturnType<PlantingRecord["listMedia"]> =>
+  [planting, ...(planting.sampleInterventions ?? [])].flatMap(({ id, geometry, coordinates }) => {
+    const center = centerOf(geometry) ?? centerOf(planting.geometry);
+    const urls = (coordinates ?? []).flatMap(({ image }) =>
+      isImage(image) && image.startsWith("https://") ? [image] : [],
+    );
+    return center
+      ? urls.map((url, index) =>
+          Object.assign({}, center, {
+            reference: `${id}/${index + 1}`,
+            type: "photo" as const,
+            url,
+            thumbnail_url: url,
+          }),
+        )
+      : [];
+  });
 
 /** What TreeMapper lists and orders cannot use until it is corrected there. */
 export type UnusableRecords = {
@@ -71,32 +81,31 @@ export type UnusableRecords = {
   readonly plantingsWithoutLocation: LeftOut;
 };
 
-/** Plantings by their ids, oldest first. */
-export type Records = ReadonlyMap<string, Located>;
-
 /**
- * Downloads the records of a project.
+ * Downloads the records of a project, oldest first.
  * @param onUnusable called if there are records that no order can use
  */
 export const downloadRecords = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
   onUnusable: (unusable: UnusableRecords) => void,
-): Promise<Records> => {
+): Promise<readonly PlantingRecord[]> => {
   const { project, sites, plantings, ...unreadable } = await readTreeMapper(access, signal);
   const whole = describeSite(project, undefined);
   const siteOf = new Map(sites.map((site) => [site.uid, describeSite(project, site)]));
-  const records = new Map<string, Located>();
+  const records: PlantingRecord[] = [];
   const nowhere: Intervention[] = [];
   for await (const planting of yieldingEach(plantings)) {
     const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
     const location = center ?? centerOf(planting.geometry);
     if (location) {
-      records.set(planting.id, {
-        position: records.size,
-        planting,
+      records.push({
+        reference: planting.id,
+        startedAt: planting.interventionStartDate,
+        endedAt: planting.interventionEndDate,
         trees: treesOf(planting),
         site: { ...details, ...location },
+        listMedia: () => listMedia(planting),
       });
     } else {
       nowhere.push(planting);

@@ -1,14 +1,7 @@
-import type {
-  AllocatedEvidence,
-  PlantedEvidence,
-  VerifiedEvidence,
-} from "../../../modules/planting/evidence.rules.ts";
-import { NOTHING_REACHED } from "../../../modules/planting/timeline.rules.ts";
-import type {
-  EvidenceFacts,
-  OrderedTrees,
-  ReachedStages,
-} from "../../../modules/planting/timeline.rules.ts";
+import type { AcceptedFacts, PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
+import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
+import type { PlantingStage } from "../../../modules/planting/order.rules.ts";
+import type { EvidenceFacts, OrderedTrees } from "../../../modules/planting/timeline.rules.ts";
 
 export const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
@@ -21,75 +14,94 @@ export const order: OrderedTrees = {
   buyerName: "Forest & Söhne",
 };
 
-export const allocation = (
-  id: number,
-  imageUrl: string,
-): AllocatedEvidence["allocations"][number] => ({
-  allocationId: id,
-  allocatedAt: "2026-05-02T08:00:00.000Z",
-  site: {
-    id: 3,
-    name: "Bay",
-    subsiteName: "",
-    organizationName: "Coast",
-    latitude: -1.5,
-    longitude: 40.25,
-    imageUrl,
-  },
-  crew: { leader: "", style: "", totalMembers: 0, womenMembers: 0 },
-});
-
-const medium = (url: string): PlantedEvidence["media"][number] => ({
-  id: "photo-1",
-  type: "photo",
-  url,
-  thumbnailUrl: `${url}?small`,
-  latitude: -1.5,
-  longitude: 40.25,
-});
-
-const verified: VerifiedEvidence = {
-  siteName: "Bay",
-  subsiteName: "",
-  organizationName: "Coast",
-  assessorName: "Ann",
-  verifier: "Coast Survey",
-  verifiedAt: "2026-05-04T12:00:00.000Z",
-  sessionTotalPlanted: 400,
-  species: ["Rhizophora mucronata"],
-  imageUrl: "/evidence/image.svg",
-  allocationId: 90,
-  fieldUpdateId: 91,
-  plantingSessionId: 92,
-  latitude: -1.5,
-  longitude: 40.25,
-  photos: ["/evidence/1.svg", "https://partner.example/2.jpg"],
+/** The ids of the references that the facts below name. */
+const IDS: Readonly<Record<string, number>> = {
+  "allocation A-1": 11,
+  "allocation A-2": 12,
+  "allocation A-0": 0,
+  "allocation PS-2": 90,
+  "field_update FU-1": 81,
+  "field_update FU-2": 91,
+  "field_update PO-7/field-update": 71,
+  "planting_session PS-1": 82,
+  "planting_session PS-2": 92,
+  "planting_session PO-7/planting-session": 72,
+  "planting_site bay": 3,
 };
 
-export const REACHED = {
-  fundsDistributed: { occurredAt: new Date("2026-05-01T23:59:59.999Z"), evidence: null },
+const SITE = {
+  reference: "bay",
+  name: "Bay",
+  subsite_name: "",
+  organization_name: "Coast",
+  region: "Kwale",
+  country: "Kenya",
+  forest_type: "mangrove",
+  latitude: -1.5,
+  longitude: 40.25,
+  main_image: "",
+} as const;
+
+export const allocation = (
+  reference: string,
+  mainImage: string,
+): PlantingFactOf<"allocated">["allocations"][number] => ({
+  reference,
+  date_allocated: "2026-05-02T08:00:00.000Z",
+  trees: 1,
+  planting_site: { ...SITE, main_image: mainImage },
+  crew: { leader: "", style: "", total_members: 0, women_members: 0 },
+});
+
+const medium = (url: string): PlantingFactOf<"planted">["media"][number] => ({
+  reference: "photo-1",
+  type: "photo",
+  url,
+  thumbnail_url: `${url}?small`,
+  latitude: -1.5,
+  longitude: 40.25,
+});
+
+export const FACTS: { readonly [Stage in PlantingStage]: PlantingFactOf<Stage> } = {
+  funds_distributed: {
+    stage: "funds_distributed",
+    occurred_at: "2026-05-01T23:59:59.999Z",
+    partner_reference: "NCP-1",
+  },
   allocated: {
-    occurredAt: new Date("2026-05-02T00:00:00.000Z"),
-    evidence: {
-      allocations: [allocation(11, "/sites/bay.svg"), allocation(12, "https://partner.example/x")],
-    },
+    stage: "allocated",
+    occurred_at: "2026-05-02T00:00:00.000Z",
+    allocations: [
+      allocation("A-1", "/sites/bay.svg"),
+      allocation("A-2", "https://partner.example/x"),
+    ],
   },
   planted: {
-    occurredAt: new Date("2026-05-03T00:00:00.000Z"),
-    evidence: {
-      plantedAt: "2026-05-03T00:00:00.000Z",
-      fieldUpdateId: 81,
-      plantingSessionId: 82,
-      media: [medium("/photos/1.svg"), medium("https://partner.example/1.jpg")],
-    },
+    stage: "planted",
+    occurred_at: "2026-05-03T00:00:00.000Z",
+    planting_session_reference: "PS-1",
+    field_update_reference: "FU-1",
+    media: [medium("/photos/1.svg"), medium("https://partner.example/1.jpg")],
   },
-  verified: { occurredAt: new Date("2026-05-04T00:00:00.000Z"), evidence: verified },
-} satisfies ReachedStages;
+  planted_and_verified: {
+    stage: "planted_and_verified",
+    occurred_at: "2026-05-04T12:00:00.000Z",
+    planting_session_reference: "PS-2",
+    field_update_reference: "FU-2",
+    planting_site: SITE,
+    assessor_name: "Ann",
+    verifier: "Coast Survey",
+    session_total_planted: 400,
+    species: ["Rhizophora mucronata"],
+    image_url: "/evidence/image.svg",
+    latitude: -1.5,
+    longitude: 40.25,
+    photos: ["/evidence/1.svg", "https://partner.example/2.jpg"],
+  },
+};
 
-export const reach = (...stages: readonly (keyof ReachedStages)[]): ReachedStages => ({
-  ...NOTHING_REACHED,
-  ...Object.fromEntries(stages.map((stage) => [stage, REACHED[stage]])),
-});
+export const reach = (...stages: readonly PlantingStage[]): AcceptedFacts =>
+  Object.fromEntries(stages.map((stage) => [stage, FACTS[stage]]));
 
 /** Facts of which a test gives those that it is about. */
 export type GivenFacts = Partial<Omit<EvidenceFacts, "registration">> & {
@@ -117,22 +129,22 @@ export const factsOf = ({
   importedFrom: null,
   shape: "allocations",
   order: null,
-  reached: NOTHING_REACHED,
+  facts: {},
   region: null,
+  idOf: (kind, reference) => IDS[`${kind} ${reference}`] ?? -1,
   ...given,
 });
 
 /** All combinations of stages, shapes, refunds and orders. */
 export const allFacts = (): readonly GivenFacts[] => {
-  const stages = ["fundsDistributed", "allocated", "planted", "verified"] as const;
-  const facts: GivenFacts[] = [];
-  for (let subset = 0; subset < 2 ** stages.length; subset += 1) {
-    const reached = reach(...stages.filter((_, index) => (subset & (1 << index)) !== 0));
+  const given: GivenFacts[] = [];
+  for (let subset = 0; subset < 2 ** PLANTING_STAGES.length; subset += 1) {
+    const facts = reach(...PLANTING_STAGES.filter((_, index) => (subset & (1 << index)) !== 0));
     for (const shape of ["allocations", "sessions"] as const) {
       for (const refundedCount of [0, 2, 5]) {
-        facts.push({ shape, refundedCount, reached, order }, { shape, refundedCount, reached });
+        given.push({ shape, refundedCount, facts, order }, { shape, refundedCount, facts });
       }
     }
   }
-  return facts;
+  return given;
 };

@@ -1,9 +1,19 @@
-import { z } from "zod";
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { DatabasePool, Interceptor } from "slonik";
+import { openPool } from "../../../db/pools/pool.ts";
+import { runForClient } from "../../../runtime/client.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
+import { awaitBlocked } from "../../support/lockWaits.ts";
+import { eventually } from "../../support/programs.ts";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
-import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { deleteCachedResponses } from "../../../modules/planting/cachedResponses.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { EVIDENCE_STAGES } from "../../../modules/planting/timeline.rules.ts";
+import {
+  deleteSummaries,
+  lockSummary,
+  readSummary,
+} from "../../../modules/planting/summary.sql.ts";
 import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
@@ -11,13 +21,13 @@ import {
   simulateAllocated,
   simulatePlanted,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
-import { clearCachedResponses } from "../../../modules/planting/clearCachedResponses.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace, eventsOf, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
+// Serial, because a test counts the pages of its tables.
 const test = testWithDatabase();
 
 const DAY_MS = 86_400_000;
@@ -143,29 +153,6 @@ test.serial("simulated trees are in another summary than real ones", async (t) =
 });
 
 test.serial(
-  "the dashboard URL is stable, and a missing key has another error than a wrong one",
-  async (t) => {
-    const { read, url, setup } = await startEvidenceApi(t, { name: "Möbel & Söhne <GmbH>" });
-    const first = await read("/dashboard_url");
-    const body = z.record(z.string(), z.string()).parse(JSON.parse(first.text));
-    t.regex(
-      body["dashboard_url"] ?? "",
-      /^https:\/\/impact\.example\/dashboard\/mobel-sohne-gmbh-[a-z2-9]{8}$/u,
-    );
-    t.is(body["org_id"], setup.organization.id);
-    await updateAccount(t.context.db, setup.organization.id, { name: "New name" });
-    t.is((await read("/dashboard_url", { mode: "test" })).text, first.text);
-    const missing = await fetch(`${url}/dashboard_url`);
-    t.is(missing.status, 401);
-    t.deepEqual(await missing.json(), { error: "missing Authorization header" });
-    const wrong = await fetch(`${url}/dashboard_url`, { headers: { Authorization: "wrong" } });
-    t.is(wrong.status, 403);
-    t.deepEqual(await wrong.json(), { error: "invalid API key" });
-    t.is((await fetch(`${url}/evidence`)).status, 403);
-  },
-);
-
-test.serial(
   "the summary and the dashboard count simulated trees marked, and not at all with a real partner",
   async (t) => {
     const { setup, read, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
@@ -254,36 +241,13 @@ test.serial("the summary of all accounts is limited to the largest safe integer"
   t.true(summary.carbon_offset_tons > 0);
 });
 
-test.serial("a summary that is calculated while the cache is cleared is cleared too", async (t) => {
-  const db = await openOwnDatabase(t);
-  const { setup, read } = await startEvidenceApi(t, { db });
-  await setup.register(7);
-  await createAndPlace(setup);
-
-  const [, deleted] = await runBehindLocks<[unknown, number]>(
-    db,
-    (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
-    () => read("/evidence"),
-    () =>
-      clearCachedResponses(
-        { db, clock: setup.clock, actor: { kind: "operator", name: "ops", reason: null } },
-        { kind: "summary" },
-      ),
-  );
-
-  t.is(deleted, 1);
-  t.false(
-    await db.exists(sql.typeAlias("void")`SELECT FROM cached_response WHERE key ~ '^summary'`),
-  );
-});
-
 test.serial("a summary that is calculated while trees are planted is renewed", async (t) => {
   const db = await openOwnDatabase(t);
   const { setup, read } = await startEvidenceApi(t, { db });
   await setup.register(7);
   await createAndPlace(setup);
   await read("/evidence");
-  await deleteCachedResponses(db, null);
+  await db.transaction((transaction) => deleteSummaries(transaction, null));
 
   // The summary waits for the registered trees, and meanwhile they are planted.
   const [during] = await runBehindLocks(
@@ -295,4 +259,99 @@ test.serial("a summary that is calculated while trees are planted is renewed", a
 
   t.deepEqual(placesOf(during.text), [0, 0, 0]);
   t.deepEqual(placesOf((await read("/evidence")).text), [7, 1, 1]);
+});
+
+const ACCOUNTS = 2000;
+const MONTHS = 30;
+const SITES = 10;
+/** The tallies have 460 pages, and the totals of all time 40 of the 1,170 of all totals. It was 1,615. */
+const MAXIMUM_PAGES = 700;
+
+const insertTotals = async (filler: DatabasePool): Promise<void> => {
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, created_at)
+    SELECT gen_random_uuid(), 'organization', number::text, now()
+    FROM generate_series(1, ${ACCOUNTS}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT id, 'live', 'tree', 'all', ${MONTHS} FROM account
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT id, 'live', 'tree', to_char(date '2024-01-01' + month * interval '1 month', 'YYYY-MM'), 1
+    FROM generate_series(0, ${MONTHS - 1}::integer) AS month
+    CROSS JOIN account
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO planting_site
+      (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude, main_image)
+    SELECT 'manual', number::text, 'Site', '', 'Partner', 'Region', 'Country', 'terrestrial', 0, 0, ''
+    FROM generate_series(1, ${SITES}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO planting_tally (account_id, mode, site_id, factor_id, planted, verified)
+    SELECT account.id, 'live', planting_site.id, 'terrestrial-1', 1, 0
+    FROM account
+    CROSS JOIN planting_site
+  `);
+};
+
+test.serial("the summary reads one total of each account, and the tallies once", async (t) => {
+  const { filler, db: single } = await openSinglePools(t);
+  const tables = ["impact_total", "planting_tally"];
+  await stopAutovacuum(filler, tables);
+  await insertTotals(filler);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  const countPages = await createPageCounter(filler, single, tables);
+
+  const pages = await countPages(async (db) => {
+    const { registeredTrees, planted, regions } = await readSummary(db, {
+      mode: "live",
+      isSimulated: false,
+    });
+    t.is(registeredTrees, ACCOUNTS * MONTHS);
+    t.deepEqual(planted, [{ factorId: "terrestrial-1", trees: ACCOUNTS * SITES }]);
+    t.is(regions.length, 1);
+  });
+
+  t.true(pages <= MAXIMUM_PAGES, `${pages} pages`);
+});
+
+test.serial("requests that wait for the summary use one connection", async (t) => {
+  const { deps } = await setUpPlanting(t.context.db);
+  let queries = 0;
+  const counter: Interceptor = {
+    name: "count-queries",
+    afterQueryExecution: () => {
+      queries += 1;
+      return null;
+    },
+  };
+  const pool = await openPool(t.context.databaseUrl, 4, 30_000, {
+    interceptors: [counter],
+    maximumWaitMs: 5000,
+  });
+  t.teardown(() => pool.end());
+  const readCached = createSummaryReader({ ...deps, db: pool });
+  const outside = AsyncLocalStorage.snapshot();
+
+  const waiting = await t.context.db.transaction(async (transaction) => {
+    await lockSummary(transaction);
+    const started = outside(() =>
+      ["one", "one", "two", "two"].map((account) =>
+        runForClient(account, () => readCached("live")),
+      ),
+    );
+    await eventually(() => Promise.resolve(queries === started.length));
+    await awaitBlocked(transaction);
+    await outside(() =>
+      runForClient("another", () => pool.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`)),
+    );
+    t.is((await awaitBlocked(transaction)).length, 1);
+    return { started };
+  });
+
+  const summaries = await Promise.all(waiting.started);
+  t.is(new Set(summaries.map((summary) => JSON.stringify(summary))).size, 1);
 });

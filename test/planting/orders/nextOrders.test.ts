@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { closeNextOrder } from "../../../modules/planting/nextOrders.sql.ts";
-import { readTreeEvidence } from "../../../modules/planting/readTreeEvidence.ts";
+import { createEvidenceReader } from "../../../modules/planting/readTreeEvidence.ts";
 import type { TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
 import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
 import type { RegistrationEntry } from "../../../modules/registrations/registrations.sql.ts";
@@ -198,13 +198,9 @@ test.serial("trees that are all refunded make no order", async (t) => {
 const readEvidence = async (
   { deps, organization }: Awaited<ReturnType<typeof setUpPlanting>>,
   id: string,
-): Promise<TreeEvidence | null> => {
-  let shown: TreeEvidence | null = null;
-  await readTreeEvidence(deps, { accountId: organization.id, mode: "live", id }, (evidence) => {
-    shown = evidence;
-    return "";
-  });
-  return shown;
+): Promise<TreeEvidence> => {
+  const selection = { accountId: organization.id, mode: "live", id } as const;
+  return (await createEvidenceReader(deps).read(selection, null)).evidence;
 };
 
 test.serial(
@@ -229,7 +225,7 @@ test.serial("evidence shows the trees of a registration when its order was creat
   const setup = await setUpPlanting(db);
   const id = await setup.register(10);
   const readAmount = async (): Promise<number | undefined> =>
-    (await readEvidence(setup, id))?.order?.treeCount;
+    (await readEvidence(setup, id)).order?.treeCount;
   await setup.refund(id, 1);
   t.is(await readAmount(), undefined);
   await setup.createOrders();

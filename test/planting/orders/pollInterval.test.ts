@@ -1,23 +1,29 @@
 import { sql } from "../../../db/sql.ts";
 import {
-  findPlantingOrdersToStart,
   readPollIntervalMs,
-} from "../../../modules/planting/findPlantingOrdersToStart.ts";
+  startPlantingOrders,
+} from "../../../modules/planting/startPlantingOrders.ts";
 import { openSinglePools } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
-const MINUTE_MS = 60 * 1000;
-const plantingPollMs = 10 * MINUTE_MS;
+const NEVER = new AbortController().signal;
+const HOUR_MS = 60 * 60 * 1000;
 
 test("very many open orders are polled less often, and count as lost later", async (t) => {
   const { filler: owner, db } = await openSinglePools(t);
   const { clock, organization } = await setUpPlanting(db);
-  const lost = async (minutes: number): Promise<boolean> => {
-    clock.set(new Date(Date.parse("2026-05-01T10:00:00.000Z") + minutes * MINUTE_MS).toISOString());
-    return (await findPlantingOrdersToStart({ db, clock, plantingPollMs })).length > 0;
+  const startedAfter = async (hours: number): Promise<number> => {
+    clock.set(new Date(Date.parse("2026-05-01T10:00:00.000Z") + hours * HOUR_MS).toISOString());
+    let started = 0;
+    const startOrder = (): Promise<void> => {
+      started += 1;
+      return started > 50 ? Promise.reject(new Error("enough")) : Promise.resolve();
+    };
+    await startPlantingOrders({ db, clock, startOrder }, NEVER).catch(() => undefined);
+    return started;
   };
   /** Inserts orders that were polled at 10:00. */
   const insertOrders = async (count: number, isFinished: boolean): Promise<void> => {
@@ -34,16 +40,15 @@ test("very many open orders are polled less often, and count as lost later", asy
     await owner.query(sql.typeAlias("void")`ANALYZE planting_order`);
   };
 
-  t.is(await readPollIntervalMs({ db, plantingPollMs }), plantingPollMs);
-  await insertOrders(1000, false);
+  await insertOrders(20, false);
   await insertOrders(10_000, true);
-  t.is(await readPollIntervalMs({ db, plantingPollMs }), plantingPollMs);
-  t.false(await lost(29));
-  t.true(await lost(31));
+  t.is(await readPollIntervalMs({ db }), HOUR_MS);
+  t.is(await startedAfter(2.9), 0);
+  t.is(await startedAfter(3.1), 20);
 
-  await insertOrders(11_000, false);
-  const minutes = (await readPollIntervalMs({ db, plantingPollMs })) / MINUTE_MS;
-  t.true(minutes > 18 && minutes < 22, `${minutes} minutes`);
-  t.false(await lost(50));
-  t.true(await lost(70));
+  await insertOrders(72_000, false);
+  const hours = (await readPollIntervalMs({ db })) / HOUR_MS;
+  t.true(hours > 1.9 && hours < 2.1, `${hours} hours`);
+  t.is(await startedAfter(5), 0);
+  t.true((await startedAfter(7)) > 0);
 });

@@ -1,54 +1,34 @@
-import type { ExecutionContext } from "ava";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
-import {
-  evidenceSummary,
-  renderEvidenceSummary,
-} from "../../../api/endpoints/presentEvidenceSummary.ts";
-import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
-import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
+import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import type { PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
 import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
-import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
-import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
-import {
-  reinstatePlantingFact,
-  withdrawPlantingFact,
-} from "../../../modules/planting/withdrawPlantingFact.ts";
+import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
+import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { countReads } from "../../support/countReads.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { openOwnDatabase } from "../evidence/evidenceApi.ts";
-import { setUpPlanting } from "../setUpPlanting.ts";
+import { placeOrders } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
-/** Places orders with the manual partner, and reports facts of them. */
-const placeOrders = async (
-  t: ExecutionContext<DatabaseContext>,
-  count: number,
-  db: DatabasePool = t.context.db,
-) => {
-  const setup = await setUpPlanting(db, { partner: "manual" });
-  await setup.order(...Array.from({ length: count }, () => 10));
-  await setup.place();
-  return {
-    setup,
-    orders: await setup.orders(),
-    report: ({ id }: Pick<PlantingOrder, "id">, ...facts: readonly PlantingFact[]) =>
-      recordPlantingFacts(setup.deps, id, facts, "operator"),
-  };
-};
-
 const AT = new Date("2026-05-01T10:00:00.000Z");
 
+/** Reads the regions of the summary of live trees. */
+const readRegions = async (db: DatabasePool) =>
+  (await readSummary(db, { mode: "live", isSimulated: false })).regions;
+
 /** Allocates an order's trees to sites, which are named by their references. */
-const allocatedTo = (order: PlantingOrder, sites: readonly string[]): PlantingFact => {
+const allocatedTo = (
+  order: PlantingOrder,
+  sites: readonly string[],
+): PlantingFactOf<"allocated"> => {
   const fact = simulateAllocated(order, AT);
   const [allocation] = fact.allocations;
   if (!allocation) {
@@ -65,78 +45,53 @@ const allocatedTo = (order: PlantingOrder, sites: readonly string[]): PlantingFa
 };
 
 test.serial("photos of a verification belong to the site that was verified", async (t) => {
-  const { orders, report } = await placeOrders(t, 1);
-  const [order] = orders;
-  if (!order) {
-    throw new Error("There is an order.");
-  }
+  const { setup, order, report } = await placeOrders(t.context.db);
   const verified = simulateVerified(order, AT);
   const site = { ...verified.planting_site, reference: "south", name: "south" };
 
   await report(
-    order,
     allocatedTo(order, ["north", "south"]),
     { ...simulatePlanted(order, AT), media: [] },
     { ...verified, planting_site: site, photos: ["https://photos.example/south.jpg"] },
   );
 
-  const media = await t.context.db.any(sql.type(
-    z.strictObject({ url: z.string(), site: z.string() }),
-  )`
-    SELECT planting_media.url, planting_site.name AS site
-    FROM planting_media
-    JOIN planting_site ON planting_site.id = planting_media.site_id
-    WHERE planting_media.order_id = ${order.id}
-  `);
-  t.deepEqual(media, [{ url: "https://photos.example/south.jpg", site: "south" }]);
+  t.like(await listLatestMedia(t.context.db, setup.organization.id, 6, false), {
+    length: 1,
+    0: {
+      url: "https://photos.example/south.jpg",
+      siteName: "south",
+      isOfVerification: true,
+      trees: 10,
+    },
+  });
 });
 
 /** Corrects facts of orders that name one site, and reads under which name the site is shown. */
-const nameSite = async (
-  t: ExecutionContext<DatabaseContext>,
-  reference: string,
-  db: DatabasePool = t.context.db,
-) => {
-  const { setup, orders, report } = await placeOrders(t, 3, db);
-  const deps = {
-    ...setup.deps,
-    actor: { kind: "operator", name: "ann", reason: null } as const,
-    wakeOrder: () => Promise.resolve(),
-  };
-  const factOf = async ({ id }: PlantingOrder, stage: PlantingFact["stage"]): Promise<number> =>
-    (await listFacts(db, id)).find((fact) => fact.stage === stage)?.id ?? 0;
+const nameSite = async (db: DatabasePool, reference: string) => {
+  const { setup, placed } = await placeOrders(db, 3);
+  const orders = placed.map(({ order, report, withdraw, reinstate }) => ({
+    withdraw,
+    reinstate,
+    reportAllocated: (name: string) => {
+      const fact = simulateAllocated(order, AT);
+      const [allocation] = allocatedTo(order, [reference]).allocations;
+      const site = allocation && { ...allocation.planting_site, name, region: name };
+      const allocations = allocation && site ? [{ ...allocation, planting_site: site }] : [];
+      return report({ ...fact, allocations });
+    },
+    reportPlanted: () => report(simulatePlanted(order, AT)),
+    reportVerified: (name: string) => {
+      const fact = simulateVerified(order, AT);
+      return report({ ...fact, planting_site: { ...fact.planting_site, reference, name } });
+    },
+  }));
+  const [first, second, third] = orders;
+  if (!first || !second || !third) {
+    throw new Error("There are three orders.");
+  }
   return {
     setup,
-    orders,
-    report: {
-      allocated: (order: PlantingOrder, name: string) => {
-        const [allocation] = simulateAllocated(order, AT).allocations;
-        if (!allocation) {
-          throw new Error("There is an allocation.");
-        }
-        const site = { ...allocation.planting_site, reference, name, region: name };
-        return report(order, {
-          ...simulateAllocated(order, AT),
-          allocations: [{ ...allocation, planting_site: site }],
-        });
-      },
-      planted: (order: PlantingOrder) => report(order, simulatePlanted(order, AT)),
-      verified: (order: PlantingOrder, name: string) => {
-        const fact = simulateVerified(order, AT);
-        return report(order, {
-          ...fact,
-          planting_site: { ...fact.planting_site, reference, name },
-        });
-      },
-    },
-    withdraw: async (order: PlantingOrder, stage: PlantingFact["stage"]) =>
-      withdrawPlantingFact(deps, await factOf(order, stage), {
-        reason: "wrong",
-        replacement: null,
-        isDryRun: false,
-      }),
-    reinstate: async (order: PlantingOrder, stage: PlantingFact["stage"]) =>
-      reinstatePlantingFact(deps, await factOf(order, stage), { isDryRun: false }),
+    orders: [first, second, third] as const,
     name: () =>
       db.oneFirst(sql.type(z.strictObject({ name: z.string() }))`
         SELECT name
@@ -147,114 +102,86 @@ const nameSite = async (
 };
 
 test.serial("correcting an older order keeps the later details of its site", async (t) => {
-  const { orders, report, withdraw, reinstate, name } = await nameSite(t, "kept");
+  const { orders, name } = await nameSite(t.context.db, "kept");
   const [older, later] = orders;
-  if (!older || !later) {
-    throw new Error("There are orders.");
-  }
-  await report.allocated(older, "Old Bay");
-  await report.verified(older, "Old Bay");
-  await report.allocated(later, "New Bay");
+  await older.reportAllocated("Old Bay");
+  await older.reportVerified("Old Bay");
+  await later.reportAllocated("New Bay");
 
-  await withdraw(older, "planted_and_verified");
+  await older.withdraw("planted_and_verified");
   t.is(await name(), "New Bay");
-  await withdraw(older, "allocated");
-  await reinstate(older, "allocated");
+  await older.withdraw("allocated");
+  await older.reinstate("allocated");
   t.is(await name(), "New Bay");
 });
 
 test.serial("a withdrawn fact leaves its site with the latest details of another", async (t) => {
-  const { orders, report, withdraw, reinstate, name } = await nameSite(t, "restored");
+  const { orders, name } = await nameSite(t.context.db, "restored");
   const [first, second, third] = orders;
-  if (!first || !second || !third) {
-    throw new Error("There are orders.");
-  }
-  await report.allocated(first, "First Bay");
-  await report.allocated(second, "Second Bay");
-  await report.allocated(third, "Second Bay");
-  await report.verified(first, "Wrong Bay");
+  await first.reportAllocated("First Bay");
+  await second.reportAllocated("Second Bay");
+  await third.reportAllocated("Second Bay");
+  await first.reportVerified("Wrong Bay");
 
-  await withdraw(first, "planted_and_verified");
+  await first.withdraw("planted_and_verified");
   t.is(await name(), "Second Bay");
-  await withdraw(third, "allocated");
+  await third.withdraw("allocated");
   t.is(await name(), "Second Bay");
-  await withdraw(second, "allocated");
+  await second.withdraw("allocated");
   t.is(await name(), "First Bay");
-  await reinstate(second, "allocated");
+  await second.reinstate("allocated");
   t.is(await name(), "Second Bay");
-  await withdraw(first, "allocated");
-  await withdraw(second, "allocated");
+  await first.withdraw("allocated");
+  await second.withdraw("allocated");
   t.is(await name(), "Second Bay", "no fact in effect has other details");
-  await report.allocated(third, "Third Bay");
+  await third.reportAllocated("Third Bay");
   t.is(await name(), "Third Bay");
 });
 
 test.serial(
   "a correction of an order without planted trees changes the summary of the others at its site",
   async (t) => {
-    const { setup, orders, report, withdraw, reinstate } = await nameSite(
-      t,
-      "summarized",
-      await openOwnDatabase(t),
-    );
+    const { setup, orders } = await nameSite(await openOwnDatabase(t), "summarized");
     const [planted, allocated] = orders;
-    if (!planted || !allocated) {
-      throw new Error("There are orders.");
-    }
-    const readRegions = async () => {
-      const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)("live");
-      return evidenceSummary.parse(JSON.parse(body)).regions.map(({ name }) => name);
-    };
-    await report.allocated(planted, "Right Bay");
-    await report.planted(planted);
-    await report.allocated(allocated, "Wrong Bay");
-    t.deepEqual(await readRegions(), ["Wrong Bay"]);
+    const regions = async () =>
+      (await createSummaryReader(setup.deps)("live")).regions.map(({ region }) => region);
+    await planted.reportAllocated("Right Bay");
+    await planted.reportPlanted();
+    await allocated.reportAllocated("Wrong Bay");
+    t.deepEqual(await regions(), ["Wrong Bay"]);
 
-    await withdraw(allocated, "allocated");
-    t.deepEqual(await readRegions(), ["Right Bay"]);
-    await reinstate(allocated, "allocated");
-    t.deepEqual(await readRegions(), ["Wrong Bay"]);
+    await allocated.withdraw("allocated");
+    t.deepEqual(await regions(), ["Right Bay"]);
+    await allocated.reinstate("allocated");
+    t.deepEqual(await regions(), ["Wrong Bay"]);
   },
 );
 
 test.serial(
   "a region is one in the summary, whether its accents are combining characters or not",
   async (t) => {
-    const { setup, orders, report } = await placeOrders(t, 1, await openOwnDatabase(t));
-    const [order] = orders;
-    if (!order) {
-      throw new Error("There is an order.");
-    }
-    const fact = simulateAllocated(order, AT);
-    const [allocation] = fact.allocations;
-    if (!allocation) {
-      throw new Error("There is an allocation.");
-    }
-    const writtenIn = (form: "NFC" | "NFD") => ({
+    const db = await openOwnDatabase(t);
+    const { order, report } = await placeOrders(db);
+    const fact = allocatedTo(order, ["NFC", "NFD"]);
+    const allocations = fact.allocations.map((allocation) => ({
       ...allocation,
-      reference: form,
       planting_site: {
         ...allocation.planting_site,
-        reference: form,
-        region: "Príncipe".normalize(form),
-        country: "São Tomé".normalize(form),
+        region: "Príncipe".normalize(allocation.planting_site.reference),
+        country: "São Tomé".normalize(allocation.planting_site.reference),
       },
-    });
-    const allocations = [writtenIn("NFC"), writtenIn("NFD")];
+    }));
 
-    await report(order, { ...fact, allocations }, simulatePlanted(order, AT));
+    await report({ ...fact, allocations }, simulatePlanted(order, AT));
 
-    const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)("live");
-    const { summary, regions } = evidenceSummary.parse(JSON.parse(body));
-    t.deepEqual(summary.countries, ["São Tomé"]);
     t.deepEqual(
-      regions.map(({ id }) => id),
-      ["são-tomé-príncipe"],
+      (await readRegions(db)).map(({ region, country }) => [region, country]),
+      [["Príncipe", "São Tomé"]],
     );
   },
 );
 
-/** Inserts two facts of each of some orders. The statistics do not know them. */
+/** Inserts two facts of each of some orders at another site. The statistics do not know them. */
 const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, orders: number) => {
   await db.query(sql.typeAlias("void")`
     WITH placed AS (
@@ -264,67 +191,26 @@ const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, or
       FROM generate_series(1, ${orders}) AS number
       RETURNING id
     )
-    INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
+    INSERT INTO planting_fact
+      (order_id, stage, state, source, occurred_at, content, digest, site_ids, received_at)
     SELECT
-      id, stage, 'accepted', 'operator', ${timestamp(AT)},
-      '{"stage": "planted_and_verified", "planting_site": {"reference": "others"}}', sha256(id::text::bytea),
-      ${timestamp(AT)}
+      id, stage, 'accepted', 'operator', ${timestamp(AT)}, '{}', sha256(id::text::bytea), ARRAY[0], ${timestamp(AT)}
     FROM placed
     CROSS JOIN unnest(ARRAY['allocated', 'planted_and_verified']) AS stage
   `);
 };
 
-/** The tables in which the details of a site are searched. */
-const TABLES = ["planting_order", "planting_fact"];
-
-/** Has facts of many orders between those of a site. Returns what withdrawing the latest of the site reads, and its name. */
-const withdrawBehindOthers = async (
-  t: ExecutionContext<DatabaseContext>,
-  { earlier, others }: { readonly earlier: string | null; readonly others: number },
-) => {
+test.serial("restoring a site reads the facts of few others, however many follow", async (t) => {
   const db = await openTestPool(t, await copyDatabase(t), 1);
-  const { setup, orders, report, withdraw, name } = await nameSite(t, "site", db);
+  const { setup, orders, name } = await nameSite(db, "shared");
   const [first, last] = orders;
-  if (!first || !last) {
-    throw new Error("There are orders.");
-  }
-  if (earlier !== null) {
-    await report.allocated(first, earlier);
-  }
-  await insertFactsOfOthers(db, setup.organization.id, others);
-  await report.allocated(last, "Wrong Bay");
-
-  const reads = await countReads(db, TABLES, () => withdraw(last, "allocated"));
-
-  return { ...reads, name: await name() };
-};
-
-test.serial("a site gets the details of a fact that is 20,000 facts behind", async (t) => {
-  const { name } = await withdrawBehindOthers(t, { earlier: "Early Bay", others: 10_000 });
-
-  t.is(name, "Early Bay");
-});
-
-test.serial("withdrawing the only fact of a site reads some 100,000 facts of others", async (t) => {
-  const { rows, pages, name } = await withdrawBehindOthers(t, { earlier: null, others: 70_000 });
-
-  t.true(rows < 110_000, `${rows} rows`);
-  t.true(pages < 20_000, `${pages} pages`);
-  t.is(name, "Wrong Bay");
-});
-
-test.serial("restoring a site that the latest fact names reads few facts", async (t) => {
-  const db = await openTestPool(t, await copyDatabase(t), 1);
-  const { setup, orders, report, withdraw, name } = await nameSite(t, "shared", db);
-  const [first, last] = orders;
-  if (!first || !last) {
-    throw new Error("There are orders.");
-  }
+  await first.reportAllocated("Right Bay");
   await insertFactsOfOthers(db, setup.organization.id, 10_000);
-  await report.allocated(first, "Right Bay");
-  await report.allocated(last, "Wrong Bay");
+  await last.reportAllocated("Wrong Bay");
 
-  const { rows } = await countReads(db, TABLES, () => withdraw(last, "allocated"));
+  const { rows } = await countReads(db, ["planting_order", "planting_fact"], () =>
+    last.withdraw("allocated"),
+  );
 
   t.true(rows < 200, `${rows} rows`);
   t.is(await name(), "Right Bay");

@@ -21,11 +21,12 @@ import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFac
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
+import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
+import { startPlantingOrder } from "../../../worker/startPlantingOrder.ts";
 import { plantingOrderCreation } from "../../../workflows/plantingOrderCreation.ts";
 import {
   plantingOrderCreationId,
   backgroundQueue,
-  FACTS_RECORDED,
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
@@ -40,10 +41,10 @@ import { fundsDistributed } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
-const DURATIONS = { allocationMs: 300, plantingMs: 300, verificationMs: 300 };
 /** The name in Temporal. */
 const DEPLOYMENT = "test";
 const HOUR_MS = 60 * 60 * 1000;
+const NEVER = new AbortController().signal;
 
 installTemporalRuntime();
 
@@ -53,11 +54,9 @@ const setUp = async (
   {
     clock,
     partner,
-    plantingPollMs,
   }: {
     readonly clock: Clock;
     readonly partner: PlantingSettings["partner"];
-    readonly plantingPollMs: number;
   },
 ) => {
   const { db } = t.context;
@@ -68,18 +67,19 @@ const setUp = async (
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows();
   const pace = createYieldingPace();
+  const planting = createPlanting({
+    treeMapper: null,
+    partner,
+    partnerName: null,
+    timeline: "allocations",
+    simulatedStepMs: 300,
+  });
   const activities = createPlantingActivities({
     db,
     bulkDb: openBulkPool(db, pace),
     clock,
-    planting: createPlanting({
-      treeMapper: null,
-      partner,
-      partnerName: null,
-      manual: { timeline: "allocations" },
-      simulated: { timeline: "allocations", durations: DURATIONS },
-    }),
-    plantingPollMs,
+    planting,
+    startOrder: (orderId) => startPlantingOrder(temporal, DEPLOYMENT, orderId),
     plantingOrderIntervalMs: HOUR_MS,
   });
   const startWorker = async () => {
@@ -113,8 +113,9 @@ const setUp = async (
       temporal.workflow.execute(plantingOrderCreation, {
         workflowId: plantingOrderCreationId(DEPLOYMENT),
         taskQueue: backgroundQueue(DEPLOYMENT),
-        args: [DEPLOYMENT],
       }),
+    /** Creates the orders without their workflows. */
+    createOrdersOnly: (): Promise<number> => createPlantingOrders({ db, clock, planting }, NEVER),
     orders: (): Promise<readonly PlantingOrder[]> =>
       listPlantingOrders(db, { accountId, limit: 10 }),
   };
@@ -126,7 +127,6 @@ test.serial(
     const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "simulated",
-      plantingPollMs: 500,
     });
     await register(5);
     const stopFirst = await startWorker();
@@ -167,7 +167,6 @@ test.serial("creating orders yields to what clients record", async (t) => {
   const { pace, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
     clock: systemClock,
     partner: "manual",
-    plantingPollMs: HOUR_MS,
   });
   stopAtTheEnd(await startWorker());
   await createOrders();
@@ -187,7 +186,6 @@ test.serial(
     const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock,
       partner: "manual",
-      plantingPollMs: HOUR_MS,
     });
     stopAtTheEnd(await startWorker());
     const describe = async (id: number) => {
@@ -231,6 +229,9 @@ test.serial(
     t.not(again.runId, lostBefore.runId);
     t.deepEqual(await describe(running.id), runningBefore);
     t.deepEqual((await times(running.id)).workflowStartedAt, clock.now());
+    await eventually(
+      async () => (await times(lost.id)).polledAt?.getTime() === clock.now().getTime(),
+    );
 
     await recordPlantingFacts(
       { db, clock },
@@ -242,13 +243,16 @@ test.serial(
       ],
       "operator",
     );
-    await temporal.workflow
-      .getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id))
-      .signal(FACTS_RECORDED);
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).result();
+    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id));
+    await workflow.terminate();
     clock.set("2026-05-02T10:00:00.000Z");
     await createOrders();
-    t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
+    await workflow.result();
+    const ended = await describe(lost.id);
+    t.is(ended.status, "COMPLETED", "its first poll finds that nothing more is expected");
+    clock.set("2026-05-03T10:00:00.000Z");
+    await createOrders();
+    t.deepEqual(await describe(lost.id), ended);
     t.deepEqual(await describe(running.id), runningBefore);
   },
 );
@@ -258,14 +262,21 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+    const {
+      temporal,
+      startWorker,
+      stopAtTheEnd,
+      register,
+      createOrders,
+      createOrdersOnly,
+      orders,
+    } = await setUp(t, {
       clock,
       partner: "manual",
-      plantingPollMs: HOUR_MS,
     });
     stopAtTheEnd(await startWorker());
     await register(5);
-    await createOrders();
+    await createOrdersOnly();
     const [order] = await orders();
     if (!order) {
       throw new Error("There is an order.");
@@ -280,10 +291,9 @@ test.serial(
       ],
       "operator",
     );
-    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
-    await workflow.signal(FACTS_RECORDED);
-    await workflow.result();
     await createOrders();
+    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
+    await workflow.result();
     t.is((await workflow.describe()).status.name, "COMPLETED");
 
     const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
@@ -292,7 +302,6 @@ test.serial(
         db,
         clock,
         actor: { kind: "operator", name: "ann", reason: null },
-        wakeOrder: () => Promise.resolve(),
       },
       planted?.id ?? 0,
       { reason: "photos of another site", replacement: null, isDryRun: false },
@@ -310,7 +319,6 @@ test.serial(
     const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "manual",
-      plantingPollMs: HOUR_MS,
     });
     stopAtTheEnd(await startWorker());
     const start = (orderId: number, workflowId: string) =>

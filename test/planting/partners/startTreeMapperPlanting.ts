@@ -113,11 +113,8 @@ export const startTreeMapperPlanting = async (
         partner: "treemapper",
         partnerName: "Yamuna Growers",
         treeMapper: { apiKey, apiBase: server.apiBase },
-        manual: { timeline: "allocations" },
-        simulated: {
-          timeline: "allocations",
-          durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
-        },
+        timeline: "allocations",
+        simulatedStepMs: 1,
       },
       (records) => unusable.push(records),
     ),

@@ -128,7 +128,7 @@ test.serial(
         { reference: "gone", trees: 60 },
         { reference: "stays", trees: 40 },
       ],
-      (change) => change(),
+      new AbortController().signal,
     );
     state.interventions = [planting("stays", "2026-07-06", [40])];
     t.false((await poll(id)).isFinished);
@@ -332,7 +332,7 @@ test.serial("each site gets its trees, however many records credit an order", as
   );
 });
 
-test.serial("orders that are polled at one time share a download", async (t) => {
+test.serial("orders polled at the same time share one download", async (t) => {
   const { state, setup, order, pollNow, advance, requested } = await startTreeMapperPlanting(t);
   const ids = [await order(10), await order(10), await order(10)];
   const downloads = () => requested.filter((resource) => resource === "interventions").length;

@@ -1,20 +1,24 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { ExecutionContext } from "ava";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
-import { listCreditedTrees, lockClaims } from "../../../modules/planting/claims.sql.ts";
+import {
+  listClaims,
+  listCreditedTrees,
+  lockClaims,
+  replaceClaims,
+} from "../../../modules/planting/claims.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { Credited } from "../../../modules/planting/partner.ts";
+import { findPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
-import { countReads } from "../../support/countReads.ts";
-import { stopAutovacuum } from "../../support/countPages.ts";
-import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { planting, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 
 const test = testWithDatabase();
+
+const NEVER = new AbortController().signal;
 
 /** Lists the claims of orders with the transactions that wrote them. */
 const listRows = (db: CommonQueryMethods, orderIds: readonly number[]) =>
@@ -25,17 +29,6 @@ const listRows = (db: CommonQueryMethods, orderIds: readonly number[]) =>
     FROM planting_claim
     WHERE order_id = ANY(${sql.array(orderIds, "int4")})
     ORDER BY reference, order_id
-  `);
-
-/** Lists the records whose stored sum is not that of their claims. */
-const listWrongSums = (db: CommonQueryMethods) =>
-  db.anyFirst(sql.type(z.strictObject({ reference: z.string() }))`
-    SELECT reference
-    FROM planting_record
-    FULL JOIN (
-      SELECT partner, reference, sum(trees) AS trees FROM planting_claim GROUP BY partner, reference
-    ) AS claimed USING (partner, reference)
-    WHERE credited IS DISTINCT FROM coalesce(trees, 0)
   `);
 
 /** Counts the connections that wait for the lock of claims. */
@@ -133,27 +126,25 @@ test.serial("polls that wait for each other hold one connection", async (t) => {
 });
 
 test.serial("claims of several processes credit no tree to two orders", async (t) => {
+  const { db } = t.context;
   const { order } = await startTreeMapperPlanting(t);
-  const ids = [await order(70), await order(70)];
-  const records = [{ reference: "contested", trees: 100 }];
-  const claims = await runBehindLocks<readonly Credited[]>(
-    t.context.db,
-    (transaction) => lockClaims(transaction, "treemapper"),
-    ...ids.map(
-      (id) => () =>
-        claimTrees(
-          t.context,
-          { id, partner: "treemapper", treeCount: 70 },
-          () => records,
-          (change) => change(),
-        ),
-    ),
+  const [elsewhere, here] = [await order(70), await order(70)];
+  const [claimed] = await runBehindLocks<readonly Awaited<ReturnType<typeof claimTrees>>[]>(
+    db,
+    async (transaction) => {
+      await lockClaims(transaction, "treemapper");
+      const claims = [{ reference: "contested", trees: 70 }];
+      await replaceClaims(transaction, "treemapper", elsewhere, claims);
+    },
+    () =>
+      claimTrees(
+        t.context,
+        { id: here, partner: "treemapper", treeCount: 70 },
+        () => [{ reference: "contested", trees: 100 }],
+        NEVER,
+      ),
   );
-  t.deepEqual(
-    claims.map(({ after }) => after.map(({ trees }) => trees)),
-    [[70], [30]],
-  );
-  t.deepEqual(await listWrongSums(t.context.db), []);
+  t.deepEqual(claimed?.after, [{ reference: "contested", trees: 30 }]);
 });
 
 test.serial(
@@ -174,42 +165,8 @@ test.serial(
       (await listRows(db, [first, last, between])).map(({ trees }) => trees),
       [10n, 20n, 70n],
     );
-    t.deepEqual(await listWrongSums(db), []);
   },
 );
-
-test.serial("a poll writes only the claims that it changes", async (t) => {
-  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-  const id = await order(100);
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = [
-    planting("deleted", "2026-07-03", [1]),
-    planting("grown", "2026-07-04", [2]),
-    planting("same", "2026-07-05", [3]),
-  ];
-  await poll(id);
-  const before = await listRows(t.context.db, [id]);
-  await poll(id);
-  t.deepEqual(await listRows(t.context.db, [id]), before);
-
-  state.interventions = [
-    planting("grown", "2026-07-04", [4]),
-    planting("same", "2026-07-05", [3]),
-    planting("unclaimed", "2026-07-06", [5]),
-  ];
-  await poll(id);
-  const after = await listRows(t.context.db, [id]);
-  t.deepEqual(
-    after.map(({ reference, trees }) => [reference, trees]),
-    [
-      ["grown", 4n],
-      ["same", 3n],
-      ["unclaimed", 5n],
-    ],
-  );
-  t.deepEqual(after[1], before[2]);
-  t.deepEqual(await listWrongSums(t.context.db), []);
-});
 
 test.serial("a poll that another one of its order overtakes gives up no trees", async (t) => {
   const { db } = t.context;
@@ -230,12 +187,12 @@ test.serial("a poll that another one of its order overtakes gives up no trees", 
     { ...placed, reached: [] },
     {
       now: setup.clock.now(),
-      signal: new AbortController().signal,
+      signal: NEVER,
       claims: {
         listCredited: (references) => listCreditedTrees(db, "treemapper", references),
-        claimTrees: async (choose, inTurn) => {
+        claimTrees: async (choose) => {
           t.true((await pollNow(second)).isFinished);
-          return claimTrees({ db }, placed, choose, inTurn);
+          return claimTrees({ db }, placed, choose, NEVER);
         },
       },
     },
@@ -249,53 +206,106 @@ test.serial("a poll that another one of its order overtakes gives up no trees", 
       ["near", 30n],
     ],
   );
-  t.deepEqual(await listWrongSums(db), []);
 });
 
-/** The tables that hold what is credited. */
-const CLAIM_TABLES = ["planting_claim", "planting_record"];
-/** The others that the test changes: while autovacuum analyzes one, old versions of all rows stay. */
-const OTHER_TABLES = ["registration", "usage_fact", "impact_total", "planting_order"];
+/** Records of one tree each. */
+const recordsOf = (name: string, count: number) =>
+  Array.from({ length: count }, (_, index) => planting(`${name}-${index}`, "2026-07-05", [1]));
 
-/** Counts what polls of an order that lacks trees read, when some other orders have trees of the same record. */
-const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number) => {
-  const databaseUrl = await copyDatabase(t);
-  const owner = await openTestPool(t, asOwner(databaseUrl), 1);
-  await stopAutovacuum(owner, [...CLAIM_TABLES, ...OTHER_TABLES]);
-  const db = await openTestPool(t, databaseUrl, 1);
-
-  const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
-  await setup.order(...Array.from({ length: others }, () => 1));
-  for (const { id } of await setup.orders()) {
-    const records = [{ reference: "shared", trees: 1000 }];
-    await claimTrees(
-      { db },
-      { id, partner: "treemapper", treeCount: 1 },
-      () => records,
-      (change) => change(),
+test.serial("other work gets its turn after every 500 records that are read", async (t) => {
+  const { state, setup, partner, order } = await startTreeMapperPlanting(t);
+  await order(1);
+  state.interventions = recordsOf("read", 5000);
+  let turns = 0;
+  let counter = setImmediate(function count() {
+    turns += 1;
+    counter = setImmediate(count);
+  });
+  // A response has arrived completely.
+  const startCounting = (): void => {
+    turns = 0;
+  };
+  subscribe("undici:request:trailers", startCounting);
+  t.teardown(() => {
+    clearImmediate(counter);
+    unsubscribe("undici:request:trailers", startCounting);
+  });
+  const turnsOfReading: number[] = [];
+  for (const placed of await setup.orders()) {
+    await partner.fetchUpdates(
+      { ...placed, reached: [] },
+      {
+        now: new Date("2026-07-10T10:00:00.000Z"),
+        signal: NEVER,
+        claims: {
+          claimTrees: () => Promise.resolve({ before: [], after: [] }),
+          listCredited: () => {
+            turnsOfReading.push(turns);
+            return Promise.resolve([]);
+          },
+        },
+      },
     );
   }
-  const [waiting, late] = [await order(5000), await order(5000)];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = [planting("shared", "2026-07-05", [1000])];
-  const claiming = await countReads(db, CLAIM_TABLES, () => poll(waiting));
-  const again = await countReads(db, CLAIM_TABLES, () => poll(waiting));
-  const without = await countReads(db, CLAIM_TABLES, () => pollNow(late));
-  t.deepEqual(
-    (await listRows(db, [waiting, late])).map(({ trees }) => trees),
-    [BigInt(1000 - others)],
-  );
-  return { claiming, again, without };
-};
+  // The records are parsed, and then located.
+  t.true((turnsOfReading[0] ?? 0) >= 2 * 9, turnsOfReading.join(", "));
+});
 
-test.serial(
-  "a poll reads no more rows and pages, however many orders share a record",
-  async (t) => {
-    const few = await readsBeside(t, 2);
-    const many = await readsBeside(t, 200);
-    for (const poll of ["claiming", "again", "without"] as const) {
-      t.is(many[poll].rows, few[poll].rows, poll);
-      t.true(many[poll].pages <= few[poll].pages + 2, `${poll}: ${many[poll].pages} pages`);
-    }
-  },
-);
+test.serial("a poll considers only the records that its order may need", async (t) => {
+  const { db } = t.context;
+  const { state, setup, partner, order, pollNow } = await startTreeMapperPlanting(t);
+  const ids = [await order(1), await order(3)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = recordsOf("considered", 5000);
+  t.true((await pollNow(ids[0] ?? 0)).isFinished);
+  const placed = await findPlantingOrder(db, ids[1] ?? 0);
+  t.assert(placed);
+  const considered: number[] = [];
+
+  const { facts } = placed
+    ? await partner.fetchUpdates(
+        { ...placed, reached: [] },
+        {
+          now: setup.clock.now(),
+          signal: NEVER,
+          claims: {
+            listCredited: (references) => {
+              considered.push(references.length);
+              return listCreditedTrees(db, "treemapper", references);
+            },
+            claimTrees: (choose) => {
+              const chooseCounted: typeof choose = (own) => {
+                const records = choose(own);
+                considered.push(records.length);
+                return records;
+              };
+              return claimTrees({ db }, placed, chooseCounted, NEVER);
+            },
+          },
+        },
+      )
+    : { facts: [] };
+
+  t.is(facts.length, 2);
+  // Before the lock, and under it.
+  t.deepEqual(considered, [3, 3]);
+});
+
+test.serial("an order gets its trees although other processes have taken older ones", async (t) => {
+  const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
+  const [first, last] = [await here.order(1), await here.order(2)];
+  const between = await elsewhere.order(50);
+  for (const { state, setup } of [here, elsewhere]) {
+    setup.clock.set("2026-07-10T10:00:00.000Z");
+    state.interventions = recordsOf("taken", 100);
+  }
+  t.true((await here.poll(first)).isFinished);
+  t.true((await elsewhere.poll(between)).isFinished);
+
+  t.true((await here.pollNow(last)).isFinished);
+
+  t.deepEqual(await listClaims(t.context.db, last), [
+    { reference: "taken-51", trees: 1 },
+    { reference: "taken-52", trees: 1 },
+  ]);
+});
