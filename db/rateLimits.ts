@@ -1,9 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { createLookups } from "./batching/joinCalls.ts";
-import type { LookUp } from "./batching/joinCalls.ts";
-import { sql, values } from "./sql.ts";
+import { sql } from "./sql.ts";
 
 /** At most this many requests in any window of this length. */
 export type RateLimit = { readonly requests: number; readonly windowMs: number };
@@ -11,26 +9,23 @@ export type RateLimit = { readonly requests: number; readonly windowMs: number }
 /** Returns whether another request of the bucket is permitted; the limit holds across all processes. */
 export type TakePermit = (bucket: string, limit: RateLimit) => Promise<boolean>;
 
-const waitRow = z.strictObject({ bucket: z.string(), waitMs: z.int() });
+const waitRow = z.strictObject({ waitMs: z.int() });
 
 /**
- * Counts a request against the limit of each bucket. The database's clock decides, and the rows' locks order concurrent
+ * Counts a request against the limit of a bucket. The database's clock decides, and the row's lock orders concurrent
  * requests. A rejected request is not counted. A recorded time in the future means that the clock was set back, so it no
  * longer counts.
- * @returns by bucket 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
+ * @returns 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
  */
-const waitForPermits = async (
+export const waitForPermit = (
   db: CommonQueryMethods,
-  buckets: readonly string[],
+  bucket: string,
   { requests, windowMs }: RateLimit,
-): Promise<ReadonlyMap<string, number>> => {
-  const rows = await db.any(sql.prepared("wait_for_permits", waitRow)`
+): Promise<number> =>
+  db.oneFirst(sql.prepared("wait_for_permit", waitRow)`
     WITH permitted AS (
       INSERT INTO rate_limit AS known (bucket, permitted_at)
-      SELECT bucket, ARRAY[clock_timestamp()]
-      FROM ${values(buckets)} AS bucket
-      -- In the order of all processes, so that two cannot deadlock.
-      ORDER BY bucket
+      VALUES (${bucket}, ARRAY[clock_timestamp()])
       ON CONFLICT (bucket) DO UPDATE
       SET permitted_at = array_append(
         known.permitted_at[greatest(cardinality(known.permitted_at) - ${requests} + 2, 1):],
@@ -41,30 +36,18 @@ const waitForPermits = async (
           NOT BETWEEN clock_timestamp() - ${windowMs} * interval '1 millisecond' AND clock_timestamp()
       RETURNING bucket
     )
-    SELECT
-      bucket,
-      CASE WHEN bucket IN (SELECT bucket FROM permitted) THEN 0 ELSE coalesce(
-        (
-          -- As of the statement's start: if concurrent requests were permitted since, the real wait is longer.
-          SELECT greatest(1, least(${windowMs}::integer + floor(extract(epoch FROM
-            permitted_at[cardinality(permitted_at) - ${requests} + 1] - clock_timestamp()
-          ) * 1000)::integer, ${windowMs}::integer))
-          FROM rate_limit
-          WHERE rate_limit.bucket = given.bucket
-        ),
-        1
-      ) END AS "waitMs"
-    FROM ${values(buckets)} AS given (bucket)
+    SELECT CASE WHEN EXISTS (SELECT FROM permitted) THEN 0 ELSE coalesce(
+      (
+        -- As of the statement's start: if concurrent requests were permitted since, the real wait is longer.
+        SELECT greatest(1, least(${windowMs}::integer + floor(extract(epoch FROM
+          permitted_at[cardinality(permitted_at) - ${requests} + 1] - clock_timestamp()
+        ) * 1000)::integer, ${windowMs}::integer))
+        FROM rate_limit
+        WHERE rate_limit.bucket = ${bucket}
+      ),
+      1
+    ) END AS "waitMs"
   `);
-  return new Map(rows.map(({ bucket, waitMs }) => [bucket, waitMs]));
-};
-
-/** Counts a request against a bucket's limit, and returns its wait. */
-export const waitForPermit = async (
-  db: CommonQueryMethods,
-  bucket: string,
-  limit: RateLimit,
-): Promise<number> => (await waitForPermits(db, [bucket], limit)).get(bucket) ?? limit.windowMs;
 
 /** Buckets with recent requests. A forgotten one only asks the database again. */
 const MAXIMUM_REMEMBERED = 10_000;
@@ -84,14 +67,6 @@ export const createPermits = ({
   const buckets = new LRUCache<string, { last: Promise<unknown>; fullUntilMs: number }>({
     max: MAXIMUM_REMEMBERED,
   });
-  /** Those of one limit share statements. */
-  const waits = new Map<string, LookUp<number>>();
-  const waitFor = (name: string, limit: RateLimit): Promise<number | null> => {
-    const key = JSON.stringify(limit);
-    const lookUp = waits.get(key) ?? createLookups((names) => waitForPermits(db, names, limit));
-    waits.set(key, lookUp);
-    return lookUp(name);
-  };
   return async (name, limit) => {
     const bucket = buckets.get(name) ?? { last: Promise.resolve(), fullUntilMs: -Infinity };
     buckets.set(name, bucket);
@@ -100,7 +75,7 @@ export const createPermits = ({
       if (startedAtMs < bucket.fullUntilMs) {
         return false;
       }
-      const waitMs = (await waitFor(name, limit)) ?? limit.windowMs;
+      const waitMs = await waitForPermit(db, name, limit);
       bucket.fullUntilMs = startedAtMs + waitMs;
       return waitMs === 0;
     };

@@ -114,13 +114,6 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
-CREATE UNLOGGED TABLE bulk_turn (
-  is_only boolean NOT NULL DEFAULT true,
-  ends_at timestamp with time zone NOT NULL,
-  CONSTRAINT bulk_turn_pkey PRIMARY KEY (is_only),
-  CONSTRAINT bulk_turn_is_only CHECK (is_only)
-) WITH (fillfactor=10);
-
 CREATE TABLE call_rate (
   is_only boolean NOT NULL DEFAULT true,
   calls_per_second double precision NOT NULL DEFAULT 1000,
@@ -284,13 +277,6 @@ CREATE TABLE event (
   CONSTRAINT event_pkey PRIMARY KEY (id),
   CONSTRAINT event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT event_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
-) WITH ();
-
-CREATE TABLE event_day (
-  day date NOT NULL,
-  recorded_at timestamp with time zone NOT NULL,
-  transaction_id xid8 NOT NULL,
-  CONSTRAINT event_day_pkey PRIMARY KEY (day)
 ) WITH ();
 
 CREATE TABLE evidence_summary (
@@ -846,8 +832,6 @@ CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donatio
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
-
-CREATE INDEX balance_entry_refund ON public.balance_entry USING btree (account_id, created_at) WHERE (kind = 'refund'::text);
 
 CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (record_id, is_of_order) WHERE (revoked_at IS NULL);
 

@@ -1,13 +1,20 @@
-import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
+import { ConnectionError, createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { keepConnections } from "./wrapPool.ts";
-import { asQueryTimeout } from "../databaseErrors.ts";
+import { wrapPool } from "./wrapPool.ts";
+import type { PoolMethod } from "./wrapPool.ts";
+import {
+  asQueryTimeout,
+  databaseUnavailable,
+  findRefusalForNow,
+  isContentError,
+} from "../databaseErrors.ts";
+import { BatchRejectedError } from "../../runtime/errors.rules.ts";
+import { currentClient } from "../../runtime/client.ts";
 import { DEFAULT_LIMITS } from "../connections/inspectPooler.ts";
-import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
@@ -46,6 +53,76 @@ const reportTimeouts = (advice: string): Interceptor => ({
  * connections that are idle for four minutes.
  */
 const IDLE_TIMEOUT_MS = 120_000;
+
+/** What the caller does with such a connection is not known, so after an error its session may be in any state. */
+const LENDS_CONNECTION: ReadonlySet<string> = new Set(["connect", "stream"]);
+
+/** Returns whether an error is about what was asked for, so that its connection is as good as before. */
+const isRefusal = (error: unknown): boolean =>
+  isContentError(error) || error instanceof BatchRejectedError;
+
+/**
+ * Returns the pool with methods that keep their connection after a refusal: a constraint that a statement violates, or a
+ * DomainError that rolls a transaction back. slonik closes the connection after every error. Opening one takes longer than
+ * most requests, and nothing is prepared on it, so a client whose requests are refused would slow all others down.
+ */
+const keepConnections = (pool: DatabasePool): DatabasePool =>
+  wrapPool(pool, (method, name) =>
+    LENDS_CONNECTION.has(name)
+      ? method
+      : async (...parameters) => {
+          const outcome = await pool.connect(async (connection) => {
+            try {
+              // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a connection has these methods of the pool.
+              const own = Reflect.get(connection, name) as PoolMethod;
+              return { result: await Reflect.apply(own, connection, parameters) };
+            } catch (error) {
+              // If slonik could not roll back, this is another error.
+              if (isRefusal(error)) {
+                return { refusal: error };
+              }
+              throw error;
+            }
+          });
+          if ("refusal" in outcome) {
+            throw outcome.refusal;
+          }
+          return outcome.result;
+        },
+  );
+
+const withUnavailable =
+  (method: PoolMethod): PoolMethod =>
+  async (...parameters) => {
+    try {
+      return await method(...parameters);
+    } catch (error) {
+      const cause = error instanceof ConnectionError ? error : findRefusalForNow(error);
+      throw cause === null ? error : databaseUnavailable(cause);
+    }
+  };
+
+/**
+ * Returns the pool behind a gate, which has at most as many places as the pool has connections. So nothing waits inside
+ * the pool, where slonik would forget it: if the connections that are being opened all fail, nothing wakes what waits for
+ * one. Out here each piece of work gets its own attempt, and its own error.
+ * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
+ *   lacks disk, memory or connections; then nothing was done
+ */
+const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
+  wrapPool(
+    pool,
+    (method) => {
+      const attempt = withUnavailable(method);
+      return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
+    },
+    {
+      state: () => {
+        const state = pool.state();
+        return { ...state, waitingClients: state.waitingClients + gate.waitingCount() };
+      },
+    },
+  );
 
 type PoolOptions = {
   /** After it the database is considered lost, and the connection is destroyed. */

@@ -49,12 +49,6 @@ test("a client has as many places as are free, and a newcomer always finds some"
   t.is(countOf("newcomer"), 1);
 });
 
-test("a client alone gets the only place", (t) => {
-  const { running, enter } = open({ places: 1 });
-  enterAll(enter, "a1 a2");
-  t.deepEqual(running, ["a1"]);
-});
-
 test("clients that wait take turns, and a client's jobs run in their order", (t) => {
   const { gate, running, enter } = open({ places: 1 });
   const passes = new Map<string, Pass>();
@@ -72,18 +66,6 @@ test("clients that wait take turns, and a client's jobs run in their order", (t)
   t.deepEqual(running, ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]);
   t.is(gate.runningCount(), 0);
   t.is(gate.waitingCount(), 0);
-});
-
-test("a client that has its share waits while others get the places that are free", (t) => {
-  const { gate, running, enter } = open({ places: 3 });
-  const [first] = enterAll(enter, "a1 a2 a3 b1 c1");
-  t.deepEqual(running, ["a1", "a2", "b1"]);
-
-  t.truthy(first);
-  if (first) {
-    gate.end(first);
-  }
-  t.deepEqual(running, ["a1", "a2", "b1", "c1"]);
 });
 
 test("a client may have as many jobs waiting as there is room for more, so it alone is rejected", (t) => {
@@ -112,39 +94,6 @@ test("work on behalf of all clients has reserved places, runs first, and is neve
     gate.end(pass);
   }
   t.is(gate.runningCount(), 1);
-});
-
-test("a renamed job counts for its new client, for whose turn it waits without a place", (t) => {
-  const { gate, running, enter } = open({ places: 2 });
-  const first = enter("key 1", "key 1");
-  t.true(gate.rename(first, "account"));
-  const second = enter("key 2", "key 2");
-  t.false(gate.rename(second, "account"));
-  t.is(gate.runningCount(), 1);
-  let hasResumed = false;
-  second.resume = () => {
-    hasResumed = true;
-  };
-
-  enter("other");
-  t.deepEqual(running, ["key 1", "key 2", "other"]);
-  t.false(hasResumed);
-  gate.end(first);
-  t.true(hasResumed);
-});
-
-test("a job that leaves its place lets another one run, and takes a place again beyond the maximum", (t) => {
-  const { gate, running, enter } = open({ places: 1 });
-  const [first] = enterAll(enter, "a1 b1 c1");
-  t.truthy(first);
-  if (first) {
-    gate.leave(first);
-    t.deepEqual(running, ["a1", "b1"]);
-    gate.retake(first);
-    t.is(gate.runningCount(), 2);
-    gate.end(first);
-  }
-  t.deepEqual(running, ["a1", "b1"]);
 });
 
 test("a job that ends while it waits leaves the queue, and its end is reported to it", (t) => {
@@ -190,18 +139,6 @@ test("a client may hold as many bytes as are free, so it alone is rejected", (t)
   gate.hold(other, 50);
   gate.end(other);
   gate.hold(first, 50);
-});
-
-test("a client that leaves more bytes unread than are free waits until it has read them", (t) => {
-  const { gate, running, enter } = open({ places: 10, maximumBytes: 100 });
-  const unread = enter("a1");
-  gate.leave(unread);
-  gate.addBytes(unread, 120);
-  enterAll(enter, "a2 b1");
-  t.deepEqual(running, ["a1", "b1"]);
-
-  gate.end(unread);
-  t.deepEqual(running, ["a1", "b1", "a2"]);
 });
 
 test("jobs that end within their start do not start each other within that call", (t) => {

@@ -206,37 +206,6 @@ test("a request that waits for its client has no place, and goes on although oth
   t.is(started[2]?.url, "/last");
 });
 
-test("a request that leaves its place immediately does not start the next one within its call", async (t) => {
-  let depth = 0;
-  const depths: number[] = [];
-  const { started, open } = await startServer(t, new Gate({ places: 1 }), (request) => {
-    if (request.url !== "/waiting") {
-      return null;
-    }
-    depth += 1;
-    depths.push(depth);
-    const waited = withoutPlace(request, () => Promise.resolve());
-    depth -= 1;
-    return waited;
-  });
-  const first = await open();
-  first.socket.write(get("/first", "a"));
-  await eventually(() => started.length === 1);
-  const waiting = await Promise.all(Array.from({ length: 50 }, open));
-  for (const [index, { socket }] of waiting.entries()) {
-    socket.write(get("/waiting", `key-${index}`));
-  }
-  // A probe is answered without a place, so the requests before it wait by then.
-  const probe = await open();
-  probe.socket.write(get("/healthz", "a"));
-  await eventually(() => urlsOf(started).includes("/healthz"));
-
-  started[0]?.end();
-
-  await eventually(() => depths.length === 50);
-  t.true(depths.every((each) => each === 1));
-});
-
 /** An account is a letter, and its keys are numbered. */
 const accountOf = ({ headers: { authorization = "" } }: IncomingMessage): string =>
   authorization.slice(0, 1);
