@@ -268,11 +268,16 @@ const factOf = (reached: Line["timeline"][number], line: Line, source: string): 
         ...(ids.field_update_id !== undefined && {
           field_update_reference: reference(ids.field_update_id),
         }),
-        media: (reached.evidence?.media ?? []).map(({ id: medium, ...shown }) => ({
-          ...shown,
-          reference: medium,
-          thumbnail_url: shown.thumbnail_url ?? shown.url,
-        })),
+        media: (reached.evidence?.media ?? []).map(
+          ({ id: medium, type, url, thumbnail_url = url, latitude, longitude }) => ({
+            reference: medium,
+            type,
+            url,
+            thumbnail_url,
+            latitude,
+            longitude,
+          }),
+        ),
       };
     case "planted_and_verified": {
       if (!reached.evidence) {
