@@ -188,25 +188,11 @@ const siteReferenceOf = (source: string, names: string): string => {
     : `${source}/${hash("sha256", names, "hex")}`;
 };
 
-const siteOf = (
-  site: {
-    readonly name: string;
-    readonly subsite_name: string;
-    readonly organization_name: string;
-    readonly latitude: number;
-    readonly longitude: number;
-    readonly main_image: string;
-  },
-  reference: string,
-  { country, region, forest_type }: Line,
-) => ({
+type Site = Omit<z.output<typeof allocated>["allocations"][number]["planting_site"], "id">;
+
+const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
+  ...site,
   reference,
-  name: site.name,
-  subsite_name: site.subsite_name,
-  organization_name: site.organization_name,
-  latitude: site.latitude,
-  longitude: site.longitude,
-  main_image: site.main_image,
   country,
   region: region ?? site.name,
   forest_type,
@@ -225,21 +211,14 @@ const verificationOf = (evidence: z.output<typeof verified>, line: Line, source:
     planting_session_id,
     ...proof
   } = evidence;
-  const { latitude, longitude } = proof;
+  const { latitude, longitude, image_url: main_image } = proof;
   return {
     ...proof,
     allocation_reference: importedReference(source, allocation_id),
     field_update_reference: importedReference(source, field_update_id),
     planting_session_reference: importedReference(source, planting_session_id),
     planting_site: siteOf(
-      {
-        name,
-        subsite_name,
-        organization_name,
-        latitude,
-        longitude,
-        main_image: proof.image_url,
-      },
+      { name, subsite_name, organization_name, latitude, longitude, main_image },
       siteReferenceOf(source, `${name}/${subsite_name}`),
       line,
     ),
@@ -266,11 +245,16 @@ const factOf = (reached: Line["timeline"][number], line: Line, source: string): 
         stage: event,
         occurred_at,
         allocations: (reached.evidence?.allocations ?? []).map(
-          ({ allocation_id: allocation, date_allocated, crew, planting_site }) => ({
+          ({
+            allocation_id: allocation,
+            date_allocated,
+            crew,
+            planting_site: { id: siteId, ...site },
+          }) => ({
             date_allocated,
             crew,
             reference: reference(allocation),
-            planting_site: siteOf(planting_site, reference(planting_site.id), line),
+            planting_site: siteOf(site, reference(siteId), line),
           }),
         ),
       };
@@ -284,14 +268,16 @@ const factOf = (reached: Line["timeline"][number], line: Line, source: string): 
         ...(ids.field_update_id !== undefined && {
           field_update_reference: reference(ids.field_update_id),
         }),
-        media: (reached.evidence?.media ?? []).map((medium) => ({
-          reference: medium.id,
-          type: medium.type,
-          url: medium.url,
-          thumbnail_url: medium.thumbnail_url ?? medium.url,
-          latitude: medium.latitude,
-          longitude: medium.longitude,
-        })),
+        media: (reached.evidence?.media ?? []).map(
+          ({ id: medium, type, url, thumbnail_url = url, latitude, longitude }) => ({
+            reference: medium,
+            type,
+            url,
+            thumbnail_url,
+            latitude,
+            longitude,
+          }),
+        ),
       };
     case "planted_and_verified": {
       if (!reached.evidence) {

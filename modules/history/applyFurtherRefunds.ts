@@ -30,7 +30,6 @@ const applyChunk = async (
 ): Promise<readonly AppliedRefund[]> => {
   const units = await lockFurtherRefunded(
     transaction,
-    owner,
     chunk.flatMap(({ id, record }) =>
       record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
     ),
@@ -43,7 +42,6 @@ const applyChunk = async (
   await raiseRefundedCounts(transaction, units);
   const donations = await markImportedDonationsRefunded(
     transaction,
-    owner,
     chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
   );
   const applied = [

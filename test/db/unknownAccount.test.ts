@@ -234,14 +234,14 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "refunds of imported registrations": (single) =>
       single.transaction(async (transaction) => {
         const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
-        const refunded = await lockFurtherRefunded(transaction, donor, refunds);
+        const refunded = await lockFurtherRefunded(transaction, refunds);
         await raiseRefundedCounts(transaction, refunded);
         return refunded.length;
       }),
     "refunds of imported donations": (single) =>
       single.transaction(async (transaction) => {
         const ids = [importedDonationId];
-        return (await markImportedDonationsRefunded(transaction, donor, ids)).length;
+        return (await markImportedDonationsRefunded(transaction, ids)).length;
       }),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
