@@ -1,7 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { DatabasePool } from "slonik";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import { getAccount } from "../accounts/getAccount.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
@@ -126,13 +125,4 @@ export const createCharities = ({
         : createUnconfigured(name);
     },
   };
-};
-
-/** Returns the charity provider that an operator has chosen for an account. */
-export const providerOf = async (
-  { db, charities }: { readonly db: CommonQueryMethods; readonly charities: Charities },
-  accountId: string,
-): Promise<CharityProvider> => {
-  const { charityProvider } = await getAccount(db, accountId);
-  return charities.named(charityProvider, accountId);
 };

@@ -9,12 +9,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";
-import type {
-  ConfirmedDonation,
-  Donation,
-  DonationRequest,
-  NewDonation,
-} from "./donations.rules.ts";
+import type { ConfirmedDonation, Donation, DonationRequest } from "./donations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
@@ -35,7 +30,8 @@ export type DonationContext = CharityContext &
 
 /** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
-  { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
+  id: string,
+  { amountCents, charityName, idempotencyKey, attribution, metadata }: DonationRequest,
   { charity, provider }: ConfirmedCharity,
 ): ConfirmedDonation => ({
   id,
@@ -138,7 +134,7 @@ const write = async (
 ): Promise<readonly Donated[]> => {
   const createdAt = clock.now();
   const donations = entries.flatMap(({ id, request, charity, accountId, mode }) =>
-    charity ? { ...createDonation({ ...request, id }, charity), accountId, mode } : [],
+    charity ? { ...createDonation(id, request, charity), accountId, mode } : [],
   );
   const events = donations.map((donation) => createEvent(donation, donationCreated(donation)));
   const { ids, counts } =

@@ -13,7 +13,7 @@ import {
 } from "../records/idempotencyKeys.sql.ts";
 import { deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { nothing, sql, timestamp, safeInteger } from "../../db/sql.ts";
+import { nothing, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
@@ -205,7 +205,6 @@ export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[
 const oldRow = z.strictObject({
   id: z.uuid(),
   createdAt: z.date(),
-  amountCents: safeInteger,
   refunded: z.boolean(),
 });
 
@@ -220,11 +219,7 @@ export const lockOldTestDonations = (
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof oldRow>>[]> =>
   transaction.any(sql.type(oldRow)`
-    SELECT
-      id,
-      created_at AS "createdAt",
-      amount_cents AS "amountCents",
-      refunded
+    SELECT id, created_at AS "createdAt", refunded
     FROM donation
     WHERE account_id = ${accountId} AND mode = 'test'
       AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}

@@ -24,17 +24,15 @@ export type Donation = {
 /** A donation to be recorded, with the charity's own name: a client may have given another one. */
 export type ConfirmedDonation = Omit<Donation, "createdAt"> & { readonly confirmedName: string };
 
-/** A donation before its charity is confirmed. */
-export type NewDonation = Pick<
+/** A client's request to record a donation. */
+export type DonationRequest = Pick<
   Donation,
-  "id" | "amountCents" | "idempotencyKey" | "attribution" | "metadata"
+  "amountCents" | "idempotencyKey" | "attribution" | "metadata"
 > & {
+  readonly charity: CharityIds;
   /** Null for the charity's own name. */
   readonly charityName: string | null;
 };
-
-/** A client's request to record a donation. */
-export type DonationRequest = Omit<NewDonation, "id"> & { readonly charity: CharityIds };
 
 /** Donations that are not refunded. */
 export type DonationTotals = { readonly count: number; readonly amountCents: number };

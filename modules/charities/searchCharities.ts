@@ -6,7 +6,7 @@ import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityPage } from "./provider.ts";
 import { CharityProviderError, NO_MATCHES } from "./provider.ts";
-import { providerOf } from "./createCharities.ts";
+import { getAccount } from "../accounts/getAccount.ts";
 import type { CharityContext } from "./context.ts";
 
 /** The catalogue cannot abort a query on a signal, so its statement timeout is a little longer. */
@@ -39,7 +39,8 @@ export const searchCharities = async (
   if (read.ein !== null && read.ein !== ein) {
     return NO_MATCHES;
   }
-  const provider = await providerOf(context, accountId);
+  const { charityProvider } = await getAccount(context.db, accountId);
+  const provider = context.charities.named(charityProvider, accountId);
   const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
   try {
     const { page, pageSize } = query;

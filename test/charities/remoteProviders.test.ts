@@ -249,9 +249,8 @@ test("everyorg: a search pages through at most fifty hits and reports that there
 
 test("everyorg: a charity that it cannot pass donations on to is not found", async (t) => {
   const { byId, double } = await stage(t, "everyorg");
-  double.responses.set("/everyorg/nonprofit/closed", {
-    data: { nonprofit: { name: "Closed", primarySlug: "closed", isDisbursable: false } },
-  });
+  const nonprofit = { name: "Closed", primarySlug: "closed", isDisbursable: false };
+  double.responses.set("/everyorg/nonprofit/closed", { data: { nonprofit } });
   t.is(await byId("closed"), null);
 });
 
@@ -279,8 +278,11 @@ test("everyorg: at most a hundred details a minute are requested, and 75 of them
   t.is(failed.filter((error) => error instanceof DomainError).length, 55);
 });
 
-test("change: a full page counts one more charity than was seen", async (t) => {
-  const { search, double } = await stage(t, "change");
+test("change: a full page counts one more charity than was seen, and details are requested with both keys", async (t) => {
+  const { search, byId, double } = await stage(t, "change");
+  await byId("n_auth");
+  const keys = Buffer.from("change-public:change-secret").toString("base64");
+  t.is(double.calls[0]?.authorization, `Basic ${keys}`);
   const nonprofits = Array.from({ length: 20 }, (_, index) => ({
     id: `n_${index}`,
     name: `Tree ${index}`,
@@ -290,13 +292,6 @@ test("change: a full page counts one more charity than was seen", async (t) => {
   double.responses.set(`${url}&page=2`, { nonprofits: nonprofits.slice(0, 5), page: 2 });
   t.like(await search(), { totalItems: 21, totalIsExact: false });
   t.like(await search({ page: 2 }), { totalItems: 25, totalIsExact: true });
-});
-
-test("change: details are requested with both keys", async (t) => {
-  const { byId, double } = await stage(t, "change");
-  await byId("n_auth");
-  const keys = Buffer.from("change-public:change-secret").toString("base64");
-  t.is(double.calls[0]?.authorization, `Basic ${keys}`);
 });
 
 test("pledge: a total below the number of results is raised, and one that is no number is an error", async (t) => {
@@ -310,15 +305,11 @@ test("pledge: a total below the number of results is raised, and one that is no 
   t.like(page, { totalItems: 2, totalIsExact: false });
   t.is(page.items[0]?.ein, null, "a foreign number is not an EIN");
   t.is(double.calls[0]?.authorization, "Bearer pledge-key");
+  const many = Array.from({ length: 30 }, (_, index) => ({ id: `p-${index}`, name: "Tree" }));
+  double.responses.set("/pledge/organizations?q=tree", { total_count: 30, results: many });
+  t.is((await search()).items.length, 20, "a page longer than requested is cut");
   double.responses.set("/pledge/organizations?q=tree", { total_count: "many", results });
   await t.throwsAsync(search(), isFailure);
-});
-
-test("pledge: a page longer than requested is cut", async (t) => {
-  const { search, double } = await stage(t, "pledge");
-  const results = Array.from({ length: 30 }, (_, index) => ({ id: `p-${index}`, name: "Tree" }));
-  double.responses.set("/pledge/organizations", { total_count: 30, results });
-  t.is((await search()).items.length, 20);
 });
 
 test("everyorg: records that cannot be used are left out and reported", async (t) => {

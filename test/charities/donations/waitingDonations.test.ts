@@ -38,55 +38,32 @@ test("a donation beyond the total of its account rejects none of those that are 
   }
 });
 
-test("donations and refunds of several accounts at the same time have totals and replays of their own", async (t) => {
+test("donations of several accounts at the same time have totals and replays of their own", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const donors = await Promise.all(Array.from({ length: 5 }, () => createTestOrganization(db)));
-  const numbers = [1, 2, 3, 4];
-  const sendAll = (path: string, bodyOf: (key: string, number: number) => object) =>
-    Promise.all(
-      donors.map(({ apiKeyTest: key }) =>
-        Promise.all(
-          // Each donor uses the same keys, and the first one twice.
-          [1, ...numbers].map(async (number) => {
-            const body = { ...bodyOf(key, number), idempotency_key: `key ${number}` };
-            return (await call("POST", path, { key, body })).body;
-          }),
-        ),
-      ),
-    );
-  const ids = new Map<string, string>();
-
-  const donated = await sendAll("/charities/donate", (_, number) => ({
-    amount_cents: number,
-    ein: EIN,
-  }));
-  for (const [index, bodies] of donated.entries()) {
-    const [first, replay, ...rest] = bodies;
-    t.is(first?.["donation_id"], replay?.["donation_id"]);
-    // Either of the first two is the replay, which has the total of a later time.
-    const totals = [Math.min(...[first, replay].map(totalOf)), ...rest.map(totalOf)];
-    t.deepEqual(totals.toSorted(ascending), numbers);
-    for (const body of bodies) {
-      ids.set(
-        `${donors[index]?.apiKeyTest} ${Number(body["amount_cents"])}`,
-        String(body["donation_id"]),
+  const ids = new Set<unknown>();
+  await Promise.all(
+    donors.map(async ({ id, apiKeyTest: key }) => {
+      // Each donor uses the same keys, and the first one twice.
+      const responses = await Promise.all(
+        [1, 1, 2, 3, 4].map((number) => {
+          const body = { amount_cents: number, ein: EIN, idempotency_key: `key ${number}` };
+          return call("POST", "/charities/donate", { key, body });
+        }),
       );
-    }
-  }
-  t.is(new Set(ids.values()).size, 20);
-
-  const refunded = await sendAll("/refund/donations", (key, number) => ({
-    id: ids.get(`${key} ${number}`),
-  }));
-  for (const [first, replay, ...rest] of refunded) {
-    t.is(first?.["refund_id"], replay?.["refund_id"]);
-    const totals = [Math.max(...[first, replay].map(totalOf)), ...rest.map(totalOf)];
-    t.deepEqual(totals.toSorted(ascending), [0, 1, 2, 3]);
-  }
-  for (const { id } of donors) {
-    t.deepEqual(await readDonationLedger(db, id), { donations: 4, count: 0, cents: 0 });
-  }
+      const [first, replay, ...rest] = responses.map(({ body }) => body);
+      t.is(first?.["donation_id"], replay?.["donation_id"]);
+      // Either of the first two is the replay, which has the total of a later time.
+      const totals = [Math.min(totalOf(first), totalOf(replay)), ...rest.map(totalOf)];
+      t.deepEqual(totals.toSorted(ascending), [1, 2, 3, 4]);
+      for (const { body } of responses) {
+        ids.add(body["donation_id"]);
+      }
+      t.deepEqual(await readDonationLedger(db, id), { donations: 4, count: 4, cents: 10 });
+    }),
+  );
+  t.is(ids.size, 20);
 });
 
 test("refunds of other accounts do not wait for a donation that is locked", async (t) => {
