@@ -16,20 +16,6 @@ const fact = (stage: PlantingStage, afterMs = 0, digest = `${stage}/${afterMs}`)
   digest,
 });
 
-const decides = test.macro({
-  exec: (
-    t,
-    timeline: TimelineShape,
-    reached: readonly ReachedStage[],
-    given: ReachedStage,
-    expected: FactDecision,
-  ) => {
-    t.deepEqual(decideFact(timeline, reached, given), expected);
-    t.deepEqual(decideFact(timeline, reached.toReversed(), given), expected);
-  },
-  title: (title = "") => title,
-});
-
 const accepted = { state: "accepted" } as const;
 const waiting = { state: "waiting" } as const;
 const distributed = fact("funds_distributed");
@@ -37,17 +23,9 @@ const allocated = fact("allocated");
 const planted = fact("planted");
 const verified = fact("planted_and_verified");
 
-test("funds_distributed needs no earlier stage", decides, "allocations", [], distributed, accepted);
-test(
-  "funds_distributed needs no earlier stage with sessions either",
-  decides,
-  "sessions",
-  [],
-  distributed,
-  accepted,
-);
-
 for (const [timeline, stage, needed] of [
+  ["allocations", "funds_distributed", []],
+  ["sessions", "funds_distributed", []],
   ["allocations", "allocated", ["funds_distributed"]],
   ["allocations", "planted", ["funds_distributed", "allocated"]],
   ["allocations", "planted_and_verified", ["funds_distributed", "allocated"]],
@@ -57,7 +35,7 @@ for (const [timeline, stage, needed] of [
 ] as const) {
   const others = PLANTING_STAGES.filter((other) => other !== stage);
   const reachedBy = (stages: readonly PlantingStage[]) => stages.map((other) => fact(other));
-  test(`${stage} of ${timeline} requires ${needed.join(" and ")}, and nothing else`, (t) => {
+  test(`${stage} of ${timeline} requires ${needed.join(" and ") || "nothing"}, and nothing else`, (t) => {
     t.deepEqual(decideFact(timeline, reachedBy(needed), fact(stage)), accepted);
     for (const missing of needed) {
       const reached = reachedBy(others.filter((other) => other !== missing));
@@ -66,98 +44,92 @@ for (const [timeline, stage, needed] of [
   });
 }
 
-test(
-  "a recorded fact is repeated, even if an earlier stage is missing",
-  decides,
-  "allocations",
-  [planted],
-  planted,
-  { state: "repeated" },
-);
-test(
-  "different details at the same time are a contradiction",
-  decides,
-  "allocations",
-  [distributed, allocated],
-  fact("allocated", 0, "other"),
-  { state: "contradiction", reason: "allocated is already recorded with different details" },
-);
-test(
-  "different details are reported before missing stages and wrong dates",
-  decides,
-  "allocations",
-  [planted],
-  fact("planted", -9 * DAY_MS),
-  { state: "contradiction", reason: "planted is already recorded with different details" },
-);
-test(
-  "a fact without an earlier stage waits, even if its date is wrong",
-  decides,
-  "allocations",
-  [distributed],
-  fact("planted", -9 * DAY_MS),
-  waiting,
-);
-test(
-  "a day before an earlier stage is tolerated",
-  decides,
-  "allocations",
-  [distributed],
-  fact("allocated", -DAY_MS),
-  accepted,
-);
-test(
-  "a day and a millisecond before an earlier stage is a contradiction",
-  decides,
-  "allocations",
-  [distributed],
-  fact("allocated", -DAY_MS - 1),
-  {
-    state: "contradiction",
-    reason:
-      "allocated is dated 2026-04-29T23:59:59.999Z, but funds_distributed 2026-05-01T00:00:00.000Z",
-  },
-);
-test(
-  "a day after a later stage is tolerated",
-  decides,
-  "allocations",
-  [distributed, allocated, verified],
-  fact("planted", DAY_MS),
-  accepted,
-);
-test(
-  "a day and a millisecond after a later stage is a contradiction",
-  decides,
-  "allocations",
-  [distributed, allocated, verified],
-  fact("planted", DAY_MS + 1),
-  {
-    state: "contradiction",
-    reason:
-      "planted is dated 2026-05-02T00:00:00.001Z, but planted_and_verified 2026-05-01T00:00:00.000Z",
-  },
-);
-test(
-  "years after an earlier stage and before a later one are accepted",
-  decides,
-  "allocations",
-  [distributed, allocated, fact("planted_and_verified", 2000 * DAY_MS)],
-  fact("planted", 1000 * DAY_MS),
-  accepted,
-);
-test(
-  "a date is compared with every earlier stage, not only the last",
-  decides,
-  "allocations",
-  [fact("funds_distributed", 5 * DAY_MS), fact("allocated", 4 * DAY_MS)],
-  fact("planted", 3.5 * DAY_MS),
-  {
-    state: "contradiction",
-    reason:
-      "planted is dated 2026-05-04T12:00:00.000Z, but funds_distributed 2026-05-06T00:00:00.000Z",
-  },
-);
+const contradicts = (reason: string): FactDecision => ({ state: "contradiction", reason });
+const isDated = (stage: string, date: string, other: string, otherDate: string): FactDecision =>
+  contradicts(`${stage} is dated ${date}, but ${other} ${otherDate}`);
+
+for (const [title, reached, given, expected] of [
+  [
+    "a recorded fact is repeated, even if an earlier stage is missing",
+    [planted],
+    planted,
+    { state: "repeated" },
+  ],
+  [
+    "different details at the same time are a contradiction",
+    [distributed, allocated],
+    fact("allocated", 0, "other"),
+    contradicts("allocated is already recorded with different details"),
+  ],
+  [
+    "different details are reported before missing stages and wrong dates",
+    [planted],
+    fact("planted", -9 * DAY_MS),
+    contradicts("planted is already recorded with different details"),
+  ],
+  [
+    "a fact without an earlier stage waits, even if its date is wrong",
+    [distributed],
+    fact("planted", -9 * DAY_MS),
+    waiting,
+  ],
+  [
+    "a day before an earlier stage is tolerated",
+    [distributed],
+    fact("allocated", -DAY_MS),
+    accepted,
+  ],
+  [
+    "a day and a millisecond before an earlier stage is a contradiction",
+    [distributed],
+    fact("allocated", -DAY_MS - 1),
+    isDated(
+      "allocated",
+      "2026-04-29T23:59:59.999Z",
+      "funds_distributed",
+      "2026-05-01T00:00:00.000Z",
+    ),
+  ],
+  [
+    "a day after a later stage is tolerated",
+    [distributed, allocated, verified],
+    fact("planted", DAY_MS),
+    accepted,
+  ],
+  [
+    "a day and a millisecond after a later stage is a contradiction",
+    [distributed, allocated, verified],
+    fact("planted", DAY_MS + 1),
+    isDated(
+      "planted",
+      "2026-05-02T00:00:00.001Z",
+      "planted_and_verified",
+      "2026-05-01T00:00:00.000Z",
+    ),
+  ],
+  [
+    "years after an earlier stage and before a later one are accepted",
+    [distributed, allocated, fact("planted_and_verified", 2000 * DAY_MS)],
+    fact("planted", 1000 * DAY_MS),
+    accepted,
+  ],
+  [
+    "a date is compared with every earlier stage, not only the last",
+    [fact("funds_distributed", 5 * DAY_MS), fact("allocated", 4 * DAY_MS)],
+    fact("planted", 3.5 * DAY_MS),
+    isDated("planted", "2026-05-04T12:00:00.000Z", "funds_distributed", "2026-05-06T00:00:00.000Z"),
+  ],
+] as const satisfies readonly (readonly [
+  string,
+  readonly ReachedStage[],
+  ReachedStage,
+  FactDecision,
+])[]) {
+  test(title, (t) => {
+    t.deepEqual(decideFact("allocations", reached, given), expected);
+    t.deepEqual(decideFact("allocations", reached.toReversed(), given), expected);
+  });
+}
 
 const permute = <Item>(items: readonly Item[]): readonly (readonly Item[])[] =>
   items.length === 0
