@@ -78,9 +78,8 @@ export const raiseLastRecordTime = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE store
-    SET last_record_at = latest.time
-    FROM (SELECT max(time) AS time FROM unnest(${sql.array([...times], "timestamptz")}) AS given (time)) AS latest
-    WHERE account_id = ${accountId} AND last_record_at < latest.time
+    SET last_record_at = greatest(last_record_at, ${timestamp(times.toSorted().at(-1) ?? null)})
+    WHERE account_id = ${accountId}
   `);
 };
 

@@ -59,7 +59,9 @@ export const createStoreWriter = ({
     try {
       return await writeStores(context, entries, options);
     } catch (error) {
-      if (!isRepeatable(error)) {
+      const isOneStore = new Set(entries.map(({ accountId }) => accountId)).size === 1;
+      // Of several stores, the batch is divided, so that the others are still written together.
+      if (!isOneStore || !isRepeatable(error)) {
         throw error;
       }
       return entries.map(({ submittedAtMs }) =>

@@ -125,31 +125,23 @@ export const findMatchingTreeId = async (
         WHERE ${isSelected}
       `
     : sql.fragment``;
-  if (id !== null) {
-    return db.maybeOneFirst(sql.type(idRow)`
-      SELECT registration.id
-      FROM (
-        SELECT *
-        FROM registration
-        WHERE ${ownedWithId("registration", trees, id)} AND ${isInTime}
-      ) AS registration
-      ${inSelectedOrder}
-      ${newestFirst}
-    `);
-  }
+  const isCandidate =
+    id === null
+      ? sql.fragment`${ownedBy("registration", trees)} AND ${isStanding}`
+      : ownedWithId("registration", trees, id);
   const recent = await db.maybeOneFirst(sql.type(idRow)`
     SELECT registration.id
     FROM (
       SELECT registration.id, registration.created_at, registration.planting_order_id
       FROM registration
-      WHERE ${ownedBy("registration", trees)} AND ${isStanding} AND ${isInTime}
+      WHERE ${isCandidate} AND ${isInTime}
       ORDER BY registration.created_at DESC, registration.id DESC
       LIMIT ${RECENT_TREES}
     ) AS registration
     ${inSelectedOrder}
     ${newestFirst}
   `);
-  if (recent !== null || !hasOrder) {
+  if (recent !== null || id !== null || !hasOrder) {
     return recent;
   }
   // By orders: any number of newer trees can be in no order, or in others.

@@ -1,4 +1,9 @@
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { deleteTestResponses } from "../../../modules/stores/idempotentResponses.sql.ts";
+import { deleteOldTestRegistrations } from "../../../modules/registrations/deleteOldTestRegistrations.ts";
+import { sql } from "../../../db/sql.ts";
+import { deleteBefore } from "../../../db/batching/deleteInBatches.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { createStoreAuthenticator } from "../../../modules/stores/createStoreAuthenticator.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
@@ -114,24 +119,6 @@ for (const [operation, { path, body, otherBody }] of Object.entries(WRITES)) {
     t.is(after.remaining, after.totals);
     t.is(after.brokenLinks, 0);
   });
-
-  test(`${operation}: another body with the same key is rejected and changes nothing`, async (t) => {
-    const { db } = t.context;
-    const { post } = await startStoreApi(t, { db });
-    const store = await createStockedStore(t);
-    await post("/app/api/plant", store.live, { trees: 10 });
-    const headers = { ...store.live, "Idempotency-Key": "key" };
-    await post(path, headers, body);
-    const before = await readStoreState(db, store.id);
-
-    const changed = { ...body, customer_name: "Somebody Else" };
-    const { status, body: response } = await post(path, headers, changed);
-
-    t.is(status, 400);
-    t.is(response["code"], "INVALID_PARAMETER");
-    t.regex(String(response["error"]), /Idempotency-Key/u);
-    t.deepEqual(await readStoreState(db, store.id), before);
-  });
 }
 
 for (const [operation, { path, body }] of Object.entries(WRITES)) {
@@ -155,42 +142,6 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     });
   }
 }
-
-test("a refund has no Record-Id, because it can reverse several records", async (t) => {
-  const { post } = await startStoreApi(t, { db: t.context.db });
-  const store = await createStockedStore(t);
-  await post("/app/api/plant", store.live, { trees: 1 });
-  await post("/app/api/plant", store.live, { trees: 1 });
-
-  const { status, headers } = await post("/app/api/refund", store.live, {
-    type: "tree",
-    quantity: 2,
-  });
-
-  t.is(status, 200);
-  t.false(headers.has("Record-Id"));
-});
-
-test("another body with the same key is rejected even in the same batch", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createStockedStore(t);
-  const headers = { ...store.live, "Idempotency-Key": "key" };
-
-  const responses = await Promise.all([
-    post("/app/api/plant", headers, { trees: 1 }),
-    post("/app/api/plant", headers, { trees: 2 }),
-    post("/app/api/plant", headers, { trees: 1 }),
-    post("/app/api/plant", headers, { trees: 2 }),
-  ]);
-
-  const planted = responses.find(({ status }) => status === 200)?.body["trees_planted"];
-  for (const [index, { status, body }] of responses.entries()) {
-    const isSameBody = (index % 2) + 1 === planted;
-    t.is(status, isSameBody ? 200 : 400);
-    t.is(body["code"], isSameBody ? undefined : "INVALID_PARAMETER");
-  }
-  t.like(await readStoreState(t.context.db, store.id), { registrations: 1, remaining: planted });
-});
 
 test("the order of fields, whitespace and aliases do not make another body", async (t) => {
   const { post } = await startStoreApi(t, t.context);
@@ -333,4 +284,33 @@ test("a key is any text of at most 1,000 characters; an empty one is ignored", a
   t.is((await plant(accented)).status, 200);
   t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
   t.like(await readStoreState(db, store.id), { registrations: 4, responses: 2 });
+});
+
+const dayOf = (day: number) => new Date(Date.UTC(2026, 2, day));
+
+test("keys of test mode are deleted with their records or after their time, and live ones never", async (t) => {
+  const { db } = t.context;
+  const clock = { now: () => dayOf(10) };
+  const api = await startStoreApi(t, { ...t.context, clock });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  for (const headers of [store.live, store.test]) {
+    const key = { ...headers, "Idempotency-Key": "key" };
+    t.is((await api.post("/app/api/plant", key, { trees: 2 })).status, 200);
+    const refund = { type: "tree", quantity: 1 };
+    t.is((await api.post("/app/api/refund", key, refund)).status, 200);
+  }
+  const signal = new AbortController().signal;
+
+  const listKeys = () =>
+    db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
+      SELECT mode || ' ' || operation AS key FROM idempotency_key WHERE account_id = ${store.id} ORDER BY key
+    `);
+  const deleteOnDay = (day: number) =>
+    deleteBefore(deleteTestResponses, { db, before: dayOf(day) }, signal);
+  t.is(await deleteOnDay(10), 0);
+  t.is(await deleteOnDay(11), 1);
+  t.deepEqual(await listKeys(), ["live plant", "live refund", "test plant"]);
+
+  t.is((await deleteOldTestRegistrations(db, dayOf(11), signal)).registrations, 1);
+  t.deepEqual(await listKeys(), ["live plant", "live refund"]);
 });

@@ -11,7 +11,6 @@ const test = testWithDatabase();
 
 const LISTS = [
   { path: "/app/api/plant", rows: "trees", write: { path: "/app/api/plant", trees: 1 } },
-  { path: "/app/api/plastic", rows: "plastics", write: { path: "/app/api/plastic", bottles: 1 } },
   {
     path: "/app/api/charity/donations",
     rows: "donations",

@@ -131,27 +131,6 @@ test("the balance decides about any number of units", async (t) => {
   t.is((await get("/app/api/evidence", store.test)).status, 200);
 });
 
-test("a planting that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t);
-  const other = await createTestStore(db);
-  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER - 1 });
-
-  const responses = await Promise.all([
-    post("/app/api/plant", other.test, { trees: 1 }),
-    post("/app/api/plant", store.test, { trees: 2 }),
-    post("/app/api/plant", other.test, { trees: 1 }),
-    post("/app/api/plant", store.test, { trees: 1 }),
-  ]);
-
-  t.deepEqual(
-    responses.map(({ status }) => status),
-    [200, 400, 200, 200],
-  );
-  t.like(await readStoreState(db, other.id), { remaining: 2, totals: 2 });
-  t.is((await readStoreState(db, store.id)).remaining, Number.MAX_SAFE_INTEGER);
-});
-
 for (const [path, field] of [
   ["/app/api/plant", "trees"],
   ["/app/api/plastic", "bottles"],

@@ -1,9 +1,11 @@
+import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { factorFor } from "../../../modules/planting/impactFactors.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
@@ -97,6 +99,20 @@ const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   reason: null,
 });
 
+/** Locks an account's rows of a table, and returns a function that releases them. */
+const lockRows = async (
+  t: ExecutionContext<DatabaseContext>,
+  table: string,
+  accountId: string,
+): Promise<() => Promise<unknown>> => {
+  const locker = new Client({ connectionString: t.context.databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN");
+  await locker.query(`SELECT FROM ${table} WHERE account_id = $1 FOR UPDATE`, [accountId]);
+  return () => locker.query("ROLLBACK");
+};
+
 const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
     SELECT count(*)::integer AS count
@@ -107,7 +123,7 @@ const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
 test.serial(
   "while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart",
   async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { db } = t.context;
     const apiOf = await startTwoStoreApis(t, { db });
     const busy = await createTestStore(db, { balanceCents: 10_000 });
     const others = await Promise.all(
@@ -116,11 +132,7 @@ test.serial(
     await fillOrders(db, busy.id);
     const plant = (index: number, headers: Readonly<Record<string, string>>) =>
       apiOf(index).post("/app/api/plant", headers, { trees: 1 });
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    t.teardown(() => locker.end());
-    await locker.query("BEGIN");
-    await locker.query("SELECT FROM planting_order WHERE account_id = $1 FOR UPDATE", [busy.id]);
+    const release = await lockRows(t, "planting_order", busy.id);
 
     let isRefunded = false;
     const refund = apiOf(0)
@@ -147,7 +159,7 @@ test.serial(
     t.false(isRefunded, "nobody waited for the refund");
     t.is(ownDone, 0);
 
-    await locker.query("ROLLBACK");
+    await release();
     t.is((await refund).status, 200);
     t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
     const stored = await db.one(sql.type(
@@ -173,20 +185,16 @@ test.serial(
 test.serial(
   "repeated writes of a locked store are recorded once, and an unaffordable one is rejected alone",
   async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { db } = t.context;
     const api = await startStoreApi(t, { db });
     const store = await createTestStore(db, { balanceCents: 120 });
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    t.teardown(() => locker.end());
-    await locker.query("BEGIN");
-    await locker.query("SELECT FROM store WHERE account_id = $1 FOR UPDATE", [store.id]);
+    const release = await lockRows(t, "store", store.id);
 
     const plant = (trees: number, key: string) =>
       api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
     const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
     await eventually(async () => (await countLockWaits(db, "store")) > 0);
-    await locker.query("ROLLBACK");
+    await release();
 
     const statuses = (await writes).map(({ status }) => status);
     t.deepEqual(statuses, [200, 402, 200, 200]);
@@ -200,14 +208,10 @@ test.serial(
 );
 
 test.serial("a locked store's writes are done in their order once the lock is free", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query("SELECT FROM store WHERE account_id = $1 FOR UPDATE", [store.id]);
+  const release = await lockRows(t, "store", store.id);
   const plant = (count: number) => writer.write(plantingOf(store.id, count));
 
   const writes = [
@@ -219,7 +223,7 @@ test.serial("a locked store's writes are done in their order once the lock is fr
     plant(6),
   ];
   await eventually(async () => (await countLockWaits(db, "store")) > 0);
-  await locker.query("ROLLBACK");
+  await release();
 
   const settled = await Promise.allSettled(writes);
   t.deepEqual(
@@ -242,23 +246,19 @@ test.serial("a locked store's writes are done in their order once the lock is fr
 test.serial(
   "while a reversal waits for a record that another transaction has locked, other stores plant",
   async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { db } = t.context;
     const api = await startStoreApi(t, { db });
     const [store, other] = [
       await createTestStore(db, { balanceCents: 1000 }),
       await createTestStore(db, { balanceCents: 1000 }),
     ];
     await api.post("/app/api/plant", store.live, { trees: 1 });
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    t.teardown(() => locker.end());
-    await locker.query("BEGIN");
-    await locker.query("SELECT FROM registration WHERE account_id = $1 FOR UPDATE", [store.id]);
+    const release = await lockRows(t, "registration", store.id);
 
     const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
     await eventually(async () => (await countLockWaits(db, "registration")) > 0);
     const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
-    await locker.query("ROLLBACK");
+    await release();
 
     t.is(planted.status, 200);
     t.is((await refund).status, 200);

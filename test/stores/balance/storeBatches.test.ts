@@ -101,29 +101,6 @@ test("of the stores in a batch, only the one that its balance does not cover has
   t.like(await readStoreState(db, other.id), { balance: 0, registrations: 1, brokenLinks: 0 });
 });
 
-test("the entries of a batch carry the balance after each write", async (t) => {
-  const { db } = t.context;
-  const writer = createWriter(db);
-  const store = await createTestStore(db, { balanceCents: 1000 });
-
-  await Promise.all([1, 2, 3].map((count) => plant(writer, store, { count })));
-
-  const entries = await db.any(sql.type(
-    z.strictObject({ amount: z.int(), balance: z.int(), quantity: z.int().nullable() }),
-  )`
-    SELECT
-      amount_cents::integer AS amount, balance_cents::integer AS balance, quantity::integer AS quantity
-    FROM balance_entry
-    WHERE account_id = ${store.id}
-    ORDER BY id
-  `);
-  t.deepEqual(entries.slice(1), [
-    { amount: -50, balance: 950, quantity: 1 },
-    { amount: -100, balance: 850, quantity: 2 },
-    { amount: -150, balance: 700, quantity: 3 },
-  ]);
-});
-
 test("a key that another process commits while a batch is written is replayed, and the other stores are recorded", async (t) => {
   const { db, databaseUrl } = t.context;
   const writer = createWriter(db);
@@ -169,63 +146,6 @@ test("a key that another process commits while a batch is written is replayed, a
     brokenLinks: 0,
   });
   t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1 });
-});
-
-test("two processes that write the same keys of the same stores pay each key once", async (t) => {
-  const { db } = t.context;
-  const writers = [createWriter(db), createWriter(db)];
-  const stores = await Promise.all(
-    // The last one can pay for a third of its keys.
-    [100_000, 100_000, 2000].map((balanceCents) => createTestStore(db, { balanceCents })),
-  );
-  const keys = Array.from({ length: 120 }, (_, index) => `key-${index}`);
-
-  const results = await Promise.all(
-    stores.map((store) =>
-      Promise.all(
-        keys.map((key) =>
-          describeAll(writers.map((writer) => plant(writer, store, { key }))).then((pair) =>
-            pair.toSorted(),
-          ),
-        ),
-      ),
-    ),
-  );
-
-  for (const [index, store] of stores.entries()) {
-    const recorded = (results[index] ?? []).filter((pair) => pair.includes("recorded"));
-    t.true(recorded.every((pair) => pair.filter((one) => one === "recorded").length === 1));
-    const paid = index === 2 ? 40 : keys.length;
-    t.is(recorded.length, paid);
-    t.like(await readStoreState(db, store.id), {
-      balance: (index === 2 ? 2000 : 100_000) - paid * 50,
-      registrations: paid,
-      remaining: paid,
-      totals: paid,
-      responses: paid,
-      entries: paid + 1,
-      brokenLinks: 0,
-    });
-  }
-});
-
-test("a total that cannot grow rejects only its own store's writes", async (t) => {
-  const { db } = t.context;
-  const writer = createWriter(db);
-  const [full, other] = [
-    await createTestStore(db, { treePriceCents: 0 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
-  await plant(writer, full, { count: Number.MAX_SAFE_INTEGER });
-
-  const results = await describeAll([
-    plant(writer, full),
-    plant(writer, other),
-    plant(writer, full, { mode: "test" }),
-  ]);
-
-  t.deepEqual(results, ["request_invalid", "recorded", "recorded"]);
-  t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
 });
 
 test("a batch of which the database rejects a repeated write has its other writes recorded once", async (t) => {

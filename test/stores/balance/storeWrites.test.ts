@@ -63,166 +63,127 @@ const describeDecision = (decision: StoreWriteDecision): string => {
   }
 };
 
-/** Decides writes in their order. */
-const decideAll = (
-  batch: readonly StoreRegistrationWrite[],
-  ledger: StoreLedger,
-): readonly string[] =>
-  batch.map((requested) => describeDecision(decideStoreWrite(requested, ledger, NOW)));
-
 const REUSED = "request_invalid: Idempotency-Key: was used before with another request body";
 const exhausted = (needed: string, left: string): string =>
   `balance_insufficient: top-up balance exhausted: $${needed} needed, $${left} left`;
 
-const decides = test.macro({
-  exec: (
-    t,
-    {
-      balanceCents,
-      batch,
-      stored = [],
-    }: {
-      readonly balanceCents: number;
-      readonly batch: readonly StoreRegistrationWrite[];
-      readonly stored?: readonly (readonly [string, string])[];
-    },
-    expected: readonly string[],
-  ) => {
-    const balances = balancesOf({ shop: balanceCents, other: 50 });
+type Case = readonly [
+  title: string,
+  balanceCents: number,
+  batch: readonly StoreRegistrationWrite[],
+  expected: readonly string[],
+  stored?: readonly (readonly [key: string, requestHash: string])[],
+];
+
+const CASES: readonly Case[] = [
+  [
+    "a balance can be spent to the last cent",
+    100,
+    [write({ count: 2 })],
+    ["accepted, 100 at 50, 0 left"],
+  ],
+  [
+    "a rejected write leaves the balance for later writes",
+    99,
+    [write({ count: 2 }), write({}), write({})],
+    [exhausted("1.00", "0.99"), "accepted, 50 at 50, 49 left", exhausted("0.50", "0.49")],
+  ],
+  [
+    "each kind has its price, and a test write is free",
+    57,
+    [
+      write({ kind: "bottle", operation: "plastic" }),
+      write({}),
+      write({ mode: "test", count: 1000 }),
+    ],
+    ["accepted, 7 at 7, 50 left", "accepted, 50 at 50, 0 left", "accepted, 0 at 0, 0 left"],
+  ],
+  [
+    "no balance covers the largest count",
+    Number.MAX_SAFE_INTEGER,
+    [write({ kind: "bottle", count: Number.MAX_SAFE_INTEGER }), write({})],
+    [
+      exhausted("630,503,947,831,869.37", "90,071,992,547,409.91"),
+      `accepted, 50 at 50, ${Number.MAX_SAFE_INTEGER - 50} left`,
+    ],
+  ],
+  [
+    "each account has its own balance",
+    50,
+    [write({}), write({ accountId: "other" }), write({})],
+    ["accepted, 50 at 50, 0 left", "accepted, 50 at 50, 0 left", exhausted("0.50", "0.00")],
+  ],
+  [
+    "a known key gets its stored response and costs nothing; with another request it is rejected",
+    0,
+    [write({ key: "a", responseBody: "new" }), write({ key: "b" })],
+    ["replayed: first response", REUSED],
+    [
+      ["a", "asked"],
+      ["b", "other"],
+    ],
+  ],
+  [
+    "a key that comes again in a batch gets the first response and is paid once",
+    60,
+    [
+      write({ key: "a", responseBody: "one" }),
+      write({ key: "a", responseBody: "two" }),
+      write({ key: "a", body: "other" }),
+      write({ key: "a" }),
+    ],
+    ["accepted, 50 at 50, 10 left", "replayed: one", REUSED, "replayed: one"],
+  ],
+  [
+    "the key of a rejected write can be used again, also for another request",
+    50,
+    [write({ key: "a", count: 2 }), write({ key: "a", body: "less" }), write({ key: "a" })],
+    [exhausted("1.00", "0.50"), "accepted, 50 at 50, 0 left", REUSED],
+  ],
+  [
+    "keys are scoped to account, mode and operation",
+    57,
+    [
+      write({ key: "a" }),
+      write({ key: "a", accountId: "other" }),
+      write({ key: "a", mode: "test" }),
+      write({ key: "a", operation: "plastic", kind: "bottle" }),
+    ],
+    [
+      "accepted, 50 at 50, 7 left",
+      "accepted, 50 at 50, 0 left",
+      "accepted, 0 at 0, 7 left",
+      "accepted, 7 at 7, 0 left",
+    ],
+  ],
+  [
+    "writes without a key are never replayed; an empty key is a key",
+    200,
+    [write({}), write({}), write({ key: "" }), write({ key: "" })],
+    [
+      "accepted, 50 at 50, 150 left",
+      "accepted, 50 at 50, 100 left",
+      "accepted, 50 at 50, 50 left",
+      "replayed: response",
+    ],
+  ],
+];
+
+for (const [title, balanceCents, batch, expected, stored = []] of CASES) {
+  test(title, (t) => {
     const responses = new Map(
       stored.map(([key, requestHash]) => [
         responseKey({ accountId: "shop", mode: "live", operation: "plant", key }),
         { requestHash, responseBody: "first response", recordId: "first record" },
       ]),
     );
+    const ledger = ledgerOf(balancesOf({ shop: balanceCents, other: 50 }), responses);
 
-    t.deepEqual(decideAll(batch, ledgerOf(balances, responses)), expected);
-  },
-  title: (title = "") => title,
-});
+    const decisions = batch.map((requested) => decideStoreWrite(requested, ledger, NOW));
 
-test("an empty batch decides nothing", decides, { balanceCents: 0, batch: [] }, []);
-test(
-  "a balance can be spent to the last cent",
-  decides,
-  { balanceCents: 100, batch: [write({ count: 2 })] },
-  ["accepted, 100 at 50, 0 left"],
-);
-test(
-  "a write that costs a cent more than the balance is rejected with both amounts",
-  decides,
-  { balanceCents: 99, batch: [write({ count: 2 })] },
-  [exhausted("1.00", "0.99")],
-);
-test(
-  "a rejected write leaves the balance for later writes",
-  decides,
-  { balanceCents: 60, batch: [write({ count: 2 }), write({}), write({})] },
-  [exhausted("1.00", "0.60"), "accepted, 50 at 50, 10 left", exhausted("0.50", "0.10")],
-);
-test(
-  "each kind has its price",
-  decides,
-  { balanceCents: 57, batch: [write({ kind: "bottle", operation: "plastic" }), write({})] },
-  ["accepted, 7 at 7, 50 left", "accepted, 50 at 50, 0 left"],
-);
-test(
-  "a test write is free, even with an empty balance",
-  decides,
-  { balanceCents: 0, batch: [write({ mode: "test", count: 1000 }), write({})] },
-  ["accepted, 0 at 0, 0 left", exhausted("0.50", "0.00")],
-);
-test(
-  "no balance covers the largest count",
-  decides,
-  {
-    balanceCents: Number.MAX_SAFE_INTEGER,
-    batch: [write({ kind: "bottle", count: Number.MAX_SAFE_INTEGER }), write({})],
-  },
-  [
-    exhausted("630,503,947,831,869.37", "90,071,992,547,409.91"),
-    `accepted, 50 at 50, ${Number.MAX_SAFE_INTEGER - 50} left`,
-  ],
-);
-test(
-  "each account has its own balance",
-  decides,
-  { balanceCents: 50, batch: [write({}), write({ accountId: "other" }), write({})] },
-  ["accepted, 50 at 50, 0 left", "accepted, 50 at 50, 0 left", exhausted("0.50", "0.00")],
-);
-test(
-  "a known key gets its stored response and costs nothing",
-  decides,
-  { balanceCents: 0, stored: [["a", "asked"]], batch: [write({ key: "a", responseBody: "new" })] },
-  ["replayed: first response"],
-);
-test(
-  "a known key with another request is rejected",
-  decides,
-  { balanceCents: 50, stored: [["a", "other"]], batch: [write({ key: "a" }), write({})] },
-  [REUSED, "accepted, 50 at 50, 0 left"],
-);
-test(
-  "a key that comes twice in a batch gets the first response and is paid once",
-  decides,
-  {
-    balanceCents: 60,
-    batch: [write({ key: "a", responseBody: "one" }), write({ key: "a", responseBody: "two" })],
-  },
-  ["accepted, 50 at 50, 10 left", "replayed: one"],
-);
-test(
-  "a key that comes again in a batch with another request is rejected and keeps its response",
-  decides,
-  {
-    balanceCents: 60,
-    batch: [
-      write({ key: "a", responseBody: "one" }),
-      write({ key: "a", body: "other" }),
-      write({ key: "a" }),
-    ],
-  },
-  ["accepted, 50 at 50, 10 left", REUSED, "replayed: one"],
-);
-test(
-  "the key of a rejected write can be used again, also for another request",
-  decides,
-  {
-    balanceCents: 50,
-    batch: [write({ key: "a", count: 2 }), write({ key: "a", body: "less" }), write({ key: "a" })],
-  },
-  [exhausted("1.00", "0.50"), "accepted, 50 at 50, 0 left", REUSED],
-);
-test(
-  "keys are scoped to account, mode and operation",
-  decides,
-  {
-    balanceCents: 57,
-    batch: [
-      write({ key: "a" }),
-      write({ key: "a", accountId: "other" }),
-      write({ key: "a", mode: "test" }),
-      write({ key: "a", operation: "plastic", kind: "bottle" }),
-    ],
-  },
-  [
-    "accepted, 50 at 50, 7 left",
-    "accepted, 50 at 50, 0 left",
-    "accepted, 0 at 0, 7 left",
-    "accepted, 7 at 7, 0 left",
-  ],
-);
-test(
-  "writes without a key are never replayed; an empty key is a key",
-  decides,
-  { balanceCents: 200, batch: [write({}), write({}), write({ key: "" }), write({ key: "" })] },
-  [
-    "accepted, 50 at 50, 150 left",
-    "accepted, 50 at 50, 100 left",
-    "accepted, 50 at 50, 50 left",
-    "replayed: response",
-  ],
-);
+    t.deepEqual(decisions.map(describeDecision), expected);
+  });
+}
 
 test("an account without a balance is a bug, not a DomainError", (t) => {
   const error = t.throws(() => decideStoreWrite(write({}), ledgerOf(new Map()), NOW));
