@@ -10,7 +10,7 @@ type RequestTrace = {
 export type TracedEntry = { readonly trace?: RequestTrace | undefined };
 
 /** Returns the field of an entry that names the active span. */
-export const traceOfRequest = (tracing: Tracing): TracedEntry => {
+const traceOfRequest = (tracing: Tracing): TracedEntry => {
   const request = tracing.current();
   return request === null ? {} : { trace: { request, batch: null } };
 };
@@ -18,18 +18,16 @@ export const traceOfRequest = (tracing: Tracing): TracedEntry => {
 /**
  * Returns a writer of batches that records a span for each batch. A batch of one request belongs to the request's trace. A
  * batch of several has a separate trace with links to them, and they get links to it: none of them causes it alone.
- * @param onWritten called after a batch, outside of any trace
  */
 export const traceBatches =
   <Entry extends TracedEntry, Options, Result>(
     tracing: Tracing,
     write: (entries: readonly Entry[], options: Options) => Promise<Result>,
-    onWritten: (entries: readonly Entry[]) => void = () => undefined,
   ): ((entries: readonly Entry[], options: Options) => Promise<Result>) =>
   async (entries, options) => {
     const traces = entries.flatMap(({ trace }) => (trace === undefined ? [] : [trace]));
     const isAlone = entries.length === 1;
-    const result = await tracing.run(
+    return tracing.run(
       "write batch",
       {
         parent: isAlone ? (traces[0]?.request ?? null) : null,
@@ -45,8 +43,6 @@ export const traceBatches =
         return write(entries, options);
       },
     );
-    tracing.runUntraced(() => onWritten(entries));
-    return result;
   };
 
 /** Waits for an entry to be written, and links the request's span to that of its batch. */

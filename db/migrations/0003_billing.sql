@@ -389,13 +389,3 @@ CREATE TABLE reconciliation_stream (
   error text,
   PRIMARY KEY (reconciliation_id, customer_id, kind)
 );
-
--- Which request made a registration or a refund, while tracing is on, so that its trace goes on when the usage is reported. Rows are
--- deleted after a day. Losing them in a crash only ends traces, so they need not be in the log of the database.
-CREATE UNLOGGED TABLE trace_context (
-  record_id uuid PRIMARY KEY,
-  -- As the header of W3C Trace Context.
-  traceparent text NOT NULL,
-  recorded_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX trace_context_recorded ON trace_context (recorded_at);

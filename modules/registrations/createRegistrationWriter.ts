@@ -1,4 +1,3 @@
-import type { CommonQueryMethods } from "slonik";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
@@ -11,18 +10,11 @@ import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
 import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
-import {
-  submitTraced,
-  traceBatches,
-  traceJob,
-  traceOfRequest,
-} from "../../db/batching/traceBatches.ts";
+import { submitTraced, traceBatches, traceJob } from "../../db/batching/traceBatches.ts";
 import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 import type { Context } from "../../runtime/context.ts";
 import { checkLimits } from "./checkLimits.ts";
 import { newId } from "../../runtime/newId.ts";
-import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
-import type { Tracing } from "../../runtime/tracing.rules.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 export type Registered = {
@@ -154,22 +146,6 @@ const insert = async (
   });
 };
 
-/**
- * Records which requests made registrations, so that the traces continue when the usage is reported. It runs beside the
- * requests; if it fails, only the traces end.
- */
-const rememberRequests = (
-  { db, tracing }: { readonly db: CommonQueryMethods; readonly tracing: Tracing },
-  entries: readonly (TracedEntry & { readonly id: string })[],
-): void => {
-  const contexts = entries.flatMap(({ id, trace }) =>
-    trace === undefined ? [] : [{ recordId: id, traceParent: trace.request }],
-  );
-  if (contexts.length > 0) {
-    insertTraceContexts(db, contexts).catch(tracing.reportLoss);
-  }
-};
-
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   observeBatch,
@@ -181,7 +157,8 @@ export const createRegistrationWriter = ({
 }): RegistrationWriter => {
   const { db, clock, tracing } = context;
 
-  const write = (entries: readonly RegistrationEntry[]) => insert(context, entries, false);
+  const write = (entries: readonly (RegistrationEntry & TracedEntry)[]) =>
+    insert(context, entries, false);
 
   const writeTogether = async (
     owner: Owner,
@@ -190,23 +167,13 @@ export const createRegistrationWriter = ({
   ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const outcomes = await insert(context, batch, isAtomic);
-    if (tracing !== undefined) {
-      const { trace } = traceOfRequest(tracing);
-      const traced = batch.map(({ id }) => ({ id, trace }));
-      tracing.runUntraced(() => rememberRequests({ db, tracing }, traced));
-    }
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
     const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : null;
     return outcomes.map((outcome) => withTotals(outcome, unchanged));
   };
 
   const queue = createGroupCommit<RegistrationEntry & TracedEntry, EntryOutcome>({
-    write:
-      tracing === undefined
-        ? write
-        : traceBatches(tracing, write, (entries: readonly (RegistrationEntry & TracedEntry)[]) =>
-            rememberRequests({ db, tracing }, entries),
-          ),
+    write: tracing === undefined ? write : traceBatches(tracing, write),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,

@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
 import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
-import { traceOfRequest } from "../../db/batching/traceBatches.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { findRefundProgress } from "../billing/refundUsage.sql.ts";
@@ -81,10 +80,9 @@ export const refundAll = async (
     requireAll(given);
   }
   const owner = { accountId, mode, kind };
-  const trace = context.tracing === undefined ? {} : traceOfRequest(context.tracing);
   const requests = given.filter(isAccepted);
   const write = (window: RefundWindow | null): Promise<readonly RefundOutcome[]> => {
-    const entries = requests.map((request) => Object.assign({ window }, request, owner, trace));
+    const entries = requests.map((request) => Object.assign({ window }, request, owner));
     return refunds && !isDryRun
       ? refunds.write(entries, isAtomic)
       : writeRefunds(context, entries, {

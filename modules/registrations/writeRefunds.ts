@@ -1,12 +1,10 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { LOCKED } from "../../db/batching/createGroupCommit.ts";
-import type { TracedEntry } from "../../db/batching/traceBatches.ts";
 import { newId } from "../../runtime/newId.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { BillingContext } from "../billing/context.ts";
-import { insertTraceContexts } from "../billing/sending/traceContexts.sql.ts";
 import { recordEventsOfOwners } from "../events/recordEvent.ts";
 import type { OwnedEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
@@ -39,7 +37,7 @@ export type RefundRequest = {
 /** A refund to write. */
 export type RefundEntry = Owner &
   RefundRequest &
-  TracedEntry & {
+  {
     /** Null if it was not read from the processor. */
     readonly window: RefundWindow | null;
   };
@@ -228,7 +226,6 @@ const recordAll = async (
     registeredAt: registration.createdAt,
     reason: entry.reason,
     idempotencyKey: entry.idempotencyKey,
-    trace: entry.trace,
   }));
   const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);
   if (trees.length > 0) {
@@ -237,12 +234,6 @@ const recordAll = async (
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
   if ((await insertRefunds(transaction, refunds, now, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
-  }
-  const contexts = refunds.flatMap(({ id, trace }) =>
-    trace === undefined ? [] : [{ recordId: id, traceParent: trace.request }],
-  );
-  if (contexts.length > 0) {
-    await insertTraceContexts(transaction, contexts);
   }
   await recordEventsOfOwners(transaction, now, decisions.map(refundedEvent));
   if (actor) {

@@ -1,6 +1,5 @@
 import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
-import { deleteOldTraceContexts } from "../billing/sending/traceContexts.sql.ts";
 import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
@@ -17,9 +16,6 @@ export type RetentionSettings = {
   /** How long the data of test mode are kept; 0 for ever. */
   readonly testDataDays: number;
 };
-
-/** Usage that is reported later has a separate trace. */
-const TRACE_CONTEXT_DAYS = 1;
 
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
 const MAXIMUM_STEP_MS = 30 * 60 * 1000;
@@ -51,8 +47,6 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
       const { before } = olderThan(retention.reconciliationDays);
       return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
     },
-    traceContexts: (signal) =>
-      deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
     events: (signal) => deleteOldEvents(context, signal),
     webhookDeliveries: (signal) => deleteOldDeliveries(context, signal),
     cachedResponses: (signal) => clearExpiredResponses(context, signal),

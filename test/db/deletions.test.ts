@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { deleteOldReconciliations } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { deleteOldTraceContexts } from "../../modules/billing/sending/traceContexts.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { deleteDeliveriesBefore } from "../../modules/events/deliveries.sql.ts";
 import type { DeliveryPlace } from "../../modules/events/deliveries.sql.ts";
@@ -19,7 +18,6 @@ const TABLES = [
   "event",
   "webhook_delivery",
   "webhook_endpoint",
-  "trace_context",
   "reconciliation",
   "reconciliation_stream",
 ];
@@ -95,11 +93,6 @@ const insertRows = async (filler: DatabasePool): Promise<void> => {
     ${ofAccounts}
   `);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO trace_context (record_id, traceparent, recorded_at)
-    SELECT gen_random_uuid(), 'parent', time
-    ${ofAccounts}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at, ended_at)
     SELECT gen_random_uuid(), true, 1, 2, ${time}, ${time}
     FROM generate_series(1, ${ROWS}::integer) AS number
@@ -165,17 +158,6 @@ test.serial(
           ),
         deleted: (ROWS / 2) * (1 + ACCOUNTS),
         maximumPages: 20,
-      },
-      {
-        name: "contexts of traces",
-        run: () =>
-          deleteInOrder<Date>(
-            (limit, from) => deleteOldTraceContexts(db, { from, before }, limit),
-            signal,
-            BATCH_ROWS,
-          ),
-        deleted: (ACCOUNTS * ROWS) / 2,
-        maximumPages: 6,
       },
     ];
     const countPages = await createPageCounter(filler, db, TABLES);

@@ -2,7 +2,6 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { deleteProcessedEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { deleteOldTraceContexts } from "../../modules/billing/sending/traceContexts.sql.ts";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import {
   deleteDonations,
@@ -109,10 +108,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     SELECT ${accountId}, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time ${times}
   `);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO trace_context (record_id, traceparent, recorded_at)
-    SELECT gen_random_uuid(), 'parent', time ${times}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
     SELECT number::text, 'customer.subscription.updated', time, time, time, 'processed', time ${times}
   `);
@@ -139,7 +134,6 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
 const BATCH_TABLES = [
   "webhook_endpoint",
   "webhook_delivery",
-  "trace_context",
   "processor_event",
   "cached_response",
   "donation",
@@ -182,9 +176,6 @@ test.serial(
       db.transaction((transaction) =>
         deleteDeliveriesBefore(transaction, { from, time: OLD }, limit),
       ),
-    );
-    await countBatches<Date>("contexts of traces", (limit, from) =>
-      deleteOldTraceContexts(db, { from, before }, limit),
     );
     await countBatches<Date>("events of the processor", (limit, from) =>
       deleteProcessedEvents(db, { from, before }, limit),

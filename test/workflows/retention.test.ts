@@ -99,18 +99,18 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
     CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
   `);
   await db.query(sql.typeAlias("void")`
-    INSERT INTO trace_context (record_id, traceparent, recorded_at)
-    VALUES (gen_random_uuid(), 'parent', '2026-01-01')
+    INSERT INTO cached_response (key, base_url, revision, body, stored_at, expires_at)
+    VALUES ('old', '', 1, '', '2026-01-01', '2026-01-01')
   `);
 };
 
-const countRow = z.strictObject({ processorEvents: z.int(), traceContexts: z.int() });
+const countRow = z.strictObject({ processorEvents: z.int(), cachedResponses: z.int() });
 
 const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
   db.one(sql.type(countRow)`
     SELECT
       (SELECT count(*)::integer FROM processor_event) AS "processorEvents",
-      (SELECT count(*)::integer FROM trace_context) AS "traceContexts"
+      (SELECT count(*)::integer FROM cached_response) AS "cachedResponses"
   `);
 
 test.serial("a deletion that fails is reported, and the others are made", async (t) => {
@@ -129,7 +129,7 @@ test.serial("a deletion that fails is reported, and the others are made", async 
   });
 
   t.is(error.errors.length, 1);
-  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, traceContexts: 0 });
+  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, cachedResponses: 0 });
   await owner.query(sql.typeAlias("void")`DROP TRIGGER broken ON processor_event`);
   t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: OLD_ROWS });
 });
@@ -142,6 +142,6 @@ test.serial("a deletion that takes long continues after the others are made", as
     message: /^processorEvents: TimeoutError/u,
   });
 
-  t.deepEqual(await countRows(db), { processorEvents: 500, traceContexts: 0 });
+  t.deepEqual(await countRows(db), { processorEvents: 500, cachedResponses: 0 });
   t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: 500 });
 });

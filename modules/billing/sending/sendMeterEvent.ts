@@ -18,41 +18,20 @@ import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import type { AttemptRecords } from "./createAttemptRecords.ts";
-import { listTraceParents } from "./traceContexts.sql.ts";
 
-/** A busy account has thousands of registrations in an event. */
-const MAXIMUM_LINKS = 32;
-
-/**
- * Records a span for the sending of a meter event, if tracing is on. The event of one request belongs to the request's
- * trace. The event of several has a separate trace with links to them.
- */
-const traceSending = async <Result>(
-  { db, tracing }: BillingContext,
+/** Records a span for the sending of a meter event, if tracing is on. */
+const traceSending = <Result>(
+  { tracing }: BillingContext,
   meterEventId: bigint,
   send: () => Promise<Result>,
-): Promise<Result> => {
-  if (tracing === undefined) {
-    return send();
-  }
-  const requests = await listTraceParents(db, meterEventId, MAXIMUM_LINKS).catch(
-    (error: unknown) => {
-      // Billing does not depend on traces.
-      tracing.reportLoss(error);
-      return [];
-    },
-  );
-  const [only] = requests;
-  return tracing.run(
-    "send usage",
-    {
-      parent: requests.length === 1 ? (only ?? null) : null,
-      links: requests.length === 1 ? [] : requests,
-      attributes: { "impact.meter_event.id": String(meterEventId) },
-    },
-    send,
-  );
-};
+): Promise<Result> =>
+  tracing === undefined
+    ? send()
+    : tracing.run(
+        "send usage",
+        { parent: null, attributes: { "impact.meter_event.id": String(meterEventId) } },
+        send,
+      );
 
 const callStripe = (
   stripe: BillingProcessor,
