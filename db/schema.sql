@@ -841,13 +841,6 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
 
-CREATE UNLOGGED TABLE trace_context (
-  record_id uuid NOT NULL,
-  traceparent text NOT NULL,
-  recorded_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT trace_context_pkey PRIMARY KEY (record_id)
-) WITH ();
-
 CREATE TABLE usage_difference (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -1142,8 +1135,6 @@ CREATE INDEX registration_ordered ON public.registration USING btree (planting_o
 CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
-
-CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorded_at);
 
 CREATE INDEX usage_difference_account ON public.usage_difference USING btree (account_id);
 

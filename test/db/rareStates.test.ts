@@ -6,11 +6,7 @@ import {
   settleProcessorEvent,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
-import {
-  beginAttempts,
-  recordDelays,
-  settleAttempts,
-} from "../../modules/billing/sending/attempts.sql.ts";
+import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
 import { listWithWaitingRefund } from "../../modules/registrations/oldTestRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
@@ -182,39 +178,16 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   type Work = (db: DatabasePool) => Promise<unknown>;
   // With what each returns if it has found its rows.
   const works: Readonly<Record<string, readonly [Work, unknown]>> = {
-    "the start of an attempt": [
-      async (db) => (await beginAttempts(db, [first.id], { now, until })).length,
-      1,
-    ],
-    "a delay": [
-      (db) =>
-        recordDelays(db, [
-          {
-            ...second,
-            reason: "busy",
-            outcomeUnknown: false,
-            newKey: false,
-            askingSince: null,
-            retryAt: until,
-          },
-        ]),
-      undefined,
-    ],
-    "a settlement": [
+    "the start of an attempt": [async (db) => (await beginAttempts(db, [first.id], now)).length, 1],
+    "the outcomes of attempts": [
       async (db) =>
         (
-          await settleAttempts(db, [
-            {
-              ...third,
-              state: "delivered",
-              failure: null,
-              isLate: false,
-              reason: null,
-              settledAt: now,
-            },
+          await recordOutcomes(db, [
+            { ...second, state: "pending", reason: "busy", retryAt: until, now },
+            { ...third, state: "delivered", reason: null, now },
           ])
-        ).size,
-      1,
+        ).length,
+      2,
     ],
     "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
     "registrations with a waiting refund": [

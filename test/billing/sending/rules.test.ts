@@ -2,13 +2,13 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
   decideNextStep,
+  stateAtSealing,
   withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
   NextStep,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { stateAtSealing } from "../../../modules/billing/sending/stateAtSealing.rules.ts";
 import { isClosedAlready } from "../../../modules/billing/reconciliation/closeUsage.rules.ts";
 import { decideRetry } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { decideLateRejection } from "../../../modules/billing/processorEvents/processorEvents.rules.ts";

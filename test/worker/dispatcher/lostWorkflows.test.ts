@@ -12,7 +12,7 @@ import { listShardStatuses, recordShardPasses } from "../../../db/shards.sql.ts"
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createShardSender.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import {
