@@ -37,8 +37,8 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
   observeFailure: (stream, error) => {
     logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
   },
-  observeRejection: (rejection) => {
-    metrics.observeRejection(rejection);
+  observeLateRefusal: (rejection) => {
+    metrics.observeLateRefusal(rejection);
     const { event, reason } = rejection;
     logger.error(
       { meterEventId: String(event.id), accountId: event.accountId, reason },

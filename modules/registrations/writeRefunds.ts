@@ -36,8 +36,7 @@ export type RefundRequest = {
 
 /** A refund to write. */
 export type RefundEntry = Owner &
-  RefundRequest &
-  {
+  RefundRequest & {
     /** Null if it was not read from the processor. */
     readonly window: RefundWindow | null;
   };

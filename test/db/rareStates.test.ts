@@ -2,8 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
   beginProcessing,
-  recordProcessingError,
-  settleProcessorEvent,
+  changeProcessorEvent,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
@@ -170,7 +169,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   }
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
-  const pending = { id: "pending-2000", attempts: 0 };
+  const pendingId = "pending-2000";
   const [busy = "", quiet = ""] = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM webhook_endpoint ORDER BY id LIMIT 2
   `);
@@ -197,14 +196,19 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
         ),
       2,
     ],
-    "the start of processing": [
-      async (db) => (await beginProcessing(db, pending, until))?.id,
-      pending.id,
-    ],
-    "an error of processing": [(db) => recordProcessingError(db, pending.id, "busy"), undefined],
-    "the end of processing": [
+    "the start of processing": [async (db) => (await beginProcessing(db, until))?.attempts, 1],
+    "an error of processing": [
       (db) =>
-        settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
+        changeProcessorEvent(db, pendingId, {
+          from: "pending",
+          state: "pending",
+          error: "busy",
+          now,
+        }),
+      undefined,
+    ],
+    "the end of processing": [
+      (db) => changeProcessorEvent(db, pendingId, { from: "pending", state: "processed", now }),
       undefined,
     ],
     "endpoints with due deliveries": [

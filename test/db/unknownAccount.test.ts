@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageFacts.sql.ts";
 import {
   listDonationsByIds,
   listDonationsByKeys,

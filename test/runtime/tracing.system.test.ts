@@ -65,29 +65,32 @@ const named = (spans: readonly ReceivedSpan[], name: string): ReceivedSpan | und
 
 const traceOf = (index: number): string => index.toString(16).padStart(32, "a");
 
-test.serial("a client's trace leads to the statement, and the sender's to the call of Stripe", async (t) => {
-  const { spans, post, startWorker } = await deploy(t);
-  await startWorker();
+test.serial(
+  "a client's trace leads to the statement, and the sender's to the call of Stripe",
+  async (t) => {
+    const { spans, post, startWorker } = await deploy(t);
+    await startWorker();
 
-  const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
+    const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
 
-  t.is(response.status, 200);
-  await eventually(() => named(spans, "call stripe") !== undefined);
-  await eventually(() => named(spans, "send usage") !== undefined);
-  const call = named(spans, "call stripe");
-  const request = named(spans, "POST /plant/trees");
-  t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
-  t.is(call?.service, "impact-worker");
-  t.is(request?.parentSpanId, CLIENT_SPAN_ID);
-  t.is(request?.service, "impact-api");
-  t.is(request?.attributes["http.response.status_code"], 200);
-  const insert = spans.find(
-    ({ attributes }) =>
-      typeof attributes["db.query.text"] === "string" &&
-      attributes["db.query.text"].includes("INSERT INTO registration ("),
-  );
-  t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
-});
+    t.is(response.status, 200);
+    await eventually(() => named(spans, "call stripe") !== undefined);
+    await eventually(() => named(spans, "send usage") !== undefined);
+    const call = named(spans, "call stripe");
+    const request = named(spans, "POST /plant/trees");
+    t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
+    t.is(call?.service, "impact-worker");
+    t.is(request?.parentSpanId, CLIENT_SPAN_ID);
+    t.is(request?.service, "impact-api");
+    t.is(request?.attributes["http.response.status_code"], 200);
+    const insert = spans.find(
+      ({ attributes }) =>
+        typeof attributes["db.query.text"] === "string" &&
+        attributes["db.query.text"].includes("INSERT INTO registration ("),
+    );
+    t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
+  },
+);
 
 test.serial("requests for evidence in memory have spans, as the app serves them", async (t) => {
   const { db } = t.context;

@@ -1,14 +1,54 @@
+import type { DatabasePool } from "slonik";
 import { joinCalls } from "../../../db/joinCalls.ts";
-import { pause } from "../../../runtime/waiting.ts";
-import { ownerKey } from "../../records/owner.rules.ts";
 import type { BillingContext } from "../context.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { recordOutcomes } from "./attempts.sql.ts";
+import type { RecordedOutcome } from "./attempts.sql.ts";
+import { lowerCallRate, reserveCalls } from "./callRate.rules.ts";
+import { lockCallRate, recordCallRate, recordReservation } from "./callRate.sql.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { beginSending, finishSending } from "./sendMeterEvent.ts";
 import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
-import { lowerStripeCallRate, reserveStripeCalls } from "./shareCallRate.ts";
+import { ownerKey } from "../../records/owner.rules.ts";
+import { pause } from "../../../runtime/waiting.ts";
+
+/** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
+export type ReservedCalls = {
+  readonly calls: number;
+  readonly startsAtMs: (index: number) => number;
+};
+
+/** Reserves the times of up to `wanted` calls to Stripe among those of all workers. */
+export const reserveStripeCalls = (db: DatabasePool, wanted: number): Promise<ReservedCalls> =>
+  db.transaction(async (transaction) => {
+    const rate = await lockCallRate(transaction);
+    if (rate.secondsSinceChange < 0) {
+      // The clock was set back. The rate would neither rise nor fall until the clock has caught up.
+      await recordCallRate(transaction, rate.callsPerSecond);
+    }
+    const reservedAtMs = performance.now();
+    const { calls, startsInSeconds, intervalSeconds } = reserveCalls(rate, wanted);
+    if (calls > 0) {
+      await recordReservation(transaction, startsInSeconds + calls * intervalSeconds);
+    }
+    return {
+      calls,
+      startsAtMs: (index) => reservedAtMs + (startsInSeconds + index * intervalSeconds) * 1000,
+    };
+  });
+
+/** How soon reserving calls is tried again when all of the near future is reserved. */
+export const RESERVE_AGAIN_MS = 50;
+
+/** Lowers the rate of all workers' calls after Stripe has rejected one because there were too many. */
+const lowerStripeCallRate = (db: DatabasePool): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const lowered = lowerCallRate(await lockCallRate(transaction));
+    if (lowered !== null) {
+      await recordCallRate(transaction, lowered);
+    }
+  });
 
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
 const COLLECT_OUTCOMES_MS = 50;
@@ -46,6 +86,18 @@ export type Attempts = {
   readonly settled: () => Promise<void>;
 };
 
+/** Returns the delay of an event whose attempt ended in an error of ours, and which would probably fail again. */
+const delayAfter = (
+  { clock }: BillingContext,
+  { id, attempts }: StoredMeterEvent,
+  error: unknown,
+): RecordedOutcome => {
+  const now = clock.now();
+  const reason = error instanceof Error ? error.message : String(error);
+  const retryAt = new Date(now.getTime() + MAXIMUM_RETRY_DELAY_MS);
+  return { id, attempts, state: "pending", reason, outcomeUnknown: true, retryAt, now };
+};
+
 /** Creates the attempts that a shard's sender makes at the same time. */
 export const createAttempts = (
   context: BillingContext,
@@ -59,20 +111,6 @@ export const createAttempts = (
     await lowerStripeCallRate(context.db);
     return rejections;
   }, COLLECT_OUTCOMES_MS);
-
-  /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
-  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<boolean> => {
-    const now = context.clock.now();
-    return record({
-      id,
-      attempts,
-      state: "pending",
-      reason: error instanceof Error ? error.message : String(error),
-      outcomeUnknown: true,
-      retryAt: new Date(now.getTime() + MAXIMUM_RETRY_DELAY_MS),
-      now,
-    });
-  };
 
   /** @param startsAtMs when it may call the processor, by the monotonic clock */
   const make = async (
@@ -90,7 +128,7 @@ export const createAttempts = (
     } catch (error) {
       onFailure(event, error);
       // If this fails too, the lease expires.
-      await leave(event, error).catch(() => undefined);
+      await record(delayAfter(context, event, error)).catch(() => undefined);
       return;
     }
     onResult(event, result);

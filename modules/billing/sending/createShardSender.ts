@@ -8,12 +8,12 @@ import { STRIPE_MISSING, wrongProcessor } from "./decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
-import { createAttempts } from "./createAttempts.ts";
+import { createAttempts, RESERVE_AGAIN_MS } from "./createAttempts.ts";
+import type { Attempts } from "./createAttempts.ts";
 import { createStreamQueue, createStreamScans } from "./createStreamQueue.ts";
-import type { StreamScans } from "./createStreamQueue.ts";
+import type { StreamQueue, StreamScans } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
-import { RESERVE_AGAIN_MS } from "./shareCallRate.ts";
 
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
@@ -47,6 +47,47 @@ export type UsageSender = ShardSender & {
   readonly isIdle: () => boolean;
 };
 
+type SenderOptions = ShardObservers & {
+  readonly signal: AbortSignal;
+  readonly scans: StreamScans;
+  readonly maximumRunning?: number;
+};
+
+type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
+
+/** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
+const proceed = (
+  { streams, attempts }: Queues,
+  { onResult }: ShardObservers,
+  stream: UnsealedStream,
+  sealing: Sealing,
+): void => {
+  switch (sealing.kind) {
+    case "event":
+      if (sealing.isResumable) {
+        attempts.add(sealing.event);
+      }
+      break;
+    case "more":
+      streams.add(stream, sealing.second);
+      break;
+    case "stripe_missing":
+    case "wrong_processor": {
+      const isMissing = sealing.kind === "stripe_missing";
+      const delay = isMissing ? STRIPE_MISSING : wrongProcessor(sealing.problem);
+      onResult(streamOf(stream), delay, null);
+      streams.pause(stream);
+      break;
+    }
+    case "held":
+      // Nothing is sealed until an operator ends the hold. The next scan checks again.
+      streams.clear();
+      break;
+    case "none":
+      break;
+  }
+};
+
 /**
  * Seals streams together. If the database rejects the content of one, each is sealed by itself, so that only those at fault
  * wait.
@@ -54,29 +95,28 @@ export type UsageSender = ShardSender & {
 const sealTogether = async (
   context: BillingContext,
   streams: readonly UnsealedStream[],
-  onResult: (stream: UnsealedStream, sealing: Sealing) => void,
-  onFailure: (stream: UnsealedStream, error: unknown) => void,
+  observers: ShardObservers,
+  queues: Queues,
 ): Promise<void> => {
+  let sealings: readonly Sealing[];
   try {
-    const sealings = await sealMeterEvents(context, streams);
-    for (const [index, sealing] of sealings.entries()) {
-      const stream = streams[index];
-      if (stream) {
-        onResult(stream, sealing);
-      }
-    }
+    sealings = await sealMeterEvents(context, streams);
   } catch (error) {
-    const [only] = streams;
-    if (!isContentError(error) || !only) {
+    if (!isContentError(error)) {
       throw error;
     }
-    if (streams.length === 1) {
-      onFailure(only, error);
-      return;
-    }
     for (const stream of streams) {
-      await sealTogether(context, [stream], onResult, onFailure);
+      if (streams.length > 1) {
+        await sealTogether(context, [stream], observers, queues);
+      } else {
+        observers.onFailure(streamOf(stream), error);
+        queues.streams.pause(stream);
+      }
     }
+    return;
+  }
+  for (const [index, stream] of streams.entries()) {
+    proceed(queues, observers, stream, sealings[index] ?? { kind: "none" });
   }
 };
 
@@ -94,18 +134,9 @@ const sealTogether = async (
 export const createShardSender = (
   context: BillingContext,
   shard: number,
-  {
-    signal,
-    scans,
-    onResult,
-    onFailure,
-    maximumRunning = MAXIMUM_RUNNING,
-  }: ShardObservers & {
-    readonly signal: AbortSignal;
-    readonly scans: StreamScans;
-    readonly maximumRunning?: number;
-  },
+  options: SenderOptions,
 ): UsageSender => {
+  const { signal, scans, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
   const streams = createStreamQueue(context.clock, shard, scans);
   const attempts = createAttempts(context, {
     signal,
@@ -143,42 +174,16 @@ export const createShardSender = (
 
   const isReady = (): boolean => MODES.some(isReadyIn);
 
-  /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
-  const proceed = (stream: UnsealedStream, sealing: Sealing): void => {
-    switch (sealing.kind) {
-      case "event":
-        if (sealing.isResumable) {
-          attempts.add(sealing.event);
-        }
-        break;
-      case "more":
-        streams.add(stream, sealing.second);
-        break;
-      case "stripe_missing":
-      case "wrong_processor":
-        onResult(
-          streamOf(stream),
-          sealing.kind === "stripe_missing" ? STRIPE_MISSING : wrongProcessor(sealing.problem),
-          null,
-        );
-        streams.pause(stream);
-        break;
-      case "held":
-        // Nothing is sealed until an operator ends the hold. The next scan checks again.
-        streams.clear();
-        break;
-      case "none":
-        break;
-    }
-  };
-
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
   return {
     startRun: attempts.clear,
     scan: async () => {
-      const listSentKeys = () => [...sealed.map(ownerKey), ...attempts.streamKeys()];
-      if ((await streams.scan(listSentKeys)) && isReady()) {
+      const hasStreams = await streams.scan(() => [
+        ...sealed.map(ownerKey),
+        ...attempts.streamKeys(),
+      ]);
+      if (hasStreams && isReady()) {
         hasFound = true;
         wake.resolve();
       }
@@ -190,10 +195,7 @@ export const createShardSender = (
         streams.take(mode, mode === "test" ? maximumRunning : room()),
       );
       if (sealed.length > 0) {
-        await sealTogether(context, sealed, proceed, (stream, error) => {
-          onFailure(stream, error);
-          streams.pause(stream);
-        });
+        await sealTogether(context, sealed, options, { streams, attempts });
         sealed = [];
       }
       await attempts.begin();

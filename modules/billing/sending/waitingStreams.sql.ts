@@ -41,37 +41,18 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragm
     ) AS following
   )`;
 
-/** Defines the query `waiting`: each stream with unsealed facts or a pending event. */
-const waitingStreams = sql.fragment`
-  ${unsealedStreams(sql.fragment`true`)},
-  waiting AS (
-    SELECT account_id, mode, kind, min(second) AS second, max(attempts) AS attempts
+/** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
+export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+  db.any(sql.type(waitingRow)`
+    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
+    SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
     FROM (
       SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
       UNION ALL
       SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state = 'pending'
     ) AS unreported
     GROUP BY account_id, mode, kind
-  )`;
-
-export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
-  db.any(sql.type(waitingRow)`
-    WITH RECURSIVE ${waitingStreams}
-    SELECT account_id AS "accountId", mode, kind, second, attempts
-    FROM waiting
-    ORDER BY second
-  `);
-
-const summaryRow = z.strictObject({ streams: z.int(), oldestSecond: safeInteger.nullable() });
-
-/** Counts the streams with unsealed facts or a pending event, and returns the oldest second of them. */
-export const summarizeWaitingStreams = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof summaryRow>>> =>
-  db.one(sql.type(summaryRow)`
-    WITH RECURSIVE ${waitingStreams}
-    SELECT count(*)::integer AS streams, min(second) AS "oldestSecond"
-    FROM waiting
+    ORDER BY min(second)
   `);
 
 /** The condition of the streams that follow one in the order of their keys; null: of all. */

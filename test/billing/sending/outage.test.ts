@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
+import { reserveStripeCalls } from "../../../modules/billing/sending/createAttempts.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";

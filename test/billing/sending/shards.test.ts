@@ -7,13 +7,13 @@ import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
 import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import { createOutcomeRecords } from "../../../modules/billing/sending/createAttempts.ts";
+import {
+  createOutcomeRecords,
+  reserveStripeCalls,
+} from "../../../modules/billing/sending/createAttempts.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { BilledOrganization } from "./shardSetup.ts";
@@ -354,57 +354,5 @@ test.serial(
     await reportOnce();
     t.is(failing.billed(), 6);
     t.is(double.control.overlaps(), 0);
-  },
-);
-
-test.serial(
-  "nothing is sealed or sent while usage is held, and all of it afterwards",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    const { db, clock, actor } = deps;
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-    await holdUsage({ db, clock, actor }, { reason: "a check", by: "ada" });
-
-    await reportOnce();
-    t.is(sends(), 0);
-    t.is(
-      await db.oneFirst(
-        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state = 'pending'`,
-      ),
-      0,
-    );
-
-    await resumeUsage({ db, clock, actor }, { by: "ada", wasNothingLost: false, isDryRun: false });
-    await reportOnce();
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [2, 2, 2],
-    );
-  },
-);
-
-test.serial(
-  "the usage of a customer that Stripe has deleted fails, and the others' is billed",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, double, results } = setup;
-    const gone = firstOf(organizations);
-    double.control.deleteCustomer({ customerId: gone.customerId });
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-
-    await reportOnce();
-
-    t.deepEqual(
-      organizations.slice(1).map(({ billed }) => billed()),
-      [2, 2],
-    );
-    t.like(
-      results.find(({ key }) => key === ownerKey(gone.stream)),
-      { result: { kind: "settled", state: "failed", failure: "refused" } },
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
   },
 );
