@@ -8,7 +8,7 @@ import {
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { StripeSweep } from "../modules/billing/sweepStripe.ts";
+import type { StripeSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { checkRefund } from "../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../modules/billing/context.ts";

@@ -35,7 +35,7 @@ import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";
 import { createKeyUses } from "../modules/accounts/createKeyUses.ts";
-import { createDeploymentName } from "../modules/billing/deploymentName.ts";
+import { createDeploymentName } from "../modules/billing/holdUsage.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
 import type { EvidenceContext } from "../modules/planting/context.ts";

@@ -160,7 +160,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   });
 
   const decidedDeploymentName = once(async () => {
-    const { getDeploymentName } = await import("../modules/billing/deploymentName.ts");
+    const { getDeploymentName } = await import("../modules/billing/holdUsage.ts");
     return getDeploymentName({ db: await database(), clock: systemClock });
   });
 

@@ -1,8 +1,7 @@
 import { Option } from "commander";
 import { z } from "zod";
-import { monthlyCycle } from "../modules/billing/billingCycle.rules.ts";
-import type { Period } from "../modules/billing/billingCycle.rules.ts";
-import type { Span } from "../modules/billing/usage.rules.ts";
+import { monthlyCycle } from "../modules/billing/usage.rules.ts";
+import type { Period, Span } from "../modules/billing/usage.rules.ts";
 import { secondOf } from "../runtime/durations.rules.ts";
 import { parserOf, parseTimestamp, timestamp } from "./arguments.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { findNamedOrganization } from "../modules/accounts/getAccount.ts";
-import type { UsageItem } from "../modules/billing/reconciliation/retryOpenUsage.ts";
+import type { UsageItem } from "../modules/billing/reconciliation/retryUsage.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";

@@ -516,6 +516,7 @@ CREATE TABLE processor_event (
   state text NOT NULL DEFAULT 'pending'::text,
   last_error text,
   settled_at timestamp with time zone,
+  report jsonb,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
   CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
 ) WITH ();
@@ -559,25 +560,12 @@ CREATE TABLE reconciliation (
   end_second bigint NOT NULL,
   started_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone,
+  asked bigint NOT NULL,
   streams integer,
-  drifting integer,
-  unreadable integer,
+  found jsonb NOT NULL DEFAULT '[]'::jsonb,
   error text,
   CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
   CONSTRAINT reconciliation_span CHECK (start_second < end_second)
-) WITH ();
-
-CREATE TABLE reconciliation_stream (
-  reconciliation_id uuid NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  customer_id text COLLATE "C" NOT NULL,
-  account_ids uuid[] NOT NULL,
-  delivered bigint NOT NULL,
-  processor_quantity bigint,
-  error text,
-  CONSTRAINT reconciliation_stream_pkey PRIMARY KEY (reconciliation_id, customer_id, kind),
-  CONSTRAINT reconciliation_stream_reconciliation_id_fkey FOREIGN KEY (reconciliation_id) REFERENCES reconciliation(id),
-  CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0)
 ) WITH ();
 
 CREATE TABLE refund (
@@ -736,18 +724,6 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_cause CHECK ((usage_batch IS NULL) <> (difference_id IS NULL) AND (refund_id IS NULL OR difference_id IS NULL)),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
-
-CREATE TABLE usage_rejection (
-  processor_event_id text COLLATE "C" NOT NULL,
-  code text COLLATE "C" NOT NULL,
-  errors bigint NOT NULL,
-  named bigint NOT NULL,
-  left_event_ids bigint[] NOT NULL,
-  window_start timestamp with time zone NOT NULL,
-  window_end timestamp with time zone NOT NULL,
-  CONSTRAINT usage_rejection_pkey PRIMARY KEY (processor_event_id, code),
-  CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
-) WITH ();
 
 CREATE TABLE webhook_delivery (
   event_id uuid NOT NULL,
@@ -931,9 +907,11 @@ CREATE INDEX processor_event_pending ON public.processor_event USING btree (next
 
 CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
 
+CREATE INDEX processor_event_report ON public.processor_event USING btree (id) WHERE (report IS NOT NULL);
+
 CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 
-CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
+CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at);
 
 CREATE INDEX refund_reason ON public.refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
 
@@ -980,8 +958,6 @@ CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHER
 CREATE INDEX usage_fact_refunded_batch ON public.usage_fact USING btree (usage_batch) WHERE ((refund_id IS NOT NULL) AND (usage_batch IS NOT NULL));
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, kind, second, id) WHERE (meter_event_id IS NULL);
-
-CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
 
 CREATE INDEX webhook_delivery_failed ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id) WHERE ((state <> 'delivered'::text) AND (attempts > 0));
 

@@ -47,14 +47,33 @@ export const literals = (names: readonly string[]): ListSqlToken =>
     sql.fragment`, `,
   );
 
-/** Returns the assignments of the columns that are given, or null if none is. Null is a value, and sets a column to NULL. */
+/** Selects the columns of a row by its names: `customerId` is the column `customer_id` of the table. */
+export const columnsOf = (table: string, { shape }: z.ZodObject): ListSqlToken =>
+  sql.join(
+    Object.keys(shape).map((name) => {
+      const column = name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
+      return sql.fragment`${sql.identifier([table, column])} AS ${sql.identifier([name])}`;
+    }),
+    sql.fragment`, `,
+  );
+
+/** Returns the assignments of columns. Null is a value, and sets a column to NULL. */
+export const assignments = (columns: Readonly<Record<string, ValueExpression>>): ListSqlToken =>
+  sql.join(
+    Object.entries(columns).map(
+      ([name, value]) => sql.fragment`${sql.identifier([name])} = ${value}`,
+    ),
+    sql.fragment`, `,
+  );
+
+/** Returns the assignments of the columns that are given, or null if none is. */
 export const assignmentsOf = (
   columns: Readonly<Record<string, ValueExpression | undefined>>,
 ): ListSqlToken | null => {
-  const assignments = Object.entries(columns).flatMap(([name, value]) =>
-    value === undefined ? [] : [sql.fragment`${sql.identifier([name])} = ${value}`],
+  const given = Object.entries(columns).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, value] as const],
   );
-  return assignments.length === 0 ? null : sql.join(assignments, sql.fragment`, `);
+  return given.length === 0 ? null : assignments(Object.fromEntries(given));
 };
 
 /**

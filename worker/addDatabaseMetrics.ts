@@ -3,14 +3,14 @@ import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { readCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
-import { countUsageAttention } from "../modules/billing/usageAttention.sql.ts";
-import { ATTENTION_CAUSES } from "../modules/billing/usageAttention.rules.ts";
+import { countUsageAttention } from "../modules/billing/meterEventReports.sql.ts";
+import { ATTENTION_CAUSES } from "../modules/billing/meterEvents.rules.ts";
 import { countFailedProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql.ts";
 import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
 import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { summarizeWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
+import { listWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
 import { listShardStatuses } from "../db/shards.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
@@ -126,19 +126,18 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
 
 const DATABASE_GAUGES: readonly AddGauges[] = [
   gaugesOf({
-    read: ({ db }) => summarizeWaitingStreams(db),
+    read: ({ db }) => listWaitingStreams(db),
     isCostly: true,
     gauges: [
       {
         name: "impact_usage_waiting_streams",
         help: "Streams (account, mode, meter) with unreported usage.",
-        values: ({ streams }) => streams,
+        values: (streams) => streams.length,
       },
       {
         name: "impact_usage_oldest_unreported_age_seconds",
         help: "Age of the oldest unreported usage; 0 if there is none.",
-        values: ({ oldestSecond }, now) =>
-          oldestSecond === null ? 0 : Math.max(0, now.getTime() / 1000 - oldestSecond),
+        values: ([oldest], now) => (oldest ? Math.max(0, now.getTime() / 1000 - oldest.second) : 0),
       },
     ],
   }),

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { deploymentNameOf, UNDECIDED_COPY } from "../modules/billing/deployment.rules.ts";
 import { readDeployment, readServerMark } from "../modules/billing/deployment.sql.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
-import { findDeploymentName, workerIdentity } from "../modules/billing/deploymentName.ts";
+import { findDeploymentName, workerIdentity } from "../modules/billing/holdUsage.ts";
 import { pause } from "../runtime/waiting.ts";
 import type { Context } from "../runtime/context.ts";
 

@@ -4,7 +4,7 @@ import { collectDefaultMetrics, Counter, Registry } from "prom-client";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
-import type { LateRejection } from "../modules/billing/processorEvents/applyRejectionReport.ts";
+import type { LateRefusal } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { Context } from "../runtime/context.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
@@ -14,7 +14,7 @@ export type WorkerMetrics = {
   /** Returns all metrics, with the database's last values if it does not respond. */
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: Owner, result: SendResult) => void;
-  readonly observeRejection: (rejection: LateRejection) => void;
+  readonly observeLateRefusal: (rejection: LateRefusal) => void;
   readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
 };
 
@@ -83,7 +83,7 @@ export const createWorkerMetrics = ({
         meter: kind,
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
-    observeRejection: ({ event: { mode, kind } }) => rejections.inc({ mode, meter: kind }),
+    observeLateRefusal: ({ event: { mode, kind } }) => rejections.inc({ mode, meter: kind }),
     observeWebhookAttempt: (type, result) =>
       webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
   };

@@ -21,7 +21,7 @@ import {
   createPlanting,
 } from "../modules/planting/createPlanting.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
-import { createReportingRuns } from "../modules/billing/sending/createReportingRuns.ts";
+import { createReportingRuns } from "../modules/billing/sending/createShardSender.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue } from "../runtime/temporalNames.rules.ts";
 import type { ShardRuns } from "../db/createShardRuns.ts";

@@ -44,8 +44,8 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
     observeFailure: (stream, error) => {
       logFailure(stream.accountId, { ...stream, err: error });
     },
-    observeRejection: (rejection) => {
-      metrics.observeRejection(rejection);
+    observeLateRefusal: (rejection) => {
+      metrics.observeLateRefusal(rejection);
       const { event, reason } = rejection;
       logger.error(
         { meterEventId: String(event.id), accountId: event.accountId, reason },

@@ -1,5 +1,5 @@
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
-import { receiveProcessorEvent } from "../../modules/billing/processorEvents/receiveProcessorEvent.ts";
+import { receiveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { readRawBody } from "../http/receiveBody.ts";
 import type { HttpContext } from "../context.ts";

@@ -8,13 +8,13 @@ import {
 } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { moveToStripe } from "../../modules/billing/moveToStripe.ts";
-import { separateDeployment } from "../../modules/billing/copiedDatabase.ts";
+import { separateDeployment } from "../../modules/billing/holdUsage.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, openChange, operatorName, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord, printRows } from "../output/print.ts";
+import { printFields, printJson, printObjects, snakeCased } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 
@@ -23,48 +23,25 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
     .command("show")
     .description("Show the deployment's id, its processor and its database")
     .action(async ({ json }: JsonOption) => {
-      const { id, createdAt, processor, ...recorded } = await readDeployment(
-        await connections.database(),
-      );
-      const hold = findHold(recorded);
-      const account = processor?.name === "stripe" ? processor.account : null;
+      const {
+        processor,
+        hold: _hold,
+        isHoldFromElsewhere: _from,
+        ...recorded
+      } = await readDeployment(await connections.database());
+      const hold = findHold({ ...recorded, hold: _hold });
       const fields = {
-        deployment_id: id,
-        temporal_name: deploymentNameOf({ id }),
-        created_at: createdAt,
-        separated_at: recorded.separatedAt,
-        processor: processor?.name ?? null,
-        stripe_account_id: account?.id ?? null,
-        stripe_livemode: account?.isLive ?? null,
-        processor_recorded_at: recorded.processorRecordedAt,
-        processor_recorded_by: recorded.processorRecordedBy,
-        system_identifier: recorded.systemIdentifier,
-        timeline: recorded.timeline,
-        server_changed: recorded.isServerChanged,
-        usage_held: hold,
-        released_at: recorded.releasedAt,
-        released_by: recorded.releasedBy,
-        released_hold: recorded.releasedHold,
+        temporal_name: deploymentNameOf(recorded),
+        processor: processor?.name ?? "not recorded; no worker has started yet",
+        stripe_account: processor?.name === "stripe" ? describeAccount(processor.account) : null,
+        ...snakeCased(recorded),
+        usage_held: hold && describeHold(hold),
       };
       if (json) {
-        printJson(io, fields);
-        return;
+        printJson(io, { ...fields, usage_held: hold });
+      } else {
+        printFields(io, fields);
       }
-      printRecord(io, {
-        deployment: id,
-        "name in Temporal": deploymentNameOf({ id }),
-        created: createdAt,
-        "separated from another": recorded.separatedAt,
-        processor: processor?.name ?? "not recorded; no worker has started yet",
-        "Stripe account": account && `${account.id} (${account.isLive ? "live" : "test"} mode)`,
-        "processor recorded": recorded.processorRecordedAt,
-        "recorded by": recorded.processorRecordedBy,
-        "database system": recorded.systemIdentifier,
-        timeline: recorded.timeline,
-        "usage held": hold && describeHold(hold),
-        "last release": recorded.releasedAt,
-        "released by": recorded.releasedBy,
-      });
     });
 };
 
@@ -94,23 +71,19 @@ const moveDeploymentToStripe = async (
       stripe_account_id: account.id,
       stripe_livemode: account.isLive,
       repeated: isRepeated,
-      usage: usage.map((moved) => ({
-        account_id: moved.accountId,
-        account_name: moved.accountName,
-        meter: moved.kind,
-        since: moved.since,
-        events: moved.events,
-        quantity: moved.quantity,
-      })),
+      usage: usage.map(snakeCased),
     });
   } else if (usage.length > 0) {
-    printRows(io, usage, {
-      organization: (moved) => moved.accountName,
-      meter: (moved) => moved.kind,
-      since: (moved) => moved.since,
-      events: (moved) => moved.events,
-      quantity: (moved) => moved.quantity,
-    });
+    printObjects(
+      io,
+      usage.map(({ accountName: organization, kind: meter, since, events, quantity }) => ({
+        organization,
+        meter,
+        since,
+        events,
+        quantity,
+      })),
+    );
   }
   for (const { accountName, kind, ended } of usage) {
     if (ended > 0) {

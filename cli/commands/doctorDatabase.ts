@@ -1,8 +1,8 @@
 import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { needsOperator } from "../../modules/billing/usageAttention.rules.ts";
-import { countUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
+import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
+import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
 import { readPooler } from "../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
@@ -17,7 +17,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { CAUSES } from "../output/printUsage.ts";
+import { nameOfCause } from "../output/printUsage.ts";
 import { check, checkEach, checkWithDatabase, ok, warning, wrong } from "./doctorFindings.ts";
 import type { Finding, Result } from "./doctorFindings.ts";
 
@@ -127,7 +127,7 @@ const checkUsage = async ({ connections }: CliContext): Promise<Result> => {
   const attention = (await countUsageAttention(db)).filter(({ cause }) => needsOperator(cause));
   const items = attention.reduce((sum, each) => sum + each.items, 0);
   const events = await countFailedProcessorEvents(db);
-  const causes = attention.map((each) => `${each.items} ${CAUSES[each.cause]}`).join(", ");
+  const causes = attention.map((each) => `${each.items} ${nameOfCause(each.cause)}`).join(", ");
   const problems = [
     ...(items > 0 ? [`${counted(items, "item needs", "items need")} a person (${causes})`] : []),
     ...(events > 0 ? [`${counted(events, "Stripe event")} could not be processed`] : []),

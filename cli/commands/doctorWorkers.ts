@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
-import { hasLiveLedgerUsage } from "../../modules/billing/usageSeconds.sql.ts";
+import { hasLiveLedgerUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { listShardStatuses } from "../../db/shards.sql.ts";
 import {
   listEndpointBacklogs,
@@ -21,7 +21,7 @@ import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { ShardKind } from "../../db/shards.rules.ts";
-import { usesOtherDatabase } from "../../modules/billing/deploymentName.ts";
+import { usesOtherDatabase } from "../../modules/billing/holdUsage.ts";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";

@@ -6,7 +6,7 @@ import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, Kind, Mode } from "../../modules/records/owner.rules.ts";
-import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/presentUsage.rules.ts";
+import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,

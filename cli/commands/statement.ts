@@ -1,12 +1,12 @@
 import { Option } from "commander";
 import type { Command } from "commander";
+import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import type { Period } from "../../modules/billing/billingCycle.rules.ts";
+import type { Period } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import type { CsvValue } from "../../runtime/formatRows.ts";
-import { USAGE_SUMS } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement, readStatementDetails } from "../../modules/billing/readStatement.ts";
 import type { KindStatement } from "../../modules/billing/readStatement.ts";
 import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
@@ -22,8 +22,7 @@ import { formatTime } from "../output/formatTable.ts";
 import { printJson, printTable, printText, writeOut } from "../output/print.ts";
 import { escapeUnsafe, escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
-import { presentInvoiced, sayInvoiced } from "./invoiceReport.ts";
-import { exitCodeOfProblems } from "./usageReconcile.ts";
+import { presentInvoiced, sayInvoiced, exitCodeOfProblems } from "./usageReconcile.ts";
 
 /** Formats one line of CSV for output. Line feeds stay; what else a terminal would obey is escaped. */
 const formatPrintableCsvLine = (values: readonly CsvValue[]): string =>
@@ -38,33 +37,6 @@ type StatementOptions = {
   readonly detail?: true;
 };
 
-const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
-
-/** The days of a statement with their sums in the order of its columns. */
-const daysOf = (
-  statement: KindStatement,
-): readonly { readonly day: string; readonly sums: readonly bigint[] }[] =>
-  statement.paidFrom === "usage"
-    ? statement.days.map((day) => ({ day: day.day, sums: USAGE_SUMS.map((name) => day[name]) }))
-    : statement.days.map((day) => ({ day: day.day, sums: PREPAID_SUMS.map((name) => day[name]) }));
-
-const columnsOf = ({ paidFrom }: KindStatement): readonly string[] =>
-  (paidFrom === "usage" ? USAGE_SUMS : PREPAID_SUMS).map((name) => name.replace("Cents", "_cents"));
-
-const totalsOf = (statement: KindStatement): readonly bigint[] =>
-  columnsOf(statement).map((_name, column) =>
-    daysOf(statement).reduce((total, { sums }) => total + (sums[column] ?? 0n), 0n),
-  );
-
-const named = (statement: KindStatement, sums: readonly bigint[]) =>
-  Object.fromEntries(columnsOf(statement).map((name, column) => [name, Number(sums[column])]));
-
-const rowOf = (
-  { kind }: KindStatement,
-  day: string,
-  sums: readonly bigint[],
-): readonly (string | bigint)[] => [kind, day, ...sums];
-
 /**
  * Returns whether Stripe's sum differs, beyond what is being sent or asked about, or could not be read. A customer to which
  * nothing was delivered cannot disagree.
@@ -78,16 +50,12 @@ const disagreementsOf = (statements: readonly KindStatement[]): readonly StreamR
     .flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : []))
     .filter(disagrees);
 
-/** Returns the units that are owed and that Stripe does not have as usage, because they have failed. */
-const failedUnits = (statement: KindStatement): bigint =>
-  totalsOf(statement)[columnsOf(statement).indexOf("failed")] ?? 0n;
-
-export const presentKind = (statement: KindStatement) => ({
+const presentKind = (statement: KindStatement) => ({
   meter: statement.kind,
   from: statement.period.start,
   to: statement.period.end,
-  days: daysOf(statement).map(({ day, sums }) => Object.assign({ day }, named(statement, sums))),
-  totals: named(statement, totalsOf(statement)),
+  days: statement.days,
+  totals: statement.total,
   ...(statement.paidFrom === "balance"
     ? {}
     : {
@@ -99,7 +67,7 @@ export const presentKind = (statement: KindStatement) => ({
           agrees:
             compared.processorQuantity === null
               ? null
-              : compared.processorQuantity === compared.delivered && failedUnits(statement) === 0n,
+              : compared.processorQuantity === compared.delivered && statement.total.failed === 0,
           needs_attention: disagrees(compared),
           error: compared.error,
         })),
@@ -108,16 +76,23 @@ export const presentKind = (statement: KindStatement) => ({
       }),
 });
 
+/** Returns the statements of an account as `--json` prints them. */
+export const presentStatements = ({ id, name }: Account, statements: readonly KindStatement[]) => ({
+  account_id: id,
+  account_name: name,
+  meters: statements.map(presentKind),
+});
+
 /** Says whether Stripe's sum agrees with what was delivered, and with what was registered. */
-const verdictOf = (compared: StreamReport, failed: bigint): string => {
+const verdictOf = (compared: StreamReport, failed: number): string => {
   if (compared.processorQuantity !== compared.delivered) {
     return disagrees(compared)
       ? "they differ; run impact usage reconcile"
       : "they differ by usage that is being sent, was sent just now, or is asked about";
   }
-  return failed === 0n
+  return failed === 0
     ? "they agree"
-    : `but ${counted(failed, "unit has", "units have")} failed and ${failed === 1n ? "is" : "are"} not billed; run impact usage`;
+    : `but ${counted(failed, "unit has", "units have")} failed and ${failed === 1 ? "is" : "are"} not billed; run impact usage`;
 };
 
 /** Says for each customer at Stripe what it has, and whether that agrees. */
@@ -127,25 +102,22 @@ const describeComparisons = (statement: KindStatement): readonly string[] =>
     : statement.comparisons.map((compared) => {
         const { customerId, delivered, processorQuantity, error } = compared;
         return error === null
-          ? `${statement.kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, failedUnits(statement))}.`
+          ? `${statement.kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, statement.total.failed)}.`
           : `${statement.kind}: Stripe's sum of ${customerId} could not be read: ${error}`;
       });
 
 /** Prints the totals of each kind. */
 export const printTotals = (io: Io, statements: readonly KindStatement[]): void => {
-  const [first] = statements;
-  if (first) {
-    printTable(
-      io,
-      ["meter", "from", "to", ...columnsOf(first)],
-      statements.map((statement) => [
-        statement.kind,
-        statement.period.start,
-        statement.period.end,
-        ...totalsOf(statement),
-      ]),
-    );
-  }
+  printTable(
+    io,
+    ["meter", "from", "to", ...Object.keys(statements[0]?.total ?? {})],
+    statements.map(({ kind, period: { start, end }, total }) => [
+      kind,
+      start,
+      end,
+      ...Object.values(total),
+    ]),
+  );
 };
 
 /** Says which invoices have the usage of a statement, and which of it is free. */
@@ -170,21 +142,19 @@ export const printComparisons = (io: Io, statement: KindStatement): void => {
 };
 
 const printStatement = (io: Io, statements: readonly KindStatement[], isCsv: boolean): void => {
-  const [first] = statements;
-  if (!first) {
+  const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
+  const rows = statements.flatMap(({ kind, days, total }) =>
+    [...days, { day: "total", ...total }].map(({ day, ...sums }) => {
+      const cells: (string | number)[] = [kind, day];
+      return cells.concat(Object.values(sums));
+    }),
+  );
+  if (!isCsv) {
+    printTable(io, headings, rows);
     return;
   }
-  const headings = ["meter", "day", ...columnsOf(first)];
-  const rows = statements.flatMap((statement) => [
-    ...daysOf(statement).map(({ day, sums }) => rowOf(statement, day, sums)),
-    rowOf(statement, "total", totalsOf(statement)),
-  ]);
-  if (isCsv) {
-    for (const row of [headings, ...rows]) {
-      io.stdout.write(formatPrintableCsvLine(row));
-    }
-  } else {
-    printTable(io, headings, rows);
+  for (const row of [headings, ...rows]) {
+    io.stdout.write(formatPrintableCsvLine(row));
   }
 };
 
@@ -273,11 +243,9 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
         );
         if (json) {
           printJson(io, {
-            account_id: account.id,
-            account_name: account.name,
+            ...presentStatements(account, statements),
             mode,
             paid_from: account.type === "store" ? "balance" : "usage",
-            meters: statements.map(presentKind),
           });
         } else {
           printStatement(io, statements, csv === true);

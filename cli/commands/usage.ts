@@ -2,25 +2,23 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import { USAGE_STATES } from "../../modules/billing/meterEvents.rules.ts";
+import {
+  listMeterEvents,
+  listUsageAttention,
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import {
   listProcessorEvents,
-  listUnnamedRejections,
+  listUnnamedRefusals,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import type { ListedProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import {
-  findLastReconciliation,
-  listReconciliationStreams,
-} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import type { StoredProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import type { Period } from "../../modules/billing/billingCycle.rules.ts";
-import { needsOperator } from "../../modules/billing/usageAttention.rules.ts";
-import { listUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
+import type { Period } from "../../modules/billing/usage.rules.ts";
 import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -31,7 +29,14 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printList, printRows, printText, sayIfMore } from "../output/print.ts";
+import {
+  printJson,
+  printList,
+  printRows,
+  printText,
+  sayIfMore,
+  snakeCased,
+} from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import {
   presentAttention,
@@ -51,7 +56,7 @@ type OverviewOptions = JsonOption & { readonly org?: string };
 const STRIPE_EVENTS_SHOWN = 50;
 const UNNAMED_SHOWN = 5;
 
-const printStripeEvents = (io: Io, events: readonly ListedProcessorEvent[]): void => {
+const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): void => {
   printText(io, "\nStripe events that could not be processed:");
   printRows(io, events, {
     event: ({ id }) => id,
@@ -67,12 +72,11 @@ const readOverview = async ({ connections, clock }: CliContext, org: string | un
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const last = await findLastReconciliation(db);
-  const streams = last === null ? [] : await listReconciliationStreams(db, last.id);
   return {
     attention: await listUsageAttention(db, accountId),
     hold: findHold(await readDeployment(db)),
     last,
-    unreadable: streams.filter(
+    unreadable: (last?.found ?? []).filter(
       ({ error, accountIds }) =>
         error !== null && (accountId === null || accountIds.includes(accountId)),
     ),
@@ -81,7 +85,7 @@ const readOverview = async ({ connections, clock }: CliContext, org: string | un
       accountId === null ? await listProcessorEvents(db, "failed", STRIPE_EVENTS_SHOWN) : [],
     unnamed:
       accountId === null
-        ? await listUnnamedRejections(db, timeOf(defaultSpan(clock.now()).start), UNNAMED_SHOWN)
+        ? await listUnnamedRefusals(db, timeOf(defaultSpan(clock.now()).start), UNNAMED_SHOWN)
         : [],
   };
 };
@@ -100,7 +104,7 @@ const printOverview = (io: Io, overview: Overview): void => {
   for (const { code, unnamed: events, windowStart, windowEnd } of unnamed) {
     say(
       io,
-      `Stripe rejected ${counted(events, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. The next comparison finds what is missing: impact usage reconcile`,
+      `Stripe refused ${counted(events, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. The next comparison finds what is missing: impact usage reconcile`,
     );
   }
   if (last !== null && last.error !== null) {
@@ -131,25 +135,9 @@ const showOverview = async (context: CliContext, { org, json }: OverviewOptions)
         compared: last.streams,
         error: last.error,
       },
-      unreadable: unreadable.map(({ accountIds, customerId, kind, error }) => ({
-        account_ids: accountIds,
-        customer_id: customerId,
-        meter: kind,
-        error,
-      })),
-      stripe_events: stripeEvents.map((event) => ({
-        event_id: event.id,
-        type: event.type,
-        object_id: event.objectId,
-        received_at: event.receivedAt,
-        last_error: event.lastError,
-      })),
-      unnamed_rejections: overview.unnamed.map(({ code, unnamed, windowStart, windowEnd }) => ({
-        code,
-        events: unnamed,
-        received_from: windowStart,
-        received_to: windowEnd,
-      })),
+      unreadable: unreadable.map(snakeCased),
+      stripe_events: stripeEvents.map(snakeCased),
+      unnamed_refusals: overview.unnamed.map(snakeCased),
     });
   } else {
     printOverview(io, overview);
@@ -170,29 +158,33 @@ type ListOptions = JsonOption & {
   readonly limit: number;
 };
 
-const presentDifference = (difference: UsageDifference) => ({
-  item: `D${difference.id}`,
+const presentDifference = ({
+  id,
+  second,
+  units,
+  reason: _reason,
+  ...difference
+}: UsageDifference) => ({
+  ...snakeCased(difference),
+  item: `D${id}`,
   state: "difference",
-  account_id: difference.accountId,
   account_name: difference.accountName,
   mode: "live",
-  meter: difference.kind,
-  at: timeOf(difference.second),
-  quantity: difference.units,
-  customer_id: difference.customerId,
-  reason: `Stripe has ${counted(Math.abs(difference.units), "unit")} ${difference.units > 0 ? "more" : "less"} than was delivered`,
+  kind: difference.kind,
+  at: timeOf(second),
+  quantity: units,
+  reason: `Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} than was delivered`,
 });
 
-const presentUnsealed = (unsealed: UnsealedUsage) => ({
+const presentUnsealed = ({ oldestSecond, ...unsealed }: UnsealedUsage) => ({
+  ...snakeCased(unsealed),
   item: null,
   state: "pending",
-  account_id: unsealed.accountId,
   account_name: unsealed.accountName,
   mode: unsealed.mode,
-  meter: unsealed.kind,
-  at: timeOf(unsealed.oldestSecond),
+  kind: unsealed.kind,
+  at: timeOf(oldestSecond),
   quantity: unsealed.quantity,
-  facts: unsealed.facts,
   reason: "not sealed yet",
 });
 
@@ -220,12 +212,10 @@ const listUsage = async (
   printList({ io, json }, rows.slice(0, limit), (row) => row, {
     item: (row) => row.item,
     state: (row) =>
-      "failure" in row && row.state === "delivered" && row.late && row.document === null
-        ? "late"
-        : row.state,
+      "is_late" in row && row.is_late && row.document_reference === null ? "late" : row.state,
     organization: (row) => row.account_name,
     mode: (row) => row.mode,
-    meter: (row) => row.meter,
+    meter: (row) => row.kind,
     at: (row) => row.at,
     quantity: (row) => row.quantity,
     reason: (row) => row.reason,

@@ -2,7 +2,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
-import type { Period } from "../../modules/billing/billingCycle.rules.ts";
+import type { Period } from "../../modules/billing/usage.rules.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import {
   listFailedMeterEventIds,
@@ -10,7 +10,7 @@ import {
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
+import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
@@ -23,7 +23,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, operatorName, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
-import { printJson, printRows } from "../output/print.ts";
+import { printJson, printObjects } from "../output/print.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 
@@ -63,22 +63,24 @@ const readDocument = ({
 /** The most events that one document bills: those of a day without Stripe, a second each. */
 const MAXIMUM_EVENTS = 100_000;
 
-/** Lists the failed and late events of an organization, and the unclear ones, about which Stripe has to be asked first. */
+/** Lists the failed and late events of an organization, without the unclear ones, about which Stripe has to be asked first. */
 const listClosable = async (
+  { io }: CliContext,
   { db }: Deps,
   accountId: string,
   { period, meter }: CloseOptions,
-): Promise<{ readonly ids: readonly bigint[]; readonly unclear: readonly bigint[] }> => {
+): Promise<readonly bigint[]> => {
   const selected = { accountId, span: spanOf(period), limit: MAXIMUM_EVENTS };
   const events = [
     ...(await listMeterEvents(db, { ...selected, state: "failed" })),
     ...(await listMeterEvents(db, { ...selected, state: "late" })),
   ].filter(({ kind }) => meter === undefined || kind === meter);
-  const isUnclear = ({ failure }: (typeof events)[number]): boolean => failure === "unclear";
-  return {
-    ids: events.filter((event) => !isUnclear(event)).map(({ id }) => id),
-    unclear: events.filter(isUnclear).map(({ id }) => id),
-  };
+  const unclear = events.filter(({ failure }) => failure === "unclear");
+  if (unclear.length > 0) {
+    const names = namedEvents(unclear.map(({ id }) => id));
+    say(io, `Left out, because Stripe may have it: ${names}. Retry it first.`);
+  }
+  return events.filter((event) => !unclear.includes(event)).map(({ id }) => id);
 };
 
 type Selection = {
@@ -88,40 +90,34 @@ type Selection = {
 };
 
 const selectClosable = async (
-  { io }: CliContext,
+  context: CliContext,
   deps: Deps,
   names: readonly string[],
   options: CloseOptions,
 ): Promise<Selection> => {
-  const eventIds = new Set<bigint>();
-  const differenceIds = new Set<bigint>();
-  const stripeEventIds = new Set<string>();
+  const eventIds: bigint[] = [];
+  const differenceIds: bigint[] = [];
+  const stripeEventIds: string[] = [];
   for (const text of names) {
     const name = await findUsageName(deps.db, text);
-    if (name.kind === "item") {
-      (name.item.letter === "E" ? eventIds : differenceIds).add(name.item.id);
-    } else if (name.kind === "stripe_event") {
-      stripeEventIds.add(name.id);
-    } else if (name.kind === "organization") {
-      const { ids, unclear } = await listClosable(deps, name.account.id, options);
-      for (const id of ids) {
-        eventIds.add(id);
-      }
-      if (unclear.length > 0) {
-        say(io, `Left out, because Stripe may have it: ${namedEvents(unclear)}. Retry it first.`);
-      }
-    } else {
-      for (const registrationId of name.ids) {
-        for (const id of await listFailedMeterEventIds(deps.db, { registrationId })) {
-          eventIds.add(id);
-        }
-      }
+    switch (name.kind) {
+      case "item":
+        (name.item.letter === "E" ? eventIds : differenceIds).push(name.item.id);
+        break;
+      case "stripe_event":
+        stripeEventIds.push(name.id);
+        break;
+      case "organization":
+        eventIds.push(...(await listClosable(context, deps, name.account.id, options)));
+        break;
+      case "registrations":
+        eventIds.push(...(await listFailedMeterEventIds(deps.db, { registrationIds: name.ids })));
     }
   }
   return {
-    eventIds: [...eventIds],
-    differenceIds: [...differenceIds],
-    stripeEventIds: [...stripeEventIds],
+    eventIds: [...new Set(eventIds)],
+    differenceIds: [...new Set(differenceIds)],
+    stripeEventIds: [...new Set(stripeEventIds)],
   };
 };
 
@@ -229,14 +225,7 @@ const close = async (
     return;
   }
   if (items.length > 0) {
-    printRows(io, items, {
-      item: ({ item }) => item,
-      state: ({ state }) => state,
-      meter: ({ meter }) => meter,
-      at: ({ at }) => at,
-      customer: ({ customer }) => customer,
-      units: ({ units }) => units,
-    });
+    printObjects(io, items);
     say(io, describeClosed(closed.units, document, isDryRun));
   }
   for (const id of selection.stripeEventIds) {

@@ -1,17 +1,16 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
-import type { Period } from "../../modules/billing/billingCycle.rules.ts";
-import { listSealingsOfSecond } from "../../modules/billing/meterEventReports.sql.ts";
+import type { Period } from "../../modules/billing/usage.rules.ts";
+import {
+  listSealingsOfSecond,
+  listUsageAttention,
+} from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { getMeterEvent } from "../../modules/billing/reconciliation/getMeterEvent.ts";
-import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { retryUsage, sendDifference } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type { Retry } from "../../modules/billing/reconciliation/retryUsage.rules.ts";
-import { sendDifference } from "../../modules/billing/reconciliation/sendDifference.ts";
-import { getDifference } from "../../modules/billing/reconciliation/getDifference.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { listUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -22,20 +21,23 @@ import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openBillingChange } from "../operator.ts";
-import { printJson, printRecord, printText } from "../output/print.ts";
+import { printFields, printJson, printRecord, printText, snakeCased } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import {
   documentOption,
   presentAttention,
   presentMeterEvent,
   printAttention,
-  printEvent,
   printPlan,
 } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { explainRegistration } from "./usageOfRegistration.ts";
-import { presentKind, printComparisons, printTotals } from "./statement.ts";
+import { presentStatements, printComparisons, printTotals } from "./statement.ts";
+import {
+  getMeterEvent,
+  getDifference,
+} from "../../modules/billing/reconciliation/getUsageItems.ts";
 
 type ExplainOptions = RecordOwnerOptions &
   JsonOption & { readonly period: Period | typeof CURRENT };
@@ -59,10 +61,8 @@ const explainOrganization = async (
   const attention = await listUsageAttention(deps.db, account.id);
   if (json) {
     printJson(io, {
-      account_id: account.id,
-      account_name: account.name,
+      ...presentStatements(account, statements),
       customer_id: account.stripeCustomerId,
-      meters: statements.map(presentKind),
       attention: attention.map(presentAttention),
     });
     return;
@@ -172,7 +172,7 @@ const explainEvent = async (
     });
     return;
   }
-  printEvent(io, event);
+  printFields(io, presentMeterEvent(event));
   if (registrations.length > 0) {
     printText(io, `registrations  ${registrations.map(shownIdOf).join(" ")}`);
   }
@@ -211,25 +211,13 @@ const explainDifference = async (
   const difference = await getDifference(await connections.database(), id);
   const plan =
     difference.state === "open" ? await planDifference(context, difference) : ["Nothing to do."];
-  const fields = {
-    difference: `D${id}`,
-    organization: difference.accountName,
-    state: difference.state,
-    meter: difference.kind,
-    minute: timeOf(difference.minute),
-    customer: difference.customerId,
-    units: difference.units,
-    found: difference.foundAt,
-    reason: difference.reason,
-    closed: difference.closedAt,
-    "closed by": difference.closedBy,
-    document: difference.documentReference,
-  };
+  const { minute, second: _second, ...given } = difference;
+  const fields = { ...snakeCased(given), id: `D${id}`, minute: timeOf(minute) };
   if (json) {
     printJson(io, { ...fields, plan });
     return;
   }
-  printRecord(io, fields);
+  printFields(io, fields);
   printText(
     io,
     `Stripe has ${counted(Math.abs(difference.units), "unit")} ${difference.units > 0 ? "more" : "less"} of this minute than was delivered, and no event explains that.`,

@@ -11,24 +11,17 @@ import type { AccountRegistration } from "../../modules/registrations/registrati
 import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { shardOf } from "../../db/shards.rules.ts";
 import type { CliContext } from "../context.ts";
-import { printJson, printRecord, printRows } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
-import { presentMeterEvent, printEvent, printPlan } from "../output/printUsage.ts";
+import { printFields, printJson, printObjects } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { presentMeterEvent, printPlan } from "../output/printUsage.ts";
 
-const presentFact = (fact: UsageFact) => ({
-  id: fact.id,
-  quantity: fact.quantity,
-  refund_id: fact.refundId,
-  at: timeOf(fact.second),
-  item: fact.meterEventId === null ? null : `E${fact.meterEventId}`,
+const presentFact = ({ id, quantity, refundId, second, meterEventId }: UsageFact) => ({
+  fact: String(id),
+  quantity,
+  refund_id: refundId,
+  at: timeOf(second),
+  item: meterEventId === null ? null : `E${meterEventId}`,
 });
-
-const FACT_COLUMNS: Columns<UsageFact> = {
-  fact: ({ id }) => String(id),
-  quantity: ({ quantity }) => quantity,
-  for: ({ refundId }) => (refundId === null ? "registration" : `refund ${refundId}`),
-  "in event": ({ meterEventId }) => (meterEventId === null ? null : `E${meterEventId}`),
-};
 
 /** Whether a refund is possible now, as far as that is known without a call to the processor. */
 const canBeRefunded = async (
@@ -98,17 +91,20 @@ export const explainRegistration = async (
     usage,
     await canBeRefunded(context, registration, usage),
   );
+  const fields = {
+    registration_id: shownIdOf(registration),
+    account_id: accountId,
+    account_name: registration.accountName,
+    mode: registration.mode,
+    kind: registration.kind,
+    count: registration.count,
+    refunded_count: refundedCount,
+    created_at: registration.createdAt,
+    billing: usage.status,
+  };
   if (json) {
     printJson(io, {
-      registration_id: shownIdOf(registration),
-      account_id: accountId,
-      account_name: registration.accountName,
-      mode: registration.mode,
-      kind: registration.kind,
-      count: registration.count,
-      refunded_count: refundedCount,
-      created_at: registration.createdAt,
-      billing: usage.status,
+      ...fields,
       facts: facts.map(presentFact),
       meter_events: events.map(presentMeterEvent),
       workflows,
@@ -116,25 +112,18 @@ export const explainRegistration = async (
     });
     return;
   }
-  printRecord(io, {
-    registration: shownIdOf(registration),
-    [registration.accountType]: `${registration.accountName} (${accountId})`,
-    mode: registration.mode,
-    kind: registration.kind,
-    count: registration.count,
-    refunded: refundedCount,
-    created: registration.createdAt,
-    billing: usage.status,
-    "sender workflow": workflows.sender,
-    "refund workflow": workflows.refund,
+  printFields(io, {
+    ...fields,
+    sender_workflow: workflows.sender,
+    refund_workflow: workflows.refund,
   });
   if (facts.length > 0) {
     io.stdout.write("\n");
-    printRows(io, facts, FACT_COLUMNS);
+    printObjects(io, facts.map(presentFact));
   }
   for (const event of events) {
     io.stdout.write("\n");
-    printEvent(io, event);
+    printFields(io, presentMeterEvent(event));
   }
   if (plan.length > 0) {
     printPlan(io, plan);

@@ -1,5 +1,24 @@
 import type { Command } from "commander";
+import { organizationOption, readAccountFilter } from "../accountOptions.ts";
+import { openBilling } from "../context.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import type { Io } from "../io.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printObjects, printRows, snakeCased } from "../output/print.ts";
+import type { Columns, JsonOption } from "../output/print.ts";
+import { sinceOption, untilOption } from "../timeRange.ts";
+import type { TimeRange } from "../timeRange.ts";
+import { nameOf } from "../usageNames.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
+import {
+  describeInvoiceProblem,
+  needingAttention,
+} from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
@@ -9,29 +28,95 @@ import {
 } from "../../modules/billing/reconciliation/runReconciliation.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
+import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
-import { organizationOption, readAccountFilter } from "../accountOptions.ts";
-import { openBilling } from "../context.ts";
-import type { CliContext } from "../context.ts";
-import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
-import { formatTime } from "../output/formatTable.ts";
-import { printJson, printRows } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
-import { sinceOption, untilOption } from "../timeRange.ts";
-import type { TimeRange } from "../timeRange.ts";
-import { nameOf } from "../usageNames.ts";
-import { compareWithInvoices, presentInvoiced, printInvoiceProblems } from "./invoiceReport.ts";
-import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+
+export const presentInvoiced = ({ start, end, ...usage }: InvoicedUsage) => ({
+  ...snakeCased(usage),
+  from: timeOf(start),
+  to: timeOf(end),
+  needs_attention: needingAttention([{ ...usage, start, end }]).length > 0,
+});
+
+const COLUMNS: Columns<InvoicedUsage> = {
+  organization: (usage) => usage.accountNames,
+  customer: (usage) => usage.customerId,
+  meter: (usage) => usage.kind,
+  from: (usage) => timeOf(usage.start),
+  to: (usage) => timeOf(usage.end),
+  invoice: (usage) => usage.invoiceNumber ?? usage.invoiceId,
+  invoiced: (usage) => usage.quantity,
+  delivered: (usage) => usage.delivered,
+  units: (usage) => usage.units,
+  problem: (usage) => usage.problem,
+};
+
+/** Prints the usage that no invoice has, that differs from it, or that two have, and the reasons. */
+const printInvoiceProblems = (io: Io, problems: readonly InvoicedUsage[]): void => {
+  if (problems.length === 0) {
+    return;
+  }
+  io.stdout.write("\n");
+  printRows(io, problems, COLUMNS);
+  for (const usage of problems) {
+    say(io, `${usage.accountNames}: ${describeInvoiceProblem(usage)}.`);
+  }
+};
+
+/** Says which invoice has the usage of a statement, and why none has some. */
+export const sayInvoiced = (io: Io, invoiced: readonly InvoicedUsage[]): void => {
+  for (const usage of invoiced) {
+    const span = `from ${formatTime(timeOf(usage.start))} to ${formatTime(timeOf(usage.end))}`;
+    const { kind, quantity, problem, invoiceNumber } = usage;
+    const isLine = problem === null || problem === "late" || problem === "differs";
+    if (isLine && quantity !== null) {
+      say(io, `${kind}: ${quantity} invoiced in ${invoiceNumber}, ${span}.`);
+    }
+    if (problem !== null) {
+      say(io, `${kind}: ${describeInvoiceProblem(usage)}, ${span}.`);
+    }
+  }
+};
+
+/** As long as a nightly comparison may take. */
+const TIMEOUT_MS = 6 * HOUR_MS;
+
+type InvoiceComparison = {
+  readonly problems: readonly InvoicedUsage[];
+  /** Why invoices could not be read; null if all were. */
+  readonly failure: Error | null;
+};
+
+/** Compares the invoices of all customers (null), or of one organization's. */
+const compareWithInvoices = async (
+  context: CliContext,
+  accountId: string | null,
+): Promise<InvoiceComparison> => {
+  const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
+  const failure = await compareInvoices(
+    deps,
+    { accountId, readBefore: await readDatabaseTime(deps.db, deps.clock) },
+    {
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      onFailure: (id, error) =>
+        say(context.io, `The invoices of ${id} could not be read: ${describeError(error)}`),
+    },
+  ).then(
+    ({ failed }) =>
+      failed === 0
+        ? null
+        : new CommandError(
+            EXIT.failed,
+            `The invoices of ${counted(failed, "customer")} could not be read.`,
+          ),
+    (error: unknown) => (error instanceof Error ? error : new Error(String(error))),
+  );
+  return { problems: await listInvoicedUsage(deps.db, accountId, { onlyProblems: true }), failure };
+};
 
 type ReconcileOptions = TimeRange & JsonOption & { readonly org?: string };
-
-/** As long as a nightly run may take. */
-const TIMEOUT_MS = 6 * HOUR_MS;
 
 const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
@@ -121,15 +206,14 @@ const printComparison = (
   });
   if (minutes.length > 0) {
     io.stdout.write("\n");
-    printRows(io, minutes.slice(0, SHOWN_MINUTES), {
-      item: ({ item }) => item,
-      organization: ({ account_name: name }) => name,
-      meter: ({ meter }) => meter,
-      minute: ({ minute }) => minute,
-      delivered: ({ delivered }) => delivered,
-      "at Stripe": ({ at_stripe: theirs }) => theirs,
-      note: ({ note }) => note,
-    });
+    printObjects(
+      io,
+      minutes
+        .slice(0, SHOWN_MINUTES)
+        .map(({ item, account_name: organization, customer_id: _customer, ...minute }) =>
+          Object.assign({ item, organization }, minute),
+        ),
+    );
   }
   const hidden = minutes.length - SHOWN_MINUTES;
   if (hidden > 0) {
@@ -184,15 +268,7 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
     printJson(io, {
       from: timeOf(span.start),
       to: timeOf(span.end),
-      streams: streams.map((stream) => ({
-        account_ids: stream.accountIds,
-        account_name: stream.accountName,
-        meter: stream.kind,
-        customer_id: stream.customerId,
-        delivered: stream.delivered,
-        at_stripe: stream.processorQuantity,
-        error: stream.error,
-      })),
+      streams: streams.map(({ differences: _differences, ...stream }) => snakeCased(stream)),
       minutes,
       invoice_problems: uninvoiced.map(presentInvoiced),
     });

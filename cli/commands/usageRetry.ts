@@ -10,12 +10,9 @@ import {
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { resolveProcessorEvent } from "../../modules/billing/processorEvents/resolveProcessorEvent.ts";
-import { retryItems, retryOpenUsage } from "../../modules/billing/reconciliation/retryOpenUsage.ts";
-import type {
-  RetriedItem,
-  UsageItem,
-} from "../../modules/billing/reconciliation/retryOpenUsage.ts";
+import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
+import { retryItems, retryOpenUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
   OperatorAnswer,
   Retry,
@@ -26,7 +23,7 @@ import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, operatorName, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRows } from "../output/print.ts";
+import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
 import type { UsageName } from "../usageNames.ts";
@@ -59,33 +56,13 @@ const refusalOf = (item: string, error: unknown): Result => ({
   exitCode: exitCodeOf(error),
 });
 
-const printResults = (
-  { io }: CliContext,
-  results: readonly Result[],
-  { json, dryRun }: { readonly json?: true; readonly dryRun?: true },
-): void => {
-  if (json) {
-    printJson(io, {
-      dry_run: dryRun === true,
-      items: results.map(({ item, units, result, reason }) => ({ item, units, result, reason })),
-    });
-  } else if (results.length > 0) {
-    printRows(io, results, {
-      item: ({ item }) => item,
-      units: ({ units }) => units,
-      result: ({ result }) => result,
-      reason: ({ reason }) => reason,
-    });
-  }
-};
-
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
-const requireSuccess = (results: readonly Result[], verb: string): void => {
+const requireSuccess = (results: readonly Result[]): void => {
   const refused = results.filter(({ exitCode }) => exitCode !== EXIT.ok);
   if (refused.length > 0) {
     throw new CommandError(
       results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${refused.length} of ${results.length} could not be ${verb}.`,
+      `${refused.length} of ${results.length} could not be retried.`,
     );
   }
 };
@@ -147,11 +124,6 @@ const RETRIES: Readonly<Record<Retry, string>> = {
   record: "recorded as delivered",
 };
 
-const resultOf = (retried: RetriedItem): Result =>
-  "refusal" in retried
-    ? refusalOf(nameOf(retried), retried.refusal)
-    : done(nameOf(retried), retried.units, RETRIES[retried.retry]);
-
 const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Promise<Result> => {
   try {
     const changed = isDryRun || (await resolveProcessorEvent(deps, id, "retry"));
@@ -164,61 +136,53 @@ const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Prom
 /** The most Stripe events that one command retries. */
 const STRIPE_EVENTS = 1000;
 
-/** What the retry of one name yields: results, and the ids of the meter events among them. */
-type Retried = { readonly results: readonly Result[]; readonly eventIds: readonly bigint[] };
-
-const collectItems = async (items: AsyncGenerator<RetriedItem>): Promise<Retried> => {
-  const results: Result[] = [];
-  const eventIds: bigint[] = [];
-  for await (const retried of items) {
-    results.push(resultOf(retried));
-    if (retried.letter === "E" && !("refusal" in retried)) {
-      eventIds.push(retried.id);
-    }
-  }
-  return { results, eventIds };
-};
-
-const eventItems = (ids: readonly bigint[]): readonly UsageItem[] =>
-  ids.map((id) => ({ letter: "E", id }));
-
-const retryNamed = async (
+/** Retries what was named, or everything that is open (null). Adds the meter events among it to `eventIds`. */
+async function* retryEach(
   deps: Deps,
-  name: UsageName,
+  names: readonly UsageName[] | null,
   options: Parameters<typeof retryItems>[2],
-): Promise<Retried> => {
-  switch (name.kind) {
-    case "item":
-      return collectItems(retryItems(deps, [name.item], options));
-    case "organization":
-      return collectItems(retryOpenUsage(deps, name.account.id, options));
-    case "stripe_event":
-      return { results: [await retryStripeEvent(deps, name.id, options.isDryRun)], eventIds: [] };
-    case "registrations": {
-      const ids = new Set<bigint>();
-      for (const registrationId of name.ids) {
-        for (const id of await listFailedMeterEventIds(deps.db, { registrationId })) {
-          ids.add(id);
-        }
+  eventIds: bigint[],
+): AsyncGenerator<Result, void, void> {
+  async function* resultsOf(items: AsyncGenerator<RetriedItem>): AsyncGenerator<Result> {
+    for await (const retried of items) {
+      if ("refusal" in retried) {
+        yield refusalOf(nameOf(retried), retried.refusal);
+        continue;
       }
-      return ids.size === 0
-        ? { results: [done(name.ids[0], null, "none of its usage has failed")], eventIds: [] }
-        : collectItems(retryItems(deps, eventItems([...ids]), options));
+      if (retried.letter === "E") {
+        eventIds.push(retried.id);
+      }
+      yield done(nameOf(retried), retried.units, RETRIES[retried.retry]);
     }
   }
-};
-
-const retryAll = async (
-  deps: Deps,
-  options: Parameters<typeof retryItems>[2],
-): Promise<Retried> => {
-  const { results, eventIds } = await collectItems(retryOpenUsage(deps, null, options));
-  const stripeEvents: Result[] = [];
-  for (const { id } of await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS)) {
-    stripeEvents.push(await retryStripeEvent(deps, id, options.isDryRun));
+  if (names === null) {
+    yield* resultsOf(retryOpenUsage(deps, null, options));
+    for (const { id } of await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS)) {
+      yield await retryStripeEvent(deps, id, options.isDryRun);
+    }
   }
-  return { results: [...results, ...stripeEvents], eventIds };
-};
+  for (const name of names ?? []) {
+    switch (name.kind) {
+      case "item":
+        yield* resultsOf(retryItems(deps, [name.item], options));
+        break;
+      case "organization":
+        yield* resultsOf(retryOpenUsage(deps, name.account.id, options));
+        break;
+      case "stripe_event":
+        yield await retryStripeEvent(deps, name.id, options.isDryRun);
+        break;
+      case "registrations": {
+        const ids = await listFailedMeterEventIds(deps.db, { registrationIds: name.ids });
+        if (ids.length === 0) {
+          yield done(name.ids[0], null, "none of its usage has failed");
+        }
+        const items = ids.map((id) => ({ letter: "E", id }) as const);
+        yield* resultsOf(retryItems(deps, items, options));
+      }
+    }
+  }
+}
 
 const retry = async (
   context: CliContext,
@@ -228,39 +192,38 @@ const retry = async (
   requireOneSelection(names, options);
   const { io } = context;
   const deps = await openBillingChange(context, options);
+  const isDryRun = options.dryRun === true;
   const given = {
     reason: options.reason ?? "sent by impact usage retry",
     by: operatorName(options.as),
     answer: answerOf(options),
-    isDryRun: options.dryRun === true,
+    isDryRun,
   };
   const found: UsageName[] = [];
   for (const name of names) {
     found.push(await findUsageName(deps.db, name));
   }
-  const parts: Retried[] = [];
-  if (options.all) {
-    parts.push(await retryAll(deps, given));
+  const eventIds: bigint[] = [];
+  const results: Result[] = [];
+  for await (const result of retryEach(deps, options.all ? null : found, given, eventIds)) {
+    results.push(result);
   }
-  for (const name of found) {
-    parts.push(await retryNamed(deps, name, given));
+  const items = results.map(({ exitCode: _exitCode, ...result }) => result);
+  if (options.json) {
+    printJson(io, { dry_run: isDryRun, items });
+  } else if (items.length > 0) {
+    printObjects(io, items);
   }
-  const results = parts.flatMap((part) => part.results);
-  printResults(context, results, options);
   if (results.length === 0) {
     say(io, "Nothing has failed; there is nothing to retry.");
   }
-  await warnOfEndedPeriods(
-    context,
-    deps,
-    parts.flatMap(({ eventIds }) => eventIds),
-  );
-  if (given.isDryRun) {
+  await warnOfEndedPeriods(context, deps, eventIds);
+  if (isDryRun) {
     say(io, "Nothing was changed.");
   } else if (results.length > 0) {
     sayHold(io, findHold(await readDeployment(deps.db)));
   }
-  requireSuccess(results, "retried");
+  requireSuccess(results);
 };
 
 const RETRY_HELP = `

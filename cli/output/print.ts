@@ -45,6 +45,36 @@ export const printRows = <Row>(io: Io, rows: readonly Row[], columns: Columns<Ro
   );
 };
 
+/** Returns an object under the names that `--json` prints: `accountName` becomes `account_name`. */
+export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(object).map(([name, value]) => [
+      name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
+  );
+
+const isCell = (value: unknown): value is Cell =>
+  value === null || typeof value !== "object" || value instanceof Date;
+
+/** Prints the fields of an object that have a value and are no lists, one a line. */
+export const printFields = (io: Io, object: Readonly<Record<string, unknown>>): void => {
+  const fields = Object.entries(object).flatMap(([name, value]): [string, Cell][] =>
+    isCell(value) && value !== null ? [[name.replaceAll("_", " "), value]] : [],
+  );
+  printRecord(io, Object.fromEntries(fields));
+};
+
+/** Prints objects as a table whose headings are the names of their fields. */
+export const printObjects = (io: Io, objects: readonly Readonly<Record<string, Cell>>[]): void => {
+  const names = Object.keys(objects[0] ?? {});
+  printTable(
+    io,
+    names.map((name) => name.replaceAll("_", " ")),
+    objects.map((object) => names.map((name) => object[name])),
+  );
+};
+
 /** Prints rows as JSON for `--json`, otherwise as a table. */
 export const printList = <Row>(
   { io, json }: { readonly io: Io; readonly json: true | undefined },

@@ -1,42 +1,37 @@
 import { describeHold, HOLD_ADVICE } from "../../modules/billing/deployment.rules.ts";
 import type { Hold } from "../../modules/billing/deployment.rules.ts";
-import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { documentFor } from "../../modules/billing/meterEvents.rules.ts";
+import type {
+  ListedMeterEvent,
+  UsageAttention,
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { needsOperator } from "../../modules/billing/usageAttention.rules.ts";
-import type { UsageAttention } from "../../modules/billing/usageAttention.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { printRecord, printRows, printText } from "./print.ts";
+import { printRows, printText, snakeCased } from "./print.ts";
 import type { Columns } from "./print.ts";
 
 /** Returns a meter event as `--json` prints it. */
-export const presentMeterEvent = (event: ListedMeterEvent) => ({
-  item: `E${event.id}`,
+export const presentMeterEvent = ({
+  id,
+  second,
+  waitsFor,
+  lastError,
+  ...event
+}: ListedMeterEvent) => ({
+  item: `E${id}`,
   state: event.state,
-  failure: event.failure,
-  late: event.isLate,
-  account_id: event.accountId,
   account_name: event.accountName,
+  kind: event.kind,
   mode: event.mode,
-  meter: event.kind,
-  at: timeOf(event.second),
   quantity: event.quantity,
-  identifier: event.identifier,
-  processor: event.processor,
-  customer_id: event.customerId,
-  attempts: event.attempts,
-  first_attempt_at: event.firstAttemptAt,
-  next_attempt_at: event.retryAt,
-  may_be_delivered: event.mayBeDelivered,
-  asking_since: event.askingSince,
-  waits_for: event.waitsFor === null ? null : `E${event.waitsFor}`,
-  reason: event.lastError,
-  sealed_at: event.sealedAt,
-  settled_at: event.settledAt,
-  document: event.documentKind,
+  at: timeOf(second),
+  reason: lastError,
+  is_late: event.isLate,
   document_reference: event.documentReference,
+  waits_for: waitsFor === null ? null : `E${waitsFor}`,
+  ...snakeCased(event),
 });
 
 /** The most items that a command names one by one; more are named by their organization. */
@@ -71,35 +66,20 @@ const nextCommand = ({
   }
 };
 
-export const CAUSES: Readonly<Record<UsageAttention["cause"], string>> = {
-  refused: "refused",
-  too_old: "too old",
-  unclear: "unclear",
-  credit_owed: "credit owed",
-  late: "late",
-  difference: "difference",
-  trouble: "in trouble",
-  asking: "asking",
-};
+export const nameOfCause = (cause: UsageAttention["cause"]): string =>
+  cause === "trouble" ? "in trouble" : cause.replace("_", " ");
 
-export const presentAttention = (attention: UsageAttention) => ({
-  account_id: attention.accountId,
-  account_name: attention.accountName,
-  meter: attention.kind,
-  cause: attention.cause,
+export const presentAttention = ({ oldestSecond, ...attention }: UsageAttention) => ({
+  ...snakeCased(attention),
   needs_person: needsOperator(attention.cause),
-  items: attention.items,
-  units: attention.units,
-  oldest_at: timeOf(attention.oldestSecond),
-  first_items: attention.firstIds,
-  reason: attention.reason,
-  next: nextCommand(attention),
+  oldest_at: timeOf(oldestSecond),
+  next: nextCommand({ ...attention, oldestSecond }),
 });
 
 const ATTENTION_COLUMNS: Columns<UsageAttention> = {
   organization: ({ accountName }) => accountName,
   meter: ({ kind }) => kind,
-  cause: ({ cause }) => CAUSES[cause],
+  cause: ({ cause }) => nameOfCause(cause),
   units: ({ units }) => units,
   oldest: ({ oldestSecond }) => timeOf(oldestSecond),
   items: ({ items, firstIds }) =>
@@ -118,7 +98,7 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
     printRows(io, needing, ATTENTION_COLUMNS);
     printText(io, "\nNext:");
     for (const each of needing) {
-      printText(io, `  ${each.accountName}, ${CAUSES[each.cause]}: ${nextCommand(each)}`);
+      printText(io, `  ${each.accountName}, ${nameOfCause(each.cause)}: ${nextCommand(each)}`);
     }
   }
   if (settling.length > 0) {
@@ -132,32 +112,6 @@ export const sayHold = (io: Io, hold: Hold | null): void => {
   if (hold) {
     say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
   }
-};
-
-/** Prints everything about a meter event. */
-export const printEvent = (io: Io, event: ListedMeterEvent): void => {
-  const optional = {
-    failure: event.failure,
-    "waits for": event.waitsFor === null ? null : `E${event.waitsFor}`,
-    "asking since": event.askingSince,
-    "next attempt": event.retryAt,
-    document: event.documentReference,
-  };
-  printRecord(io, {
-    event: `E${event.id}`,
-    organization: event.accountName,
-    state: event.isLate ? `${event.state}, late` : event.state,
-    meter: event.kind,
-    at: timeOf(event.second),
-    quantity: event.quantity,
-    customer: event.customerId,
-    identifier: event.identifier,
-    attempts: event.attempts,
-    ...Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== null)),
-    reason: event.lastError,
-    sealed: event.sealedAt,
-    settled: event.settledAt,
-  });
 };
 
 /** Prints the steps of a plan. */

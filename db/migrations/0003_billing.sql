@@ -335,30 +335,17 @@ CREATE TABLE processor_event (
     CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed', 'discarded')),
   -- Why the last attempt failed.
   last_error text,
-  settled_at timestamptz
+  settled_at timestamptz,
+  -- What was applied of a report of late refusals: `AppliedReport` in
+  -- modules/billing/processorEvents/processorEvents.rules.ts. Its samples name only some of the refused events.
+  report jsonb
 );
 
+CREATE INDEX processor_event_report ON processor_event (id) WHERE report IS NOT NULL;
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
 CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
 -- For deleting old ones.
 CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state IN ('processed', 'discarded');
-
--- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
-CREATE TABLE usage_rejection (
-  processor_event_id text COLLATE "C" NOT NULL REFERENCES processor_event,
-  code text COLLATE "C" NOT NULL,
-  -- How many events were refused, and how many of our meter events the samples name.
-  errors bigint NOT NULL,
-  named bigint NOT NULL,
-  -- The named meter events to which the report could not be applied yet, because they were still being sent.
-  left_event_ids bigint[] NOT NULL,
-  -- When the processor received the events. It says nothing about the seconds of their usage.
-  window_start timestamptz NOT NULL,
-  window_end timestamptz NOT NULL,
-  PRIMARY KEY (processor_event_id, code)
-);
-
-CREATE INDEX usage_rejection_window ON usage_rejection (window_end);
 
 -- A comparison of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
 CREATE TABLE reconciliation (
@@ -370,27 +357,16 @@ CREATE TABLE reconciliation (
   end_second bigint NOT NULL,
   started_at timestamptz NOT NULL,
   ended_at timestamptz,
-  -- The compared streams. The results are null before the first poll has ended.
+  -- How much usage the processor was still asked about when it began: events, and facts in no event yet.
+  asked bigint NOT NULL,
+  -- The compared streams; null before the first poll has ended.
   streams integer,
-  drifting integer,
-  -- Streams whose usage the processor did not return.
-  unreadable integer,
+  -- The streams that differ or could not be read, for the next poll and for operators: `FoundStream` in
+  -- modules/billing/reconciliation/reconciliations.sql.ts.
+  found jsonb NOT NULL DEFAULT '[]',
   -- Why the reconciliation failed; null if it succeeded.
   error text,
   CONSTRAINT reconciliation_span CHECK (start_second < end_second)
 );
 
-CREATE INDEX reconciliation_started ON reconciliation (started_at) WHERE is_complete;
-
--- A stream that differs or could not be read, for the next poll and for operators.
-CREATE TABLE reconciliation_stream (
-  reconciliation_id uuid NOT NULL REFERENCES reconciliation,
-  kind text COLLATE "C" NOT NULL,
-  customer_id text COLLATE "C" NOT NULL,
-  account_ids uuid[] NOT NULL CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0),
-  delivered bigint NOT NULL,
-  processor_quantity bigint,
-  -- Why the processor's sum could not be read.
-  error text,
-  PRIMARY KEY (reconciliation_id, customer_id, kind)
-);
+CREATE INDEX reconciliation_started ON reconciliation (started_at);

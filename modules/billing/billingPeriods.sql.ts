@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period } from "./usage.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 

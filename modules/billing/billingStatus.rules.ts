@@ -1,4 +1,11 @@
+import { z } from "zod";
+import type { Period } from "./usage.rules.ts";
+import { UNINVOICED_REASONS } from "./invoices/invoices.rules.ts";
+import type { UninvoicedReason } from "./invoices/invoices.rules.ts";
 import type { MeterEventState } from "./meterEvents.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
 
 /**
  * How far the billing of a registration, with its refunds, has come.
@@ -99,3 +106,94 @@ export const reportStateOf = (
       return status;
   }
 };
+
+/*
+ * The billing status of a registration as clients see it.
+ */
+
+export const usageJson = z
+  .strictObject({
+    registration_id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    kind: z.enum(KINDS),
+    state: z.enum(USAGE_REPORT_STATES).meta({
+      description:
+        "`pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage " +
+        "back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. " +
+        "`closed`: the operator decided not to bill it, or bills it by a document. `not_billed`: imported from a system that billed it.",
+    }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered.", examples: [3] }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    period: z
+      .strictObject({ start: z.iso.datetime(), end: z.iso.datetime() })
+      .meta({ id: "BillingPeriod" })
+      .nullable()
+      .meta({
+        description:
+          "The billing period of the registration; its end is exclusive. Null if it is not billed, or while the " +
+          "period is not known.",
+      }),
+    invoice_number: z
+      .string()
+      .nullable()
+      .meta({
+        examples: ["A1B2C3D4-0001"],
+        description:
+          "The number of Stripe's finalized invoice that has the usage. Null until invoices are compared, each night.",
+      }),
+    uninvoiced_reason: z
+      .enum(UNINVOICED_REASONS)
+      .nullable()
+      .meta({
+        description:
+          "Why no invoice has the usage that the payment processor has, such as `trial`: usage in a trial is free. Null if " +
+          "an invoice has it, or may still have it.",
+      }),
+  })
+  .meta({ id: "Usage" });
+
+/** The columns of CSV. */
+export const USAGE_COLUMNS = [
+  "registration_id",
+  "kind",
+  "state",
+  "count",
+  "refunded_count",
+  "created_at",
+  "period.start",
+  "period.end",
+  "invoice_number",
+  "uninvoiced_reason",
+] as const;
+
+export const presentUsage = (report: {
+  readonly id: string;
+  readonly importedId: string | null;
+  readonly kind: Kind;
+  readonly state: UsageReportState;
+  readonly count: number;
+  readonly refundedCount: number;
+  readonly createdAt: Date;
+  readonly period: Period | null;
+  readonly invoiceNumber: string | null;
+  readonly uninvoicedReason: UninvoicedReason | null;
+}): z.output<typeof usageJson> => ({
+  registration_id: shownIdOf(report),
+  kind: report.kind,
+  state: report.state,
+  count: report.count,
+  refunded_count: report.refundedCount,
+  created_at: report.createdAt.toISOString(),
+  period: report.period && {
+    start: report.period.start.toISOString(),
+    end: report.period.end.toISOString(),
+  },
+  invoice_number: report.invoiceNumber,
+  uninvoiced_reason: report.uninvoicedReason,
+});

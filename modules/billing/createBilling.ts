@@ -1,13 +1,12 @@
 import type { DatabasePool } from "slonik";
 import type { Mode } from "../records/owner.rules.ts";
-import type { ProcessorName } from "./usage.rules.ts";
+import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
 import type { BillingProcessor } from "./processor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import { hasLiveLedgerUsage } from "./usageSeconds.sql.ts";
-import type { BillingTarget } from "./usage.rules.ts";
+import { hasLiveLedgerUsage } from "./usageFacts.sql.ts";
 
 /**
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.

@@ -2,47 +2,48 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "./usage.rules.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-const deploymentRow = z
-  .strictObject({
-    id: z.uuid(),
-    createdAt: z.date(),
-    processor: z.enum(PROCESSORS).nullable(),
-    stripeAccountId: z.string().nullable(),
-    stripeLivemode: z.boolean().nullable(),
-    originalStripeAccountId: z.string().nullable(),
-    separatedAt: z.date().nullable(),
-    processorRecordedAt: z.date().nullable(),
-    processorRecordedBy: z.string().nullable(),
-    systemIdentifier: z.string().nullable(),
-    timeline: z.string().nullable(),
-    isServerChanged: z.boolean(),
-    isHoldFromElsewhere: z.boolean(),
-    doubtedFactId: safeInteger.nullable(),
-    doubtedUntil: z.date().nullable(),
-    releasedAt: z.date().nullable(),
-    releasedBy: z.string().nullable(),
-    releasedHold: z.string().nullable(),
-    heldAt: z.date().nullable(),
-    holdReason: z.string().nullable(),
-    heldBy: z.string().nullable(),
-  })
-  .transform(
-    ({ processor, stripeAccountId, stripeLivemode, heldAt, holdReason, heldBy, ...row }) => ({
-      ...row,
-      hold:
-        heldAt !== null && holdReason !== null && heldBy !== null
-          ? { at: heldAt, reason: holdReason, by: heldBy }
-          : null,
-      processor: ((): LiveProcessor | null => {
-        if (stripeAccountId !== null && stripeLivemode !== null) {
-          return { name: "stripe", account: { id: stripeAccountId, isLive: stripeLivemode } };
-        }
-        return processor === null ? null : { name: "ledger" };
-      })(),
-    }),
-  );
+const storedRow = z.strictObject({
+  id: z.uuid(),
+  createdAt: z.date(),
+  processor: z.enum(PROCESSORS).nullable(),
+  stripeAccountId: z.string().nullable(),
+  stripeLivemode: z.boolean().nullable(),
+  originalStripeAccountId: z.string().nullable(),
+  separatedAt: z.date().nullable(),
+  processorRecordedAt: z.date().nullable(),
+  processorRecordedBy: z.string().nullable(),
+  systemIdentifier: z.string().nullable(),
+  timeline: z.string().nullable(),
+  doubtedFactId: safeInteger.nullable(),
+  doubtedUntil: z.date().nullable(),
+  releasedAt: z.date().nullable(),
+  releasedBy: z.string().nullable(),
+  releasedHold: z.string().nullable(),
+  heldAt: z.date().nullable(),
+  holdReason: z.string().nullable(),
+  heldBy: z.string().nullable(),
+});
+
+const processorOf = ({
+  processor,
+  stripeAccountId: id,
+  stripeLivemode: isLive,
+}: z.output<typeof storedRow>): LiveProcessor | null => {
+  if (id !== null && isLive !== null) {
+    return { name: "stripe", account: { id, isLive } };
+  }
+  return processor === null ? null : { name: "ledger" };
+};
+
+const deploymentRow = storedRow
+  .extend({ isServerChanged: z.boolean(), isHoldFromElsewhere: z.boolean() })
+  .transform(({ heldAt: at, holdReason: reason, heldBy: by, ...row }) => ({
+    ...row,
+    hold: at !== null && reason !== null && by !== null ? { at, reason, by } : null,
+    processor: processorOf({ ...row, heldAt: at, holdReason: reason, heldBy: by }),
+  }));
 
 export type Deployment = Readonly<z.output<typeof deploymentRow>>;
 
@@ -80,27 +81,9 @@ const isHoldFromElsewhere = sql.fragment`(
 )`;
 
 const columns = sql.fragment`
-  id,
-  created_at AS "createdAt",
-  processor,
-  stripe_account_id AS "stripeAccountId",
-  stripe_livemode AS "stripeLivemode",
-  original_stripe_account_id AS "originalStripeAccountId",
-  separated_at AS "separatedAt",
-  processor_recorded_at AS "processorRecordedAt",
-  processor_recorded_by AS "processorRecordedBy",
-  system_identifier AS "systemIdentifier",
-  timeline,
+  ${columnsOf("deployment", storedRow)},
   ${isServerChanged} AS "isServerChanged",
-  ${isHoldFromElsewhere} AS "isHoldFromElsewhere",
-  doubted_fact_id AS "doubtedFactId",
-  doubted_until AS "doubtedUntil",
-  released_at AS "releasedAt",
-  released_by AS "releasedBy",
-  released_hold AS "releasedHold",
-  held_at AS "heldAt",
-  hold_reason AS "holdReason",
-  held_by AS "heldBy"
+  ${isHoldFromElsewhere} AS "isHoldFromElsewhere"
 `;
 
 /** The condition that usage may be sealed and sent. */
@@ -122,125 +105,102 @@ export const lockDeployment = (transaction: DatabaseTransactionConnection): Prom
     FOR UPDATE
   `);
 
+const change = async (
+  transaction: DatabaseTransactionConnection,
+  columnsToSet: Parameters<typeof assignments>[0],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment SET ${assignments(columnsToSet)}
+  `);
+};
+
 /** @param by the operator; null if a program has recorded its own processor */
-export const recordProcessor = async (
+export const recordProcessor = (
   transaction: DatabaseTransactionConnection,
   processor: LiveProcessor,
   by: string | null,
 ): Promise<void> => {
   const account = processor.name === "stripe" ? processor.account : null;
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET
-      processor = ${processor.name},
-      stripe_account_id = ${account?.id ?? null},
-      stripe_livemode = ${account?.isLive ?? null},
-      processor_recorded_at = now(),
-      processor_recorded_by = ${by}
-  `);
+  return change(transaction, {
+    processor: processor.name,
+    stripe_account_id: account?.id ?? null,
+    stripe_livemode: account?.isLive ?? null,
+    processor_recorded_at: sql.fragment`now()`,
+    processor_recorded_by: by,
+  });
 };
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** Gives the deployment a new id, which is returned. */
-export const renewDeploymentId = (transaction: DatabaseTransactionConnection): Promise<string> =>
+/** Gives the deployment a new id, which is returned, and records the server of this connection as its server. */
+export const identifyDeployment = (transaction: DatabaseTransactionConnection): Promise<string> =>
   transaction.oneFirst(sql.type(idRow)`
     UPDATE deployment
-    SET id = gen_random_uuid()
+    SET id = gen_random_uuid(), (system_identifier, timeline, database_oid, table_oid) = ${server}
     RETURNING id
   `);
 
-/** Records when a copy became a deployment of its own. */
-export const recordSeparation = async (
+/**
+ * Records that this copy became a deployment of its own, and forgets the processor. If that was a Stripe account in live
+ * mode, it becomes the original deployment's.
+ */
+export const recordSeparation = (
   transaction: DatabaseTransactionConnection,
   at: Date,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET separated_at = ${timestamp(at)}
-  `);
-};
-
-/** Forgets the processor. If that was a Stripe account in live mode, it becomes the original deployment's. */
-export const forgetProcessor = async (
-  transaction: DatabaseTransactionConnection,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET
-      original_stripe_account_id = CASE WHEN stripe_livemode THEN stripe_account_id ELSE original_stripe_account_id END,
-      processor = NULL,
-      stripe_account_id = NULL,
-      stripe_livemode = NULL,
-      processor_recorded_at = NULL,
-      processor_recorded_by = NULL
-  `);
-};
-
-/** Records the server of this connection as the deployment's. */
-export const recordServer = async (transaction: DatabaseTransactionConnection): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET (system_identifier, timeline, database_oid, table_oid) = ${server}
-  `);
-};
+): Promise<void> =>
+  change(transaction, {
+    separated_at: timestamp(at),
+    original_stripe_account_id: sql.fragment`
+      CASE WHEN stripe_livemode THEN stripe_account_id ELSE original_stripe_account_id END
+    `,
+    processor: null,
+    stripe_account_id: null,
+    stripe_livemode: null,
+    processor_recorded_at: null,
+    processor_recorded_by: null,
+  });
 
 /** Records a hold that begins on the server of this connection. */
-export const recordHold = async (
+export const recordHold = (
   transaction: DatabaseTransactionConnection,
   hold: { readonly at: Date; readonly reason: string; readonly by: string },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET
-      held_at = ${timestamp(hold.at)},
-      hold_reason = ${hold.reason},
-      held_by = ${hold.by},
-      held_on = ${server}::text
-  `);
-};
+): Promise<void> =>
+  change(transaction, {
+    held_at: timestamp(hold.at),
+    hold_reason: hold.reason,
+    held_by: hold.by,
+    held_on: sql.fragment`${server}::text`,
+  });
 
 /**
  * Records that usage which is not delivered may have been sent in a history that was lost, until a time: usage facts, and what
- * pending and failed events at Stripe stand for.
+ * pending and failed events at Stripe stand for. Null: nothing was lost.
  */
-export const doubtUsage = async (
+export const doubtUsage = (
   transaction: DatabaseTransactionConnection,
-  until: Date,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET
-      doubted_until = ${timestamp(until)},
-      doubted_fact_id = (SELECT coalesce(max(id), 0) FROM usage_fact)
-  `);
-};
+  until: Date | null,
+): Promise<void> =>
+  change(transaction, {
+    doubted_until: timestamp(until),
+    doubted_fact_id:
+      until === null ? null : sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
+  });
 
-/** Records that nothing was lost. */
-export const endDoubt = async (transaction: DatabaseTransactionConnection): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment SET doubted_until = NULL, doubted_fact_id = NULL
-  `);
-};
-
-/** Ends the hold, and keeps a note of it. */
+/** Ends the hold, and keeps a note of it. This server is the deployment's from then on. */
 export const recordRelease = async (
   transaction: DatabaseTransactionConnection,
-  {
-    at,
-    by,
-    hold,
-  }: { readonly at: Date; readonly by: string; readonly hold: { readonly reason: string } },
+  { at, by, reason }: { readonly at: Date; readonly by: string; readonly reason: string },
 ): Promise<void> => {
+  await change(transaction, {
+    held_at: null,
+    hold_reason: null,
+    held_by: null,
+    held_on: null,
+    released_at: timestamp(at),
+    released_by: by,
+    released_hold: reason,
+  });
   await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET
-      held_at = NULL,
-      hold_reason = NULL,
-      held_by = NULL,
-      held_on = NULL,
-      released_at = ${timestamp(at)},
-      released_by = ${by},
-      released_hold = ${hold.reason}
+    UPDATE deployment SET (system_identifier, timeline, database_oid, table_oid) = ${server}
   `);
 };

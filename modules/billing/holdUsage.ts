@@ -1,21 +1,37 @@
+import { hostname } from "node:os";
 import type { DatabaseTransactionConnection } from "slonik";
+import { listShardStatuses } from "../../db/shards.sql.ts";
+import { SERVICE } from "../accounts/audit.rules.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import {
+  deploymentNameOf,
+  describeHold,
+  findHold,
+  isHoldMissing,
+  RESTORE_HOLD,
+  UNDECIDED_COPY,
+} from "./deployment.rules.ts";
+import type { Hold } from "./deployment.rules.ts";
+import {
+  doubtUsage,
+  identifyDeployment,
   lockDeployment,
   readDeployment,
-  doubtUsage,
   recordHold,
-  recordServer,
-  renewDeploymentId,
+  recordRelease,
+  recordSeparation,
 } from "./deployment.sql.ts";
-import type { Deployment } from "./deployment.sql.ts";
-import { SERVICE } from "../accounts/audit.rules.ts";
-import { describeHold, isHoldMissing, RESTORE_HOLD } from "./deployment.rules.ts";
-import type { Hold } from "./deployment.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorContext } from "../accounts/context.ts";
-import type { Context } from "../../runtime/context.ts";
+import type { ServerMark } from "./deployment.sql.ts";
+import { countUsageAttention } from "./meterEventReports.sql.ts";
+import { needsOperator } from "./meterEvents.rules.ts";
+import { askAboutUnsent } from "./meterEvents.sql.ts";
+import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
+import { countAskedUsage, findLastReconciliation } from "./reconciliation/reconciliations.sql.ts";
+import { disableAllEndpoints } from "../events/endpoints.sql.ts";
+import type { Context } from "../../runtime/context.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 
 /**
  * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
@@ -44,24 +60,8 @@ export const holdUsage = (
   });
 
 /**
- * Holds usage from now on, because a history may be lost in which it was sent. An earlier hold begins anew, for its old reason.
- * The deployment's row must be locked.
- */
-const beginHoldAnew = async (
-  transaction: DatabaseTransactionConnection,
-  { hold: earlier }: Deployment,
-  now: Date,
-): Promise<Hold> => {
-  const { reason, by } = earlier ?? RESTORE_HOLD;
-  const hold = { at: now, reason, by };
-  await recordHold(transaction, hold);
-  await doubtUsage(transaction, now);
-  return hold;
-};
-
-/**
- * Records the server of a new deployment, with an id that no copy of the empty database has, and holds the usage of one
- * whose server has changed.
+ * Records the server of a new deployment, with an id that no copy of the empty database has. If the server has changed, usage
+ * is held from now on, because a history may be lost in which it was sent. An earlier hold begins again, for its old reason.
  * @returns the hold, or null if usage is not held
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
@@ -72,22 +72,238 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
   return db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     if (current.systemIdentifier === null) {
-      await renewDeploymentId(transaction);
-      await recordServer(transaction);
+      await identifyDeployment(transaction);
       return current.hold;
     }
     if (!isHoldMissing(current)) {
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
-    const hold = await beginHoldAnew(transaction, current, now);
+    const { reason, by } = current.hold ?? RESTORE_HOLD;
+    const hold = { at: now, reason, by };
+    await recordHold(transaction, hold);
+    await doubtUsage(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
-      details: {
-        reason: hold.reason,
-        ...(current.hold && { earlierHoldAt: current.hold.at }),
-      },
+      details: { reason, ...(current.hold && { earlierHoldAt: current.hold.at }) },
     });
     return hold;
   });
+};
+
+export type ResumedUsage = {
+  /** The hold that has ended; null if usage was not held. */
+  readonly hold: Hold | null;
+  /**
+   * Until when usage may have been sent in a history that was lost, so that Stripe is asked about it first; null if nothing was
+   * lost.
+   */
+  readonly doubtedUntil: Date | null;
+};
+
+/**
+ * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
+ * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
+ * once the sums show everything from before the hold. Failed usage is asked about when it is retried.
+ * @param options.wasNothingLost the old database has sent nothing that this one does not know of
+ * @param options.isRestored a restore went unnoticed: the data folder was put back in its place, or rows were
+ * @param options.isDryRun nothing is changed
+ */
+export const resumeUsage = (
+  { db, clock, actor }: OperatorContext,
+  {
+    by,
+    wasNothingLost,
+    isRestored = false,
+    isDryRun,
+  }: {
+    readonly by: string;
+    readonly wasNothingLost: boolean;
+    readonly isRestored?: boolean;
+    readonly isDryRun: boolean;
+  },
+): Promise<ResumedUsage> =>
+  db.transaction(async (transaction) => {
+    const deployment = await lockDeployment(transaction);
+    const hold = findHold(deployment);
+    if (!hold) {
+      return { hold, doubtedUntil: null };
+    }
+    const now = await readDatabaseTime(transaction, clock);
+    const hasChanged = isHoldMissing(deployment);
+    const { doubtedUntil } = deployment;
+    // A hold after a restore begins with the doubt; an operator's later one does not renew it.
+    const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
+    const isAfterRestore = hasChanged || isDoubted || isRestored;
+    const since = isDoubted && !hasChanged ? doubtedUntil : (!hasChanged && hold.at) || now;
+    const until = isAfterRestore && !wasNothingLost ? since : null;
+    if (isDryRun) {
+      return { hold, doubtedUntil: until };
+    }
+    if (isAfterRestore && !(isDoubted && until !== null)) {
+      await doubtUsage(transaction, until);
+    }
+    if (until !== null) {
+      await askAboutUnsent(transaction, until);
+    }
+    await recordRelease(transaction, { at: now, by, reason: hold.reason });
+    await recordAction(transaction, actor, now, {
+      action: "usage.resume",
+      details: { hold, doubtedUntil: until, wasNothingLost },
+    });
+    return { hold, doubtedUntil: until };
+  });
+
+/** What a restore, a promotion or a copy has left to do. */
+export type RestoreProgress = {
+  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
+  readonly noticedAt: Date;
+  readonly isHeld: boolean;
+  /** Who ended the last hold, and when; null if none has ended. */
+  readonly released: { readonly by: string; readonly at: Date } | null;
+  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
+  readonly asked: { readonly events: number; readonly unsealedFacts: number };
+  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
+  readonly sumsCompleteAt: Date;
+  /** When the last comparison began that covers everything, after everything was asked about; null if none has. */
+  readonly comparedAt: Date | null;
+  /** The items that need an operator. */
+  readonly openItems: number;
+};
+
+/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
+export const readRestoreProgress = async ({
+  db,
+}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
+  const deployment = await readDeployment(db);
+  const { doubtedUntil, releasedAt, releasedBy } = deployment;
+  if (doubtedUntil === null || deployment.processor?.name === "ledger") {
+    return null;
+  }
+  const sumsCompleteAt = new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS);
+  const last = await findLastReconciliation(db);
+  const isComplete =
+    last !== null &&
+    last.endedAt !== null &&
+    last.error === null &&
+    last.asked === 0 &&
+    last.startedAt >= sumsCompleteAt;
+  return {
+    noticedAt: doubtedUntil,
+    isHeld: findHold(deployment) !== null,
+    released: releasedAt && releasedBy !== null ? { by: releasedBy, at: releasedAt } : null,
+    asked: await countAskedUsage(db),
+    sumsCompleteAt,
+    comparedAt: isComplete ? last.startedAt : null,
+    openItems: (await countUsageAttention(db))
+      .filter(({ cause }) => needsOperator(cause))
+      .reduce((sum, { items }) => sum + items, 0),
+  };
+};
+
+/** The dispatcher looks for work every second. */
+const IN_USE_SECONDS = 10;
+
+/** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
+const requireUnusedCopy = async (
+  transaction: DatabaseTransactionConnection,
+  isCopy: boolean,
+): Promise<void> => {
+  if (!isCopy) {
+    throw invalidRequest(
+      "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
+    );
+  }
+  const dispatchers = await listShardStatuses(transaction, "dispatcher");
+  if (dispatchers.some(({ hasPassed, ageSeconds }) => hasPassed && ageSeconds < IN_USE_SECONDS)) {
+    throw invalidRequest(
+      "a worker uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds",
+    );
+  }
+};
+
+/**
+ * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its usage is held:
+ * what was pending is sent by the original. Its webhook endpoints are disabled, because they are the servers of the
+ * original's clients. Its processor is forgotten, and it never bills through the original's live Stripe account.
+ * @returns the names in Temporal, the hold, and how many endpoints were disabled
+ * @throws DomainError request_invalid
+ */
+export const separateDeployment = (
+  { db, clock, actor }: OperatorContext,
+  { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
+): Promise<{
+  readonly name: string;
+  readonly originalName: string;
+  readonly hold: Hold;
+  readonly disabledEndpoints: number;
+}> =>
+  db.transaction(async (transaction) => {
+    const original = await lockDeployment(transaction);
+    await requireUnusedCopy(transaction, original.isServerChanged || isKnownCopy);
+    const id = await identifyDeployment(transaction);
+    const originalName = deploymentNameOf(original);
+    const now = await readDatabaseTime(transaction, clock);
+    const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
+    await recordHold(transaction, hold);
+    await recordSeparation(transaction, now);
+    const disabledEndpoints = await disableAllEndpoints(transaction, now);
+    await recordAction(transaction, actor, now, {
+      action: "deployment.separate",
+      details: { id, originalId: original.id, disabledWebhookEndpoints: disabledEndpoints },
+    });
+    return { name: deploymentNameOf({ id }), originalName, hold, disabledEndpoints };
+  });
+
+/**
+ * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has
+ * decided yet whether it replaces the old one: the old one's programs may use the same workflows and task queues.
+ */
+export const findDeploymentName = async (context: Context): Promise<string | null> => {
+  await guardUsage(context);
+  const deployment = await readDeployment(context.db);
+  return deployment.isServerChanged ? null : deploymentNameOf(deployment);
+};
+
+/** @throws DomainError request_invalid if the deployment has no name because of a restore, promotion or copy */
+export const getDeploymentName = async (context: Context): Promise<string> => {
+  const name = await findDeploymentName(context);
+  if (name === null) {
+    throw invalidRequest(UNDECIDED_COPY);
+  }
+  return name;
+};
+
+/**
+ * Returns a function that returns the deployment's name as soon as it is decided. Once it is known, it stays: a process
+ * goes on when a standby is promoted while it runs.
+ */
+export const createDeploymentName = async (context: Context): Promise<() => Promise<string>> => {
+  let known = await findDeploymentName(context);
+  return async () => {
+    const name = known ?? (await getDeploymentName(context));
+    known = name;
+    return name;
+  };
+};
+
+/** Returns how a worker is named in Temporal: the process, its host and the database that it uses. */
+export const workerIdentity = ({ database, timeline }: ServerMark): string =>
+  `${process.pid}@${hostname()}/${database}-${timeline}`;
+
+const MARK = /\/(?<database>[0-9a-f]{8})-(?<timeline>[0-9A-F]{8})$/u;
+
+/**
+ * Returns whether a worker uses another database than the given one. A worker goes on when its database is promoted, so an
+ * earlier timeline is that of the same database; a later one is that of a copy.
+ */
+export const usesOtherDatabase = (
+  identity: string,
+  { database, timeline }: ServerMark,
+): boolean => {
+  const mark = MARK.exec(identity)?.groups;
+  return (
+    mark !== undefined &&
+    (mark["database"] !== database || (mark["timeline"] ?? timeline) > timeline)
+  );
 };

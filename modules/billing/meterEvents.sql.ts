@@ -1,11 +1,10 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "./usage.rules.ts";
-import type { ProcessorName } from "./usage.rules.ts";
 import { DOCUMENT_KINDS, FAILURES, METER_EVENT_STATES } from "./meterEvents.rules.ts";
-import type { BillingDocument, Failure } from "./meterEvents.rules.ts";
+import type { BillingDocument } from "./meterEvents.rules.ts";
 import { ownerColumns } from "../records/columns.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { shareRegistrations } from "./registrationFacts.sql.ts";
 import type { BillingTarget } from "./usage.rules.ts";
 
@@ -38,50 +37,25 @@ export const meterEventRow = z.strictObject({
 
 export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
-export const meterEventColumns = sql.fragment`
-  meter_event.id,
-  meter_event.account_id AS "accountId",
-  meter_event.mode,
-  meter_event.kind,
-  meter_event.second,
-  meter_event.quantity,
-  meter_event.generation,
-  meter_event.identifier,
-  meter_event.processor,
-  meter_event.customer_id AS "customerId",
-  meter_event.key_generation AS "keyGeneration",
-  meter_event.state,
-  meter_event.failure,
-  meter_event.waits_for AS "waitsFor",
-  meter_event.attempts,
-  meter_event.first_attempt_at AS "firstAttemptAt",
-  meter_event.leased_until AS "leasedUntil",
-  meter_event.retry_at AS "retryAt",
-  meter_event.may_be_delivered AS "mayBeDelivered",
-  meter_event.asking_since AS "askingSince",
-  meter_event.last_error AS "lastError",
-  meter_event.is_late AS "isLate",
-  meter_event.document_kind AS "documentKind",
-  meter_event.document_reference AS "documentReference",
-  meter_event.sealed_at AS "sealedAt",
-  meter_event.settled_at AS "settledAt"
-`;
+export const meterEventColumns = columnsOf("meter_event", meterEventRow);
 
 /** The condition of late usage that no document bills. */
 export const isLateWithoutDocument = sql.fragment`
   meter_event.is_late AND meter_event.document_reference IS NULL
 `;
 
+const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment`
+  SELECT ${meterEventColumns}
+  FROM meter_event
+  WHERE id = ANY(${sql.array([...ids], "int8")})
+  ORDER BY id
+`;
+
 /** Lists the meter events that exist among those with these ids. */
 export const listMeterEventsById = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE id = ANY(${sql.array([...ids], "int8")})
-  `);
+): Promise<readonly StoredMeterEvent[]> => db.any(sql.type(meterEventRow)`${eventsWithIds(ids)}`);
 
 export const findMeterEvent = async (
   db: CommonQueryMethods,
@@ -93,13 +67,7 @@ export const lockMeterEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE id = ANY(${sql.array([...ids], "int8")})
-    ORDER BY id
-    FOR NO KEY UPDATE
-  `);
+  transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
 
 /**
  * Returns the event of the usage that a refund takes back: the first one that the processor does not have, or else the first one;
@@ -124,158 +92,137 @@ export const findRefundedUsage = (
     LIMIT 1
   `);
 
-/** Lists the processor's events with these identifiers; unknown ones are left out. */
+/** Lists Stripe's events with these identifiers; unknown ones are left out. */
 export const listMeterEventsByIdentifier = (
   db: CommonQueryMethods,
-  processor: ProcessorName,
   identifiers: readonly string[],
 ): Promise<readonly StoredMeterEvent[]> =>
   db.any(sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
     FROM meter_event
-    WHERE identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = ${processor}
+    WHERE identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = 'stripe'
     ORDER BY id
   `);
 
-/** How usage is delivered that no attempt was seen to deliver. */
-export type FoundDelivery = {
-  readonly id: bigint;
-  /** The customer that has it. */
-  readonly customerId: string | null;
-  readonly isLate: boolean;
-  /** How this was found out. */
-  readonly note: string;
-  readonly now: Date;
+const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
+  sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
+
+/** What every decision about an event ends: its failure, and what the sender or the question waits for. */
+const DECIDED = {
+  failure: null,
+  waits_for: null,
+  leased_until: null,
+  retry_at: null,
+  asking_since: null,
 };
 
-/**
- * Records that the processor has an event. The time at which it was settled stays: its units are in the sums already, so
- * checks of the minute's other events need not wait again.
- */
-export const recordFoundDelivery = async (
+/** Changes the state of events, and the columns that are given. */
+const changeEvents = async (
   transaction: DatabaseTransactionConnection,
-  { id, customerId, isLate, note, now }: FoundDelivery,
+  condition: FragmentSqlToken,
+  changes: Parameters<typeof assignments>[0],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE meter_event
-    SET
-      state = 'delivered',
-      failure = NULL,
-      waits_for = NULL,
-      customer_id = ${customerId},
-      is_late = ${isLate},
-      may_be_delivered = false,
-      leased_until = NULL,
-      retry_at = NULL,
-      last_error = ${note},
-      settled_at = coalesce(settled_at, asking_since, ${timestamp(now)}),
-      asking_since = NULL
-    WHERE id = ${id}
+    SET ${assignments({ ...DECIDED, ...changes })}
+    WHERE ${condition}
   `);
 };
+
+/**
+ * Records that the processor has an event that no attempt was seen to deliver. The time at which it was settled stays: its
+ * units are in the sums already, so checks of the minute's other events need not wait again.
+ */
+export const recordFoundDelivery = (
+  transaction: DatabaseTransactionConnection,
+  id: bigint,
+  {
+    customerId,
+    isLate,
+    note,
+    now,
+  }: {
+    /** The customer that has it. */
+    readonly customerId: string | null;
+    readonly isLate: boolean;
+    /** How this was found out. */
+    readonly note: string;
+    readonly now: Date;
+  },
+): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state: "delivered",
+    customer_id: customerId,
+    is_late: isLate,
+    may_be_delivered: false,
+    last_error: note,
+    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(now)})`,
+  });
 
 /**
  * Lets the sender send an event that the processor does not have, under an identifier that was never used: a late attempt
  * under an earlier one could count beside it.
  */
-export const sendAgain = async (
+export const sendAgain = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
   { processor, customerId }: BillingTarget,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = 'pending',
-      failure = NULL,
-      waits_for = NULL,
-      processor = ${processor},
-      customer_id = ${customerId},
-      generation = generation + 1,
-      identifier = split_part(identifier, '.', 1) || '.' || (generation + 1),
-      key_generation = 0,
-      attempts = 0,
-      first_attempt_at = NULL,
-      leased_until = NULL,
-      retry_at = NULL,
-      may_be_delivered = false,
-      asking_since = NULL,
-      is_late = false,
-      settled_at = NULL
-    WHERE id = ${id}
-  `);
-};
+): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state: "pending",
+    processor,
+    customer_id: customerId,
+    generation: sql.fragment`generation + 1`,
+    identifier: sql.fragment`split_part(identifier, '.', 1) || '.' || (generation + 1)`,
+    key_generation: 0,
+    attempts: 0,
+    first_attempt_at: null,
+    may_be_delivered: false,
+    is_late: false,
+    settled_at: null,
+  });
 
 /**
  * Lets the sender ask whether the processor has a failed event, and send it if not. Nothing is sent under its identifier any
  * more, so the sums need to show only what was sent until it was settled.
  */
-export const askAgain = async (
+export const askAgain = (transaction: DatabaseTransactionConnection, id: bigint): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state: "pending",
+    asking_since: sql.fragment`coalesce(settled_at, sealed_at)`,
+    settled_at: null,
+  });
+
+export const recordFailure = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = 'pending',
-      failure = NULL,
-      waits_for = NULL,
-      asking_since = coalesce(settled_at, sealed_at),
-      leased_until = NULL,
-      retry_at = NULL,
-      settled_at = NULL
-    WHERE id = ${id}
-  `);
-};
+  {
+    failure,
+    reason,
+    now,
+  }: { readonly failure: "too_old" | "unclear"; readonly reason: string; readonly now: Date },
+): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state: "failed",
+    failure,
+    may_be_delivered: failure === "unclear",
+    is_late: false,
+    last_error: reason,
+    settled_at: timestamp(now),
+  });
 
-export type RecordedFailure = {
-  readonly id: bigint;
-  readonly failure: Exclude<Failure, "waits_for_usage">;
-  readonly mayBeDelivered: boolean;
-  readonly reason: string;
-  readonly now: Date;
-};
-
-export const recordFailure = async (
-  transaction: DatabaseTransactionConnection,
-  { id, failure, mayBeDelivered, reason, now }: RecordedFailure,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = 'failed',
-      failure = ${failure},
-      waits_for = NULL,
-      may_be_delivered = ${mayBeDelivered},
-      leased_until = NULL,
-      retry_at = NULL,
-      asking_since = NULL,
-      is_late = false,
-      last_error = ${reason},
-      settled_at = ${timestamp(now)}
-    WHERE id = ${id}
-  `);
-};
-
-/** Keeps a refund from being sent until the processor has the usage that it takes back. */
-export const letWait = async (
+/** Keeps a refund that the processor does not have from being sent until it has the usage that the refund takes back. */
+export const letWait = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  { waitsFor, mayBeDelivered }: { readonly waitsFor: bigint; readonly mayBeDelivered: boolean },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = 'failed',
-      failure = 'waits_for_usage',
-      waits_for = ${waitsFor},
-      may_be_delivered = ${mayBeDelivered},
-      leased_until = NULL,
-      retry_at = NULL,
-      asking_since = NULL
-    WHERE id = ${id}
-  `);
-};
+  usageId: bigint,
+): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state: "failed",
+    failure: "waits_for_usage",
+    waits_for: usageId,
+    may_be_delivered: false,
+  });
 
 /**
  * Lets refunds be sent whose usage has been delivered meanwhile, to the processor and customer that have it. About those that
@@ -302,75 +249,51 @@ export const releaseRefunds = async (
   `);
 };
 
-/** Closes events: they are never sent, or a document bills them. Late ones were delivered and stay so. */
-export const closeEvents = async (
+/**
+ * Closes events: they are never sent, or a document bills them. Late ones were delivered and stay so. Refunds that wait for
+ * usage which is never billed are closed with it: the processor has nothing to take back.
+ */
+export const closeEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
   {
     document,
     note,
     now,
-  }: {
-    readonly document: BillingDocument | null;
-    readonly note: string;
-    readonly now: Date;
-  },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = CASE WHEN state = 'failed' THEN 'closed' ELSE state END,
-      failure = NULL,
-      waits_for = NULL,
-      may_be_delivered = false,
-      is_late = is_late AND ${document !== null},
-      document_kind = ${document?.kind ?? null},
-      document_reference = ${document?.reference ?? null},
-      last_error = ${note},
-      settled_at = CASE WHEN state = 'failed' THEN ${timestamp(now)} ELSE settled_at END
-    WHERE id = ANY(${sql.array([...ids], "int8")})
-  `);
-};
-
-/** Closes the refunds that wait for usage which is never billed: the processor has nothing to take back. */
-export const closeRefundsOf = async (
-  transaction: DatabaseTransactionConnection,
-  usageIds: readonly bigint[],
-  { note, now }: { readonly note: string; readonly now: Date },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = 'closed',
-      failure = NULL,
-      waits_for = NULL,
-      may_be_delivered = false,
-      last_error = ${note},
-      settled_at = ${timestamp(now)}
-    WHERE waits_for = ANY(${sql.array([...usageIds], "int8")})
-  `);
-};
+  }: { readonly document: BillingDocument | null; readonly note: string; readonly now: Date },
+): Promise<void> =>
+  changeEvents(
+    transaction,
+    document === null
+      ? sql.fragment`(${isAmong(ids)} OR waits_for = ANY(${sql.array([...ids], "int8")}))`
+      : isAmong(ids),
+    {
+      state: sql.fragment`CASE WHEN state = 'failed' THEN 'closed' ELSE state END`,
+      may_be_delivered: false,
+      is_late: sql.fragment`is_late AND ${document !== null}`,
+      document_kind: document?.kind ?? null,
+      document_reference: document?.reference ?? null,
+      last_error: note,
+      settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(now)} ELSE settled_at END`,
+    },
+  );
 
 /**
  * Records that the processor refuses an event that it had accepted. When it was settled stays: the sums have shown it since then,
  * or its refusal.
  */
-export const recordLateRefusal = async (
+export const recordLateRefusal = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
   { state, note }: { readonly state: "failed" | "closed"; readonly note: string },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = ${state},
-      failure = CASE WHEN ${state === "failed"} THEN 'refused' END,
-      may_be_delivered = ${state === "failed"},
-      is_late = false,
-      last_error = ${note}
-    WHERE id = ${id}
-  `);
-};
+): Promise<void> =>
+  changeEvents(transaction, isAmong([id]), {
+    state,
+    failure: state === "failed" ? "refused" : null,
+    may_be_delivered: state === "failed",
+    is_late: false,
+    last_error: note,
+  });
 
 /**
  * Records that usage which is not delivered may have been sent in a history that was lost, until a time. The senders ask about
@@ -400,11 +323,3 @@ export const askAboutUnsent = async (
     WHERE meter_event.id = unsent.id
   `);
 };
-
-const askedRow = z.strictObject({ events: safeInteger });
-
-/** Counts the events about which the processor is asked before they are sent. */
-export const countAskedEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(askedRow)`
-    SELECT count(*) AS events FROM meter_event WHERE state = 'pending' AND asking_since IS NOT NULL
-  `);

@@ -6,7 +6,7 @@ import { countLedgerEvents, moveLedgerEvents } from "./ledgerMove.sql.ts";
 import { lockStream } from "./streams.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
-import { monthlyCycle } from "./billingCycle.rules.ts";
+import { monthlyCycle } from "./usage.rules.ts";
 import { decideProcessor, findHold } from "./deployment.rules.ts";
 import type { StripeAccount } from "./deployment.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";

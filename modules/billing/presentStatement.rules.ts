@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind, Mode } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period } from "./usage.rules.ts";
 import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import type { UnitPrice } from "./subscriptions.rules.ts";
@@ -9,19 +9,6 @@ import type { UnitPrice } from "./subscriptions.rules.ts";
 /*
  * The statement of an organization as its clients see it.
  */
-
-/** The sums of each day and kind, in the order of their columns. */
-export const USAGE_SUMS = [
-  "registered",
-  "refunded",
-  "reported",
-  "late",
-  "failed",
-  "closed",
-  "documented",
-  "pending",
-  "differences",
-] as const;
 
 const units = (description: string) => z.int().meta({ description });
 
@@ -112,12 +99,15 @@ export const statementJson = z
   })
   .meta({ id: "Statement" });
 
-type Sums = Readonly<Record<(typeof USAGE_SUMS)[number], bigint>>;
+type Sums = {
+  readonly [Name in keyof typeof sums]: number;
+};
 
 /** The statement of one kind. */
 type KindUsage = {
   readonly kind: Kind;
   readonly period: Period;
+  readonly total: Sums;
   readonly days: readonly (Sums & { readonly day: string })[];
   readonly invoiced: readonly InvoicedUsage[];
 };
@@ -126,22 +116,6 @@ const presentPeriod = ({ start, end }: Period) => ({
   start: start.toISOString(),
   end: end.toISOString(),
 });
-
-const presentSums = (days: readonly Sums[]) => {
-  const total = (name: (typeof USAGE_SUMS)[number]): number =>
-    Number(days.reduce((sum, each) => sum + each[name], 0n));
-  return {
-    registered: total("registered"),
-    refunded: total("refunded"),
-    reported: total("reported"),
-    late: total("late"),
-    failed: total("failed"),
-    closed: total("closed"),
-    documented: total("documented"),
-    pending: total("pending"),
-    differences: total("differences"),
-  };
-};
 
 const timeOf = (second: number): string => new Date(second * 1000).toISOString();
 
@@ -161,10 +135,10 @@ export const presentStatement = (
     paused: subscription.pausedBy,
     trial: subscription.trial && presentPeriod(subscription.trial),
   },
-  statements: statements.map(({ kind, period: of, days, invoiced }) => ({
+  statements: statements.map(({ kind, period: of, total, days, invoiced }) => ({
     kind,
     period: presentPeriod(of),
-    ...presentSums(days),
+    ...total,
     unit_price: subscription?.unitPrices[kind] ?? null,
     invoices: invoiced.map((usage) => ({
       number: usage.invoiceNumber,
@@ -173,6 +147,6 @@ export const presentStatement = (
       reported: usage.delivered,
       problem: describeInvoiceProblem(usage),
     })),
-    days: days.map((each) => ({ day: each.day, ...presentSums([each]) })),
+    days: [...days],
   })),
 });

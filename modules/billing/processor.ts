@@ -1,10 +1,9 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period, Span } from "./usage.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
-import type { RejectionReport } from "./processorEvents/processorEvents.rules.ts";
+import type { RefusalReport } from "./processorEvents/processorEvents.rules.ts";
 import type { BilledSubscription, InvoiceLine } from "./invoices/invoices.rules.ts";
 import type { SubscriptionState } from "./subscriptions.rules.ts";
-import type { Span } from "./usage.rules.ts";
 
 /** The account that usage belongs to, and its customer at the processor. */
 export type BillingCustomer = {
@@ -104,7 +103,7 @@ export type BillingProcessor = {
    * Returns what a report of usage that was refused after it had been accepted says. Throws a
    * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.
    */
-  readonly readRejectionReport: (eventId: string, signal: AbortSignal) => Promise<RejectionReport>;
+  readonly readRefusalReport: (eventId: string, signal: AbortSignal) => Promise<RefusalReport>;
   /**
    * Adds the items that donations need to the account's subscription, as far as they are missing. Throws if it cannot
    * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and

@@ -1,9 +1,9 @@
 import type { Account } from "../accounts/accounts.sql.ts";
-import type { PrepaidDay, StatementDetail, UsageDay } from "./statements.sql.ts";
-import { listPrepaidDays, listStatementDetails, listUsageDays } from "./statements.sql.ts";
+import type { PrepaidSums, StatementDetail, SumsByDay, UsageSums } from "./statements.sql.ts";
+import { listStatementDetails, sumPrepaidByDay, sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period } from "./usage.rules.ts";
 import { minuteOf } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -19,19 +19,20 @@ import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 import type { BillingContext } from "./context.ts";
 
-/** The statement of one kind. A store's usage is prepaid, so it has days of another kind and no comparison. */
+type UsageStatement = SumsByDay<UsageSums> & {
+  readonly paidFrom: "usage";
+  /** What was delivered to each of Stripe's customers in the period's whole minutes, and Stripe's own sum. */
+  readonly comparisons: readonly StreamReport[];
+  /** What invoices have of the usage, and why they lack some, as it was last compared. */
+  readonly invoiced: readonly InvoicedUsage[];
+  /** The trial of the subscription, if the period has a part of it. */
+  readonly trial: Period | null;
+};
+
+/** The statement of one kind. A store's usage is prepaid, so it has other sums and no comparison. */
 export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
-  | {
-      readonly paidFrom: "usage";
-      readonly days: readonly UsageDay[];
-      /** What was delivered to each of Stripe's customers in the period's whole minutes, and Stripe's own sum. */
-      readonly comparisons: readonly StreamReport[];
-      /** What invoices have of the usage, and why they lack some, as it was last compared. */
-      readonly invoiced: readonly InvoicedUsage[];
-      /** The trial of the subscription, if the period has a part of it. */
-      readonly trial: Period | null;
-    }
-  | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
+  | UsageStatement
+  | (SumsByDay<PrepaidSums> & { readonly paidFrom: "balance" })
 );
 
 /**
@@ -52,11 +53,19 @@ const periodOf = async (
   return span;
 };
 
-/** The processor's sums cover whole minutes, and nothing that is yet to come. */
-const comparedSpan = ({ start, end }: Period, now: Date) => {
-  const from = minuteOf(secondOf(start)).start;
-  const lastSecond = Math.min(secondOf(end) - 1, secondOf(now));
-  return { start: from, end: Math.max(minuteOf(lastSecond).end, from + 60) };
+/** Compares whole minutes of a period, because the processor has sums of those, and nothing that is yet to come. */
+const compareStream = async (
+  context: BillingContext,
+  { accountId, kind }: Owner,
+  { start: first, end: last }: Period,
+  signal: AbortSignal,
+): Promise<readonly StreamReport[]> => {
+  const now = await readDatabaseTime(context.db, context.clock);
+  const { start } = minuteOf(secondOf(first));
+  const lastSecond = Math.min(secondOf(last) - 1, secondOf(now));
+  const span = { start, end: Math.max(minuteOf(lastSecond).end, start + 60) };
+  const compared = await reconcileUsage(context, { accountId, span }, signal);
+  return compared.filter((stream) => stream.kind === kind);
 };
 
 /**
@@ -77,45 +86,34 @@ export const readStatement = async (
   readonly subscription: KnownSubscription | null;
   readonly statements: readonly KindStatement[];
 }> => {
-  const { db, clock } = context;
+  const { db } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
-  const invoiced = owner.mode === "live" ? await listInvoicedUsage(db, owner.accountId) : [];
-  const subscription =
-    owner.mode === "live" ? await findKnownSubscription(db, owner.accountId) : null;
+  const isLive = owner.mode === "live";
+  const invoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
+  const subscription = isLive ? await findKnownSubscription(db, owner.accountId) : null;
   const trial = subscription?.trial ?? null;
   const statements: KindStatement[] = [];
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
     const span = await periodOf(context, stream, period);
+    const of = { kind, period: span };
     if (account.type === "store") {
-      const days = await listPrepaidDays(db, stream, span);
-      statements.push({ kind, period: span, paidFrom: "balance", days });
-    } else {
-      const days = await listUsageDays(db, stream, span);
-      const compared =
-        owner.mode === "live" && signal !== null
-          ? await reconcileUsage(
-              context,
-              {
-                accountId: owner.accountId,
-                span: comparedSpan(span, await readDatabaseTime(db, clock)),
-              },
-              signal,
-            )
-          : [];
-      const [start, end] = [secondOf(span.start), secondOf(span.end)];
-      statements.push({
-        kind,
-        period: span,
-        paidFrom: "usage",
-        days,
-        comparisons: compared.filter((each) => each.kind === kind),
-        invoiced: invoiced.filter(
-          (usage) => usage.kind === kind && usage.start < end && usage.end > start,
-        ),
-        trial: trial !== null && trial.start < span.end && trial.end > span.start ? trial : null,
-      });
+      const sums = await sumPrepaidByDay(db, stream, span);
+      statements.push({ ...of, paidFrom: "balance", ...sums });
+      continue;
     }
+    const [start, end] = [secondOf(span.start), secondOf(span.end)];
+    statements.push({
+      ...of,
+      paidFrom: "usage",
+      ...(await sumUsageByDay(db, stream, span)),
+      comparisons:
+        isLive && signal !== null ? await compareStream(context, stream, span, signal) : [],
+      invoiced: invoiced.filter(
+        (usage) => usage.kind === kind && usage.start < end && usage.end > start,
+      ),
+      trial: trial !== null && trial.start < span.end && trial.end > span.start ? trial : null,
+    });
   }
   return { account, subscription, statements };
 };

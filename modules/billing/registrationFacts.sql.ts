@@ -1,5 +1,6 @@
-import type { FragmentSqlToken } from "slonik";
-import { sql } from "../../db/sql.ts";
+import type { FragmentSqlToken, CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { sql, afterLookup } from "../../db/sql.ts";
 
 /*
  * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
@@ -15,7 +16,7 @@ export const shareRegistrations = (one: string, other: string): FragmentSqlToken
 };
 
 /** The condition that a usage fact or meter event is of the stream and second of a registration of the query. */
-export const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {
+const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`
     ${column("account_id")} = registration.account_id
@@ -36,7 +37,7 @@ const countsRegistration = sql.fragment`
  * The usage facts of a refund of the query, as a table. Without the OFFSET, the planner may expect all facts of the database:
  * as long as it has seen no refund, it does not know that each has few.
  */
-export const factsOfRefund = sql.fragment`
+const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 
@@ -61,8 +62,8 @@ export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`)
 /** Whether a registration of the query has usage. */
 export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
 
-/** Selects the ids of the registrations that a meter event of the query counts. */
-const countedRegistrations = sql.fragment`
+/** Selects the ids of the registrations that a meter event of the query counts, or takes units back of. */
+export const registrationsOfEvent = sql.fragment`
   SELECT registration.id
   FROM registration
   WHERE registration.account_id = meter_event.account_id
@@ -74,14 +75,112 @@ const countedRegistrations = sql.fragment`
     AND registration.usage_batch = ANY(
       ARRAY(SELECT usage_batch FROM usage_fact WHERE meter_event_id = meter_event.id AND refund_id IS NULL)
     )
-`;
-
-/** Selects the ids of the registrations that a meter event of the query counts, or takes units back of. */
-export const registrationsOfEvent = sql.fragment`
-  ${countedRegistrations}
   UNION
   SELECT refund.registration_id
   FROM usage_fact
   JOIN refund ON refund.id = usage_fact.refund_id
   WHERE usage_fact.meter_event_id = meter_event.id
 `;
+
+const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
+
+/** The condition that a usage fact of the query is of a refund of its registration. */
+const takesBack = sql.fragment`
+  (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
+`;
+
+/** The events of the registration's second that are in one of the states and take back units of it, as the tail of a SELECT. */
+const eventsOfRefunds = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  FROM meter_event
+  CROSS JOIN LATERAL (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
+  ) AS fact
+  WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
+`;
+
+const isInEvent = (states: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`EXISTS (SELECT ${eventsOfRefunds(states)})`;
+
+/** Whether a refund of the registration takes back usage that is in no event yet. */
+const isUnsealed = sql.fragment`EXISTS (
+  SELECT
+  FROM usage_fact
+  WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+)`;
+
+/** How many refunds of a registration are looked up one by one. */
+const FEW_REFUNDS = sql.fragment`100`;
+
+/** Whether a registration of the query has few refunds, as a table. */
+export const countedRefunds = sql.fragment`
+  (
+    SELECT count(*) <= ${FEW_REFUNDS} AS are_few
+    FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
+  )
+`;
+
+/**
+ * Selects the states of usage that the refunds of a registration with many take back: `state`, `is_late` and `processor`.
+ * Without usage that is pending, failed or closed, whatever the others are, the usage has been corrected.
+ */
+export const usageOfManyRefunds = sql.fragment`
+  SELECT 'unsealed', false, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+  UNION ALL
+  SELECT meter_event.state, false, meter_event.processor
+  ${eventsOfRefunds(sql.fragment`'pending', 'failed', 'closed'`)} AND NOT refunds.are_few
+`;
+
+/**
+ * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
+ * some of it is in a failed event. If neither, it has been sent or never will be. Most registrations have few refunds, which
+ * are looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many,
+ * such usage is looked for in their second.
+ * @returns null if the registration was deleted, which settled test data are
+ */
+export const findRefundProgress = (
+  db: CommonQueryMethods,
+  registrationId: string,
+): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
+  db.maybeOne(sql.type(refundProgressRow)`
+    SELECT
+      CASE
+        WHEN refunds.are_few THEN coalesce(few.pending, false)
+        ELSE ${isUnsealed} OR ${isInEvent(sql.fragment`'pending'`)}
+      END AS pending,
+      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(sql.fragment`'failed'`)} END AS failed
+    FROM registration
+    CROSS JOIN LATERAL ${countedRefunds} AS refunds
+    CROSS JOIN LATERAL (
+      SELECT
+        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state = 'pending') AS pending,
+        bool_or(meter_event.state = 'failed') AS failed
+      FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
+      CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
+      LEFT JOIN LATERAL (
+        SELECT state FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0
+      ) AS meter_event ON true
+      WHERE refunds.are_few
+    ) AS few
+    WHERE registration.id = ${registrationId}
+  `);
+
+const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
+
+/**
+ * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in an event of zero
+ * units count as well: they offset other usage, which was not sent.
+ */
+export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
+    FROM (
+      SELECT DISTINCT refund.id, refund.quantity, refund.meter_event_id
+      FROM usage_fact AS counted
+      JOIN usage_fact AS refund ON ${shareRegistrations("refund", "counted")}
+      WHERE counted.meter_event_id = ${meterEventId}
+        AND counted.refund_id IS NULL
+        AND refund.refund_id IS NOT NULL
+    ) AS taken_back
+    JOIN meter_event ON meter_event.id = taken_back.meter_event_id
+    WHERE meter_event.id <> ${meterEventId} AND meter_event.state IN ('pending', 'delivered')
+  `);

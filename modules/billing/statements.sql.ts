@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
@@ -10,11 +10,9 @@ import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { ofStream } from "./streams.sql.ts";
 
-/** What was registered and refunded again can add up to more than a safe integer. */
-const sum = z.bigint();
+const sum = z.bigint().transform(Number);
 
-const usageDayRow = z.strictObject({
-  day: z.string(),
+const usageSums = z.strictObject({
   registered: sum,
   refunded: sum,
   reported: sum,
@@ -27,11 +25,52 @@ const usageDayRow = z.strictObject({
 });
 
 /**
- * The units of a kind by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units and the accepted
- * `differences` are the sum of the others. `closed` ones are never billed; `documented` ones are billed or returned by a
- * document, also if they were delivered late.
+ * The units of a kind. Registered minus refunded units and the accepted `differences` are the sum of the others. `closed` ones
+ * are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
  */
-export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
+export type UsageSums = Readonly<z.output<typeof usageSums>>;
+
+const prepaidSums = z.strictObject({
+  registered: sum,
+  refunded: sum,
+  paid_cents: sum,
+  returned_cents: sum,
+});
+
+/** The units of a store, and what was paid for them and returned. */
+export type PrepaidSums = Readonly<z.output<typeof prepaidSums>>;
+
+/** Sums in a period, and by the day of the registration, UTC, `YYYY-MM-DD`. */
+export type SumsByDay<Sums> = {
+  readonly total: Sums;
+  readonly days: readonly ({ readonly day: string } & Sums)[];
+};
+
+/** Separates the days from their total, which is the row without a day. */
+const byDay = <Sums extends object>(
+  rows: readonly (Sums & { readonly day: string | null })[],
+): SumsByDay<Omit<Sums, "day">> => {
+  const days: ({ readonly day: string } & Omit<Sums, "day">)[] = [];
+  let total: Omit<Sums, "day"> | null = null;
+  for (const { day, ...sums } of rows) {
+    if (day === null) {
+      total = sums;
+    } else {
+      days.push({ day, ...sums });
+    }
+  }
+  if (total === null) {
+    throw new TypeError("The sums have no total.");
+  }
+  return { total, days };
+};
+
+const day = z.string().nullable();
+const usageRow = usageSums.extend({ day });
+const prepaidRow = prepaidSums.extend({ day });
+
+/** Groups by the first column, the day, and adds the total. */
+const daysAndTotal = sql.fragment`GROUP BY GROUPING SETS ((1), ()) ORDER BY 1`;
 
 /** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
 const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToken => sql.fragment`
@@ -60,63 +99,52 @@ const sumOf = (condition: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`coalesce(sum(quantity) FILTER (WHERE ${condition}), 0)::bigint`;
 
 /** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
-export const listUsageDays = (
+export const sumUsageByDay = async (
   db: CommonQueryMethods,
   stream: Owner,
   period: Period,
-): Promise<readonly UsageDay[]> =>
-  db.any(sql.type(usageDayRow)`
-    SELECT
-      to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
-      -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
-      ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late`)} AS reported,
-      ${sumOf(sql.fragment`state = 'delivered' AND is_late AND NOT is_documented`)} AS late,
-      ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
-      ${sumOf(sql.fragment`state = 'closed' AND NOT is_documented`)} AS closed,
-      ${sumOf(sql.fragment`is_documented`)} AS documented,
-      ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
-      ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
-    FROM (${factsWithStates(stream, period)}) AS fact
-    GROUP BY 1
-    ORDER BY 1
-  `);
+): Promise<SumsByDay<UsageSums>> =>
+  byDay(
+    await db.any(sql.type(usageRow)`
+      SELECT
+        to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+        ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
+        -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
+        ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late`)} AS reported,
+        ${sumOf(sql.fragment`state = 'delivered' AND is_late AND NOT is_documented`)} AS late,
+        ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
+        ${sumOf(sql.fragment`state = 'closed' AND NOT is_documented`)} AS closed,
+        ${sumOf(sql.fragment`is_documented`)} AS documented,
+        ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
+        ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
+      FROM (${factsWithStates(stream, period)}) AS fact
+      ${daysAndTotal}
+    `),
+  );
 
-const prepaidDayRow = z.strictObject({
-  day: z.string(),
-  registered: sum,
-  refunded: sum,
-  paidCents: sum,
-  returnedCents: sum,
-});
-
-/**
- * The units of a store by the day of their registration, UTC, and what was paid for them and returned. Imported ones were
- * not paid from the balance here.
- */
-export type PrepaidDay = Readonly<z.output<typeof prepaidDayRow>>;
-
-export const listPrepaidDays = (
+/** Sums what was paid from a store's balance in a period. Imported units were not paid here. */
+export const sumPrepaidByDay = async (
   db: CommonQueryMethods,
   stream: Owner,
   { start, end }: Period,
-): Promise<readonly PrepaidDay[]> =>
-  db.any(sql.type(prepaidDayRow)`
-    SELECT
-      to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      sum(count)::bigint AS registered,
-      sum(refunded_count)::bigint AS refunded,
-      sum(count * unit_price_cents)::bigint AS "paidCents",
-      sum(refunded_count * unit_price_cents)::bigint AS "returnedCents"
-    FROM registration
-    WHERE ${ownedBy("registration", stream)}
-      AND created_at >= ${timestamp(start)}
-      AND created_at < ${timestamp(end)}
-      AND unit_price_cents IS NOT NULL
-      AND NOT ${isImported(sql.fragment`id`)}
-    GROUP BY 1
-    ORDER BY 1
-  `);
+): Promise<SumsByDay<PrepaidSums>> =>
+  byDay(
+    await db.any(sql.type(prepaidRow)`
+      SELECT
+        to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+        coalesce(sum(count), 0)::bigint AS registered,
+        coalesce(sum(refunded_count), 0)::bigint AS refunded,
+        coalesce(sum(count * unit_price_cents), 0)::bigint AS paid_cents,
+        coalesce(sum(refunded_count * unit_price_cents), 0)::bigint AS returned_cents
+      FROM registration
+      WHERE ${ownedBy("registration", stream)}
+        AND created_at >= ${timestamp(start)}
+        AND created_at < ${timestamp(end)}
+        AND unit_price_cents IS NOT NULL
+        AND NOT ${isImported(sql.fragment`id`)}
+      ${daysAndTotal}
+    `),
+  );
 
 const detailRow = z.strictObject({
   position: z.string(),

@@ -1,7 +1,7 @@
 import { isActiveSubscription } from "../accounts/accounts.rules.ts";
 import type { SubscriptionStatus } from "../accounts/accounts.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "./billingCycle.rules.ts";
+import type { Period } from "./usage.rules.ts";
 
 /** What a unit costs, as a decimal number of the currency's smallest unit, such as "45" cents. */
 export type UnitPrice = { readonly amount: string; readonly currency: string };

@@ -1,5 +1,5 @@
-import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
+import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
 
 /**
  * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity in
@@ -51,3 +51,27 @@ export const minuteOf = (second: number): Span => {
   const start = second - (second % 60);
   return { start, end: start + 60 };
 };
+
+/** A half-open span of time: it includes `start` but not `end`. */
+export type Period = { readonly start: Date; readonly end: Date };
+
+const startOfCycle = (year: number, month: number, billingDay: number): Date => {
+  const lastDay = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
+  return new Date(Date.UTC(year, month, Math.min(billingDay, lastDay)));
+};
+
+/**
+ * Returns the monthly cycle, in UTC, that contains a time. It starts at 00:00 on the billing day, or on the last day of a
+ * shorter month.
+ */
+export const monthlyCycle = (billingDay: number, time: Date): Period => {
+  const year = time.getUTCFullYear();
+  const month = time.getUTCMonth();
+  const start = startOfCycle(year, month, billingDay);
+  return start <= time
+    ? { start, end: startOfCycle(year, month + 1, billingDay) }
+    : { start: startOfCycle(year, month - 1, billingDay), end: start };
+};
+
+export const isWithin = ({ start, end }: Period, time: Date): boolean =>
+  start <= time && time < end;

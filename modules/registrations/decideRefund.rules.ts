@@ -1,5 +1,5 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "../billing/billingCycle.rules.ts";
+import type { Period } from "../billing/usage.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Registration } from "./registrations.rules.ts";

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import { deleteUsage, listUnsettledSeconds } from "../billing/usageSeconds.sql.ts";
+import { deleteUsage, listUnsettledSeconds } from "../billing/usageFacts.sql.ts";
 import { lockStream } from "../billing/streams.sql.ts";
 import { deleteEmptyTestOrders } from "../planting/orders.sql.ts";
 import type { Span } from "./oldTestRegistrations.sql.ts";

@@ -6,21 +6,22 @@ import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
 import { findKnownSubscription } from "../billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
+import type {
+  InvoicedUsage,
+  RegistrationInvoice,
+} from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
-import type { RegistrationInvoice } from "../billing/invoices/invoiceReports.rules.ts";
-import type { Seconds } from "../billing/usageSeconds.sql.ts";
-import { findFailedSeconds, findPendingSeconds } from "../billing/usageSeconds.sql.ts";
+import type { Seconds } from "../billing/usageFacts.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../billing/usageFacts.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
 import type { RegistrationUsage } from "./registrationUsage.sql.ts";
 import { findRegistrationUsage, listRegistrationUsage } from "./registrationUsage.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
-import type { Period } from "../billing/billingCycle.rules.ts";
-import { isWithin, monthlyCycle } from "../billing/billingCycle.rules.ts";
+import type { Period } from "../billing/usage.rules.ts";
+import { isWithin, monthlyCycle, timeOf } from "../billing/usage.rules.ts";
 import type { UsageReportState } from "../billing/billingStatus.rules.ts";
 import { billingStatusOf, reportStateOf } from "../billing/billingStatus.rules.ts";
-import { timeOf } from "../billing/usage.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";

@@ -3,7 +3,7 @@ import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import { findRefundProgress } from "../billing/refundUsage.sql.ts";
+import { findRefundProgress } from "../billing/registrationFacts.sql.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";

@@ -4,9 +4,12 @@ import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.sql.ts";
+import {
+  countedRefunds,
+  usageOfManyRefunds,
+  factsOfFewRefunds,
+} from "../billing/registrationFacts.sql.ts";
 import { isLateWithoutDocument } from "../billing/meterEvents.sql.ts";
-import { factsOfFewRefunds } from "../billing/registrationFacts.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { inRange, sql } from "../../db/sql.ts";

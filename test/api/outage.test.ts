@@ -3,7 +3,7 @@ import { openReads } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import { createDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { createDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";

@@ -19,7 +19,7 @@ import { createRetryGuard } from "../../modules/registrations/createRetryGuard.t
 import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { createListGate } from "../../api/http/requestTurns.ts";
 import type { Gate } from "../../runtime/gate.ts";
-import { createDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { createDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";

@@ -1,6 +1,4 @@
-import { cancelAttempts } from "../../modules/billing/sending/attempts.sql.ts";
-import { startLease } from "../../modules/billing/sending/attemptLease.ts";
-import { createAttemptRecords } from "../../modules/billing/sending/createAttemptRecords.ts";
+import { createOutcomeRecords } from "../../modules/billing/sending/createAttempts.ts";
 import {
   LEASED,
   STRIPE_MISSING,
@@ -9,7 +7,7 @@ import {
 } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
-import type { Sealing, UnsealedStream } from "../../modules/billing/sending/sealMeterEvents.ts";
+import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
 import { beginSending, finishSending } from "../../modules/billing/sending/sendMeterEvent.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import { lockStream } from "../../modules/billing/streams.sql.ts";
@@ -20,23 +18,12 @@ import type { Owner } from "../../modules/records/owner.rules.ts";
  * The steps of a shard's sender for one stream, one after the other, so that a test can look at what is between them.
  */
 
-/** Seals usage of streams without the first attempts of new events. A stream that another transaction has locked is skipped. */
-export const sealOnly = async (
-  context: BillingContext,
-  streams: readonly UnsealedStream[],
-): Promise<readonly Sealing[]> => {
-  const sealings = await sealMeterEvents(context, streams, startLease(context));
-  const begun = sealings.flatMap((sealing) =>
-    sealing.kind === "event" && sealing.startsAtMs !== null ? [sealing.event.id] : [],
-  );
-  await context.db.transaction((transaction) => cancelAttempts(transaction, begun));
-  return sealings;
-};
-
 /** Seals the oldest usage of a stream without an attempt. Waits while another transaction has locked the stream. */
 export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
   await context.db.transaction((transaction) => lockStream(transaction, stream));
-  const [sealing = { kind: "none" }] = await sealOnly(context, [{ ...stream, firstSecond: 0 }]);
+  const [sealing = { kind: "none" }] = await sealMeterEvents(context, [
+    { ...stream, firstSecond: 0 },
+  ]);
   return sealing;
 };
 
@@ -50,8 +37,8 @@ export const sendMeterEvent = async (
     started,
     events: [event],
   } = await beginSending(context, [id]);
-  const records = createAttemptRecords(context.db);
-  return event ? finishSending({ ...context, records }, event, { started, signal }) : LEASED;
+  const record = createOutcomeRecords(context);
+  return event ? finishSending({ ...context, record }, event, { started, signal }) : LEASED;
 };
 
 /** `done`: nothing more is ready. `more`: the limit of events is reached. `delayed`: the current event must wait. */

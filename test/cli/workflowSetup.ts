@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
-import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { refund } from "../../workflows/refund.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import type { DatabaseContext } from "../support/database.ts";

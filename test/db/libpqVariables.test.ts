@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
-import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -116,11 +116,7 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
 };
 
 /** The tables that long runs change in batches. */
-const BATCH_TABLES = [
-  "processor_event",
-  "donation",
-  "idempotency_key",
-];
+const BATCH_TABLES = ["processor_event", "donation", "idempotency_key"];
 
 test.serial(
   "while a snapshot is open, a batch reads nothing of what earlier ones have done",

@@ -2,15 +2,10 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
   beginProcessing,
-  recordProcessingError,
-  settleProcessorEvent,
+  changeProcessorEvent,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
-import {
-  beginAttempts,
-  recordDelays,
-  settleAttempts,
-} from "../../modules/billing/sending/attempts.sql.ts";
+import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
 import { listWithWaitingRefund } from "../../modules/registrations/oldTestRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
@@ -167,7 +162,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   }
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
-  const pending = { id: "pending-2000", attempts: 0 };
+  const pendingId = "pending-2000";
   const [busy = "", quiet = ""] = await filler.anyFirst(sql.type(uuidRow)`
     SELECT id FROM webhook_endpoint ORDER BY id LIMIT 2
   `);
@@ -175,39 +170,16 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   type Work = (db: DatabasePool) => Promise<unknown>;
   // With what each returns if it has found its rows.
   const works: Readonly<Record<string, readonly [Work, unknown]>> = {
-    "the start of an attempt": [
-      async (db) => (await beginAttempts(db, [first.id], { now, until })).length,
-      1,
-    ],
-    "a delay": [
-      (db) =>
-        recordDelays(db, [
-          {
-            ...second,
-            reason: "busy",
-            outcomeUnknown: false,
-            newKey: false,
-            askingSince: null,
-            retryAt: until,
-          },
-        ]),
-      undefined,
-    ],
-    "a settlement": [
+    "the start of an attempt": [async (db) => (await beginAttempts(db, [first.id], now)).length, 1],
+    "the outcomes of attempts": [
       async (db) =>
         (
-          await settleAttempts(db, [
-            {
-              ...third,
-              state: "delivered",
-              failure: null,
-              isLate: false,
-              reason: null,
-              settledAt: now,
-            },
+          await recordOutcomes(db, [
+            { ...second, state: "pending", reason: "busy", retryAt: until, now },
+            { ...third, state: "delivered", reason: null, now },
           ])
-        ).size,
-      1,
+        ).length,
+      2,
     ],
     "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
     "registrations with a waiting refund": [
@@ -217,14 +189,19 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
         ),
       2,
     ],
-    "the start of processing": [
-      async (db) => (await beginProcessing(db, pending, until))?.id,
-      pending.id,
-    ],
-    "an error of processing": [(db) => recordProcessingError(db, pending.id, "busy"), undefined],
-    "the end of processing": [
+    "the start of processing": [async (db) => (await beginProcessing(db, until))?.attempts, 1],
+    "an error of processing": [
       (db) =>
-        settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
+        changeProcessorEvent(db, pendingId, {
+          from: "pending",
+          state: "pending",
+          error: "busy",
+          now,
+        }),
+      undefined,
+    ],
+    "the end of processing": [
+      (db) => changeProcessorEvent(db, pendingId, { from: "pending", state: "processed", now }),
       undefined,
     ],
     "endpoints with due deliveries": [

@@ -1,5 +1,7 @@
-import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import { countUsageAttention } from "../../modules/billing/usageAttention.sql.ts";
+import {
+  listMeterEvents,
+  countUsageAttention,
+} from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { readWebhookState } from "../../modules/events/endpointHealth.sql.ts";
 import { newId } from "../../runtime/newId.ts";

@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageSeconds.sql.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageFacts.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
 import { donorName, listDonors } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
@@ -89,7 +89,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   await insertRecords(filler, unknown.id);
 
-  const lease = { now: new Date(), until: new Date() };
   const donor = { accountId: unknown.id, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
   const stream = { ...donor, kind: "tree" } as const;
@@ -204,7 +203,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       listStoreDonations(single, donor, { emails }, page),
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
     "the records of an order": (single) => listOrderRecords(single, donor, orderId),
-    "the next meter event": (single) => listNextEvents(single, [stream], lease),
+    "the next meter event": (single) => listNextEvents(single, [stream], new Date()),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
     "the seconds with failed usage": (single) => findFailedSeconds(single, stream),
     "the first events": (single) => readFeedPage(single, firstEvents),

@@ -8,7 +8,7 @@ import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { pollPlantingOrder, placePlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
-import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";

@@ -14,7 +14,7 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { guardUsage, holdUsage } from "../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../modules/billing/resumeUsage.ts";
+import { resumeUsage } from "../../modules/billing/holdUsage.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { readAccountSums } from "../support/accountSums.ts";

@@ -16,7 +16,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { ProcessorMismatchError } from "../../modules/billing/processor.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
-import { createDeploymentName, getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { createDeploymentName, getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";

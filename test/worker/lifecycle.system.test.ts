@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { getDeploymentName } from "../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import {

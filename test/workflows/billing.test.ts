@@ -35,7 +35,7 @@ const test = testWithDatabase();
 
 const observers = {
   observeSend: () => undefined,
-  observeRejection: () => undefined,
+  observeLateRefusal: () => undefined,
   observeFailedEvent: () => undefined,
   observeUnreadSubscription: () => undefined,
   observeDrift: () => undefined,
@@ -142,7 +142,7 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
   t.deepEqual(report, { compared: 1, drifting: 1 });
   t.deepEqual(reported, [["Drifting"]]);
   const stored = await findLastReconciliation(db);
-  t.like(stored, { streams: 6, drifting: 1, unreadable: 0, error: null });
+  t.like(stored, { streams: 6, found: [{ error: null }], error: null });
   t.truthy(stored?.endedAt);
   t.like(await readReconciliationStatus(db), { lastSuccessAt: stored?.endedAt, hasFailed: false });
   t.like(await listOpenDifferences(db, { accountId: null, span: null, limit: 10 }), [

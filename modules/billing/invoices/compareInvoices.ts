@@ -5,8 +5,8 @@ import { requireStripe } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
-import { sweepStripe } from "../sweepStripe.ts";
-import type { StripeSweep, SweepOptions } from "../sweepStripe.ts";
+import { sweepStripe } from "../processorEvents/refreshSubscriptions.ts";
+import type { StripeSweep, SweepOptions } from "../processorEvents/refreshSubscriptions.ts";
 import {
   findNextCustomer,
   findOpenUsage,

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import type { Period } from "../billingCycle.rules.ts";
-import { isWithin } from "../billingCycle.rules.ts";
+import type { Period } from "../usage.rules.ts";
+import { isWithin } from "../usage.rules.ts";
 import { INVOICE_PROBLEMS, isFree, needsOperator, UNINVOICED_REASONS } from "./invoices.rules.ts";
 import type { InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
 

@@ -169,20 +169,19 @@ export const replaceInvoicedUsage = async (
     DELETE FROM invoiced_usage
     WHERE customer_id = ${customerId} AND end_second > ${since}
   `);
-  for (const row of rows) {
-    await transaction.query(sql.typeAlias("void")`
-      INSERT INTO invoiced_usage (
-        customer_id, kind, start_second, end_second, account_ids, subscription_id, other_subscription_id,
-        invoice_id, invoice_number, invoice_status, quantity, delivered, problem, units
-      )
-      VALUES (
-        ${customerId}, ${row.kind}, ${row.start}, ${row.end}, ${sql.array([...row.accountIds], "uuid")},
-        ${row.subscriptionId}, ${row.otherSubscriptionId ?? null}, ${row.line?.invoiceId ?? null},
-        ${row.line?.number ?? null}, ${row.line?.status ?? null}, ${row.line?.quantity ?? null}, ${row.delivered},
-        ${row.problem}, ${row.units}
-      )
-    `);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO invoiced_usage (
+      customer_id, kind, start_second, end_second, account_ids, subscription_id, other_subscription_id,
+      invoice_id, invoice_number, invoice_status, quantity, delivered, problem, units
+    )
+    SELECT
+      ${customerId}, kind, start, "end", "accountIds", "subscriptionId", "otherSubscriptionId",
+      line ->> 'invoiceId', line ->> 'number', line ->> 'status', (line ->> 'quantity')::bigint, delivered, problem, units
+    FROM json_to_recordset(${JSON.stringify(rows)}) AS compared (
+      kind text, start bigint, "end" bigint, "accountIds" uuid[], "subscriptionId" text, "otherSubscriptionId" text,
+      line json, delivered bigint, problem text, units bigint
+    )
+  `);
 };
 
 /** Lists what invoices have of the usage of an account, or of all (null), and why they lack some. */

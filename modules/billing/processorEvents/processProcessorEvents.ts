@@ -1,20 +1,154 @@
-import type { ProcessorEventAttempt } from "./processorEvents.sql.ts";
-import {
-  beginProcessing,
-  listDueProcessorEvents,
-  recordProcessingError,
-  settleProcessorEvent,
-} from "./processorEvents.sql.ts";
-import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
-import { isGivenUp, isSubscriptionChange, processingDelayMs } from "./processorEvents.rules.ts";
-import { ProcessorEventUnreadableError } from "../processor.ts";
+import type { CommonQueryMethods } from "slonik";
+import type { Clock } from "../../../runtime/clock.ts";
+import type { Context } from "../../../runtime/context.ts";
+import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
-import { applyRejectionReport } from "./applyRejectionReport.ts";
-import type { RejectionObserver } from "./applyRejectionReport.ts";
+import { readDeployment } from "../deployment.sql.ts";
+import {
+  recordLateRefusal,
+  lockMeterEvents,
+  listMeterEventsByIdentifier,
+} from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { ProcessorEventUnreadableError } from "../processor.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { lockStream } from "../streams.sql.ts";
+import {
+  beginProcessing,
+  changeProcessorEvent,
+  findAppliedReport,
+  insertProcessorEvent,
+  lockProcessorEvent,
+  saveAppliedReport,
+} from "./processorEvents.sql.ts";
+import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
+import {
+  decideLateRefusal,
+  findForeignMode,
+  identifierOf,
+  isGivenUp,
+  isProcessed,
+  isSubscriptionChange,
+} from "./processorEvents.rules.ts";
+import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./refreshSubscriptions.ts";
+import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
-const PAGE = 100;
+/**
+ * Stores an event that a webhook has announced, for a worker to process.
+ * @param observeForeignMode called with the reason before an event of Stripe's other mode is rejected
+ * @returns `repeated` if it was stored before, `ignored` if nothing depends on events of its type
+ * @throws DomainError request_invalid if the event is of Stripe's other mode than the deployment
+ */
+export const receiveProcessorEvent = async (
+  {
+    db,
+    clock,
+    observeForeignMode,
+  }: {
+    readonly db: CommonQueryMethods;
+    readonly clock: Clock;
+    readonly observeForeignMode: (reason: string) => void;
+  },
+  event: ProcessorEvent,
+): Promise<"stored" | "repeated" | "ignored"> => {
+  const { processor } = await readDeployment(db);
+  const foreign = findForeignMode(event, processor);
+  if (foreign !== null) {
+    observeForeignMode(foreign);
+    throw invalidRequest(foreign);
+  }
+  if (!isProcessed(event.type)) {
+    return "ignored";
+  }
+  return (await insertProcessorEvent(db, event, clock.now())) ? "stored" : "repeated";
+};
+
+/** A delivered meter event that the processor turned out to have refused, and that needs an operator. */
+export type LateRefusal = { readonly event: StoredMeterEvent; readonly reason: string };
+
+type RefusalObserver = {
+  /** Called for every meter event that a report has made a failed one. */
+  readonly observeLateRefusal: (refusal: LateRefusal) => void;
+};
+
+/**
+ * Records that the processor refuses an event that it had accepted. A retry asks it first: what it lacks may have been sent again
+ * already, to make up for a difference or in a history that was lost.
+ * @returns whether the event is still being sent, so that the report has to be applied later
+ */
+const refuseDelivered = async (
+  { db, clock, observeLateRefusal }: Context & RefusalObserver,
+  { id, ...stream }: StoredMeterEvent,
+  { report, reason }: { readonly report: RefusalReport; readonly reason: string },
+): Promise<boolean> => {
+  const [event, decision] = await db.transaction(async (transaction) => {
+    await lockStream(transaction, stream);
+    // It may have been delivered since it was listed.
+    const [current] = await lockMeterEvents(transaction, [id]);
+    const decided = current ? decideLateRefusal(current, report) : null;
+    if (current && (decided === "failed" || decided === "closed")) {
+      const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
+      const note = `refused after it was delivered at ${deliveredAt}: ${reason}`;
+      await recordLateRefusal(transaction, id, { state: decided, note });
+      const now = await readDatabaseTime(transaction, clock);
+      await recordUsageEvent(transaction, current, decided, now);
+    }
+    return [current, decided] as const;
+  });
+  if (event && decision === "failed") {
+    observeLateRefusal({ event, reason });
+  }
+  return decision === "wait";
+};
+
+/**
+ * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
+ * samples name become failed ones, or closed ones if a document bills them, and the counts of all others are stored for
+ * operators. A repeated call considers only the events that were still being sent: the others may have been retried since,
+ * and found to be delivered. Samples of other programs that use the same processor are skipped.
+ * @throws Error if a named meter event is still being sent; all others have been changed by then
+ */
+export const applyRefusalReport = async (
+  context: Context & RefusalObserver,
+  processorEventId: string,
+  report: RefusalReport,
+): Promise<void> => {
+  const { db } = context;
+  const { windowStart, windowEnd } = report;
+  const earlier = await findAppliedReport(db, processorEventId);
+  const applied = new Map(earlier?.refusals.map((refusal) => [refusal.code, refusal]));
+  for (const { code, errors, samples } of report.refusals) {
+    const reasons = new Map(
+      samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
+    );
+    const events = await listMeterEventsByIdentifier(db, [...reasons.keys()]);
+    const left = applied.get(code)?.leftIds;
+    const leftIds: string[] = [];
+    for (const event of events) {
+      const id = String(event.id);
+      const reason = `${code}: ${reasons.get(event.identifier)}`;
+      if (
+        (left === undefined || left.includes(id)) &&
+        (await refuseDelivered(context, event, { report, reason }))
+      ) {
+        leftIds.push(id);
+      }
+    }
+    applied.set(code, { code, errors, named: Math.min(events.length, errors), leftIds });
+    const refusals = [...applied.values()];
+    await saveAppliedReport(db, processorEventId, { windowStart, windowEnd, refusals });
+  }
+  const unsettled = [...applied.values()].flatMap(({ leftIds }) => leftIds);
+  if (unsettled.length > 0) {
+    throw new Error(`These refused meter events are still being sent: ${unsettled.join(", ")}.`);
+  }
+};
+
 const CALL_TIMEOUT_MS = 20_000;
 
 /** No event begins after this time, so that the dispatcher soon looks for other work again. */
@@ -27,13 +161,13 @@ export type FailedProcessorEvent = {
   readonly reason: string;
 };
 
-export type ProcessorEventObservers = RejectionObserver & {
+export type ProcessorEventObservers = RefusalObserver & {
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 
 const apply = async (
   context: BillingContext & ProcessorEventObservers,
-  { id, type, objectId }: ProcessorEventAttempt,
+  { id, type, objectId }: StoredProcessorEvent,
   signal: AbortSignal,
 ): Promise<void> => {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
@@ -45,33 +179,31 @@ const apply = async (
     return;
   }
   const stripe = requireStripe(context.billing);
-  await applyRejectionReport(context, id, await stripe.readRejectionReport(id, limit));
+  await applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit));
 };
 
 const processOne = async (
   context: BillingContext & ProcessorEventObservers,
-  event: ProcessorEventAttempt,
+  event: StoredProcessorEvent,
   signal: AbortSignal,
 ): Promise<void> => {
   const { db, clock } = context;
   const { id, type, receivedAt } = event;
   try {
     await apply(context, event, signal);
-    await settleProcessorEvent(db, id, {
-      state: "processed",
-      error: null,
-      settledAt: clock.now(),
-    });
+    const processed = { from: "pending", state: "processed", now: clock.now() } as const;
+    await changeProcessorEvent(db, id, processed);
   } catch (error) {
     // A worker that stops says nothing about the event. Another attempt follows.
     signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
-    if (!(error instanceof ProcessorEventUnreadableError) && !isGivenUp(receivedAt, clock.now())) {
-      await recordProcessingError(db, id, reason);
-      return;
+    const now = clock.now();
+    const hasFailed = error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, now);
+    const state = hasFailed ? "failed" : "pending";
+    await changeProcessorEvent(db, id, { from: "pending", state, error: reason, now });
+    if (hasFailed) {
+      context.observeFailedEvent({ id, type, reason });
     }
-    await settleProcessorEvent(db, id, { state: "failed", error: reason, settledAt: clock.now() });
-    context.observeFailedEvent({ id, type, reason });
   }
 };
 
@@ -83,17 +215,52 @@ export const processProcessorEvents = async (
   context: BillingContext & ProcessorEventObservers,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { db, clock } = context;
   const startedAtMs = performance.now();
-  for (const due of await listDueProcessorEvents(db, clock.now(), PAGE)) {
+  while (performance.now() - startedAtMs <= BUDGET_MS) {
     signal.throwIfAborted();
-    if (performance.now() - startedAtMs > BUDGET_MS) {
+    const event = await beginProcessing(context.db, context.clock.now());
+    if (event === null) {
       return;
     }
-    const nextAttemptAt = new Date(clock.now().getTime() + processingDelayMs(due.attempts + 1));
-    const event = await beginProcessing(db, due, nextAttemptAt);
-    if (event) {
-      await processOne(context, event, signal);
-    }
+    await processOne(context, event, signal);
   }
 };
+
+const RESOLUTIONS = {
+  retry: { state: "pending", action: "usage.retry" },
+  discard: { state: "discarded", action: "usage.close" },
+} as const;
+
+/**
+ * Has a failed event of the processor processed once more, or closes it. A repeated call changes nothing.
+ * @returns false if the event is in that state already
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed
+ */
+export const resolveProcessorEvent = (
+  { db, clock, actor }: OperatorContext,
+  id: string,
+  resolution: keyof typeof RESOLUTIONS,
+): Promise<boolean> =>
+  db.transaction(async (transaction) => {
+    const { state, action } = RESOLUTIONS[resolution];
+    const event = await lockProcessorEvent(transaction, id);
+    if (!event) {
+      throw new DomainError("record_not_found", `event ${id} not found; see \`impact usage\``);
+    }
+    if (event.state === state) {
+      return false;
+    }
+    if (event.state !== "failed") {
+      throw invalidRequest(
+        `event ${id} is ${event.state}: only failed events are retried or discarded`,
+      );
+    }
+    const now = clock.now();
+    await changeProcessorEvent(transaction, id, { from: "failed", state, dueAt: now, now });
+    await recordAction(transaction, actor, now, {
+      action,
+      subject: id,
+      details: { type: event.type, error: event.lastError },
+    });
+    return true;
+  });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import type { LiveProcessor } from "../deployment.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";
@@ -34,13 +35,10 @@ export const PROCESSOR_EVENT_STATES = ["pending", "processed", "failed", "discar
 export type ProcessorEventState = (typeof PROCESSOR_EVENT_STATES)[number];
 
 /** Reports of usage that the processor refused after it had accepted it. */
-const REJECTION_REPORT_TYPES = [
+const REPORT_TYPES = new Set([
   "v1.billing.meter.error_report_triggered",
   "v1.billing.meter.no_meter_found",
-] as const;
-
-const isRejectionReport = (type: string): boolean =>
-  REJECTION_REPORT_TYPES.some((report) => report === type);
+]);
 
 /** Returns whether an event may have changed a subscription; its object is the subscription or the customer. */
 export const isSubscriptionChange = (type: string): boolean =>
@@ -48,22 +46,37 @@ export const isSubscriptionChange = (type: string): boolean =>
 
 /** Returns whether events of a type change anything here; others are not stored. */
 export const isProcessed = (type: string): boolean =>
-  isRejectionReport(type) || isSubscriptionChange(type);
+  REPORT_TYPES.has(type) || isSubscriptionChange(type);
 
-/** Events of one error code that the processor refused after it had accepted them. */
-type Rejection = {
-  readonly code: string;
-  /** How many events were refused, including those that no sample names. */
-  readonly errors: number;
-  readonly samples: readonly { readonly identifier: string; readonly message: string }[];
-};
-
-/** What the processor refused of the usage that it received in a window. */
-export type RejectionReport = {
+/** What the processor refused of the usage that it received in a window, by error code. */
+export type RefusalReport = {
   readonly windowStart: Date;
   readonly windowEnd: Date;
-  readonly rejections: readonly Rejection[];
+  readonly refusals: readonly {
+    readonly code: string;
+    /** How many events were refused, including those that no sample names. */
+    readonly errors: number;
+    readonly samples: readonly { readonly identifier: string; readonly message: string }[];
+  }[];
 };
+
+export const appliedReport = z.strictObject({
+  windowStart: z.coerce.date(),
+  windowEnd: z.coerce.date(),
+  refusals: z.array(
+    z.strictObject({
+      code: z.string(),
+      errors: z.int(),
+      /** How many of our meter events the samples name. */
+      named: z.int(),
+      /** Those of them to which the report could not be applied yet, because they were still being sent. */
+      leftIds: z.array(z.string()),
+    }),
+  ),
+});
+
+/** What was applied of a report. The window is that in which the processor received the events, not that of their usage. */
+export type AppliedReport = Readonly<z.output<typeof appliedReport>>;
 
 /** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */
 export const identifierOf = (identifierOrKey: string): string =>
@@ -80,13 +93,13 @@ type ReportedEvent = {
 };
 
 /**
- * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
+ * Decides what a late refusal leads to: the state of the event, `wait` while it is still being sent, or null
  * if it changes nothing, as a repeated report does. Usage that a document bills is `closed`. After a restore, an event may
  * have the identifier of one that the processor refused in the lost history, before the first attempt of this one.
  */
-export const decideLateRejection = (
+export const decideLateRefusal = (
   { state, firstAttemptAt, documentReference }: ReportedEvent,
-  { windowEnd }: Pick<RejectionReport, "windowEnd">,
+  { windowEnd }: Pick<RefusalReport, "windowEnd">,
 ): "failed" | "closed" | "wait" | null => {
   if (state === "pending") {
     return "wait";
@@ -99,12 +112,9 @@ export const decideLateRejection = (
   return documentReference === null ? "failed" : "closed";
 };
 
-const FIRST_DELAY_MS = 5000;
+/** The delay after the first attempt to process an event. It doubles, and also covers a process that dies meanwhile. */
+export const FIRST_PROCESSING_DELAY_MS = 5000;
 export const MAXIMUM_PROCESSING_DELAY_MS = HOUR_MS;
-
-/** Returns the delay after an attempt to process an event, counted from 1. It also covers a process that dies meanwhile. */
-export const processingDelayMs = (attempt: number): number =>
-  Math.min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAXIMUM_PROCESSING_DELAY_MS);
 
 /** Long enough for an outage of the processor over a weekend. */
 const GIVE_UP_AFTER_MS = 7 * DAY_MS;

@@ -61,16 +61,22 @@ export const saveSubscriptionState = async (
 const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() }).nullable();
 
 const knownRow = z.strictObject({
-  subscriptionId: z.string(),
   status: z.string(),
   pausedBy: z.string().nullable(),
   trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
   unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
-  readAt: z.date(),
 });
 
 /** An account's subscription as it was last read. */
 export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
+
+/** The subscriptions that accounts have now, as far as they have been read. */
+const currentSubscriptions = sql.fragment`
+  stripe_subscription
+  JOIN account
+    ON account.id = stripe_subscription.account_id
+    AND account.stripe_subscription_id = stripe_subscription.subscription_id
+`;
 
 /** Returns the subscription of an account as it was last read; null without one, or before it was read. */
 export const findKnownSubscription = (
@@ -79,18 +85,13 @@ export const findKnownSubscription = (
 ): Promise<KnownSubscription | null> =>
   db.maybeOne(sql.type(knownRow)`
     SELECT
-      subscription_id AS "subscriptionId",
       status,
       paused_by AS "pausedBy",
       CASE WHEN trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
         THEN jsonb_build_object('start', trial_starts_at, 'end', trial_ends_at)
       END AS trial,
-      unit_prices AS "unitPrices",
-      read_at AS "readAt"
-    FROM stripe_subscription
-    JOIN account
-      ON account.id = stripe_subscription.account_id
-      AND account.stripe_subscription_id = stripe_subscription.subscription_id
+      unit_prices AS "unitPrices"
+    FROM ${currentSubscriptions}
     WHERE account.id = ${accountId}
   `);
 
@@ -143,42 +144,47 @@ export const listOrganizationsWithoutCustomer = (
     ORDER BY created_at, id
   `);
 
-const watchedRow = z.strictObject({
-  accountId: z.uuid(),
-  accountName: z.string(),
+const stateRow = z.strictObject({
   policy: z.enum(SUBSCRIPTION_POLICIES),
   status: z.string(),
   pausedBy: z.string().nullable(),
   meteredKinds: z.array(kindColumn),
-  hasDonationItems: z.boolean().nullable(),
-  readAt: z.date(),
-  /** The kinds for which the organization has live usage. */
+  /** The kinds without a price for which the organization has live usage. */
   usedKinds: z.array(kindColumn),
   /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
   lostDonationItems: z.boolean(),
 });
 
-/** An organization's subscription as Stripe last returned it. */
-export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
-
-const currentSubscriptions = sql.fragment`
-  stripe_subscription
-  JOIN account
-    ON account.id = stripe_subscription.account_id
-    AND account.stripe_subscription_id = stripe_subscription.subscription_id
+/** What the problems of a subscription depend on. */
+const stateColumns = sql.fragment`
+  account.subscription_policy AS policy,
+  stripe_subscription.status,
+  stripe_subscription.paused_by AS "pausedBy",
+  stripe_subscription.metered_kinds AS "meteredKinds",
+  -- Most subscriptions have a price for every kind, so that this looks nothing up.
+  ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+  (
+    stripe_subscription.has_donation_items IS false AND EXISTS (
+      SELECT
+      FROM donor
+      WHERE donor.account_id = account.id
+        AND donor.mode = 'live'
+        AND donor.subscription_id = stripe_subscription.subscription_id
+        AND donor.active_since IS NOT NULL
+        AND donor.verified_at <= stripe_subscription.read_at
+    )
+  ) AS "lostDonationItems"
 `;
 
-const lostDonationItems = sql.fragment`(
-  stripe_subscription.has_donation_items IS false AND EXISTS (
-    SELECT
-    FROM donor
-    WHERE donor.account_id = account.id
-      AND donor.mode = 'live'
-      AND donor.subscription_id = stripe_subscription.subscription_id
-      AND donor.active_since IS NOT NULL
-      AND donor.verified_at <= stripe_subscription.read_at
-  )
-)`;
+const watchedRow = stateRow.extend({
+  accountId: z.uuid(),
+  accountName: z.string(),
+  hasDonationItems: z.boolean().nullable(),
+  readAt: z.date(),
+});
+
+/** An organization's subscription as Stripe last returned it. */
+export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
 
 /** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
 export const listWatchedSubscriptions = (
@@ -189,26 +195,15 @@ export const listWatchedSubscriptions = (
     SELECT
       account.id AS "accountId",
       account.name AS "accountName",
-      account.subscription_policy AS policy,
-      stripe_subscription.status,
-      stripe_subscription.paused_by AS "pausedBy",
-      stripe_subscription.metered_kinds AS "meteredKinds",
       stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
-      ${usedKinds} AS "usedKinds",
-      ${lostDonationItems} AS "lostDonationItems"
+      ${stateColumns}
     FROM ${currentSubscriptions}
     WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ORDER BY account.created_at, account.id
   `);
 
-const countedRow = watchedRow
-  .pick({ policy: true, status: true, pausedBy: true, meteredKinds: true, lostDonationItems: true })
-  .extend({
-    /** The kinds without a price for which the organizations have live usage. */
-    usedKinds: z.array(kindColumn),
-    subscriptions: z.int(),
-  });
+const countedRow = stateRow.extend({ subscriptions: z.int() });
 
 /** Subscriptions that have the same state, and so the same problems. */
 export type CountedSubscriptions = Readonly<z.output<typeof countedRow>>;
@@ -218,18 +213,8 @@ export const countSubscriptionsByState = (
   db: CommonQueryMethods,
 ): Promise<readonly CountedSubscriptions[]> =>
   db.any(sql.type(countedRow)`
-    SELECT policy, status, "pausedBy", "meteredKinds", "usedKinds", "lostDonationItems", count(*)::integer AS subscriptions
-    FROM (
-      SELECT
-        account.subscription_policy AS policy,
-        stripe_subscription.status,
-        stripe_subscription.paused_by AS "pausedBy",
-        stripe_subscription.metered_kinds AS "meteredKinds",
-        -- Most subscriptions have a price for every kind, so that this looks nothing up.
-        ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
-        ${lostDonationItems} AS "lostDonationItems"
-      FROM ${currentSubscriptions}
-    ) AS subscription
+    SELECT subscription.*, count(*)::integer AS subscriptions
+    FROM (SELECT ${stateColumns} FROM ${currentSubscriptions}) AS subscription
     GROUP BY policy, status, "pausedBy", "meteredKinds", "usedKinds", "lostDonationItems"
   `);
 

@@ -33,7 +33,7 @@ import {
   listPossibleCustomers,
 } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
-import { insertClosedDifference, insertDifferenceFacts } from "./usageDifferences.sql.ts";
+import { closeDifference } from "./usageDifferences.sql.ts";
 
 /** A customer that may have usage of a minute, and the accounts whose usage that is. */
 type Place = { readonly stream: CustomerStream; readonly accountIds: ReadonlySet<string> };
@@ -133,15 +133,10 @@ const sendRest = async (
   if (customerId === null) {
     throw new TypeError(`A part of meter event ${id} was found without a customer.`);
   }
-  const rest = { accountId, kind, customerId, second, units: units - quantity };
-  const difference = await insertClosedDifference(transaction, rest, {
-    isSent: true,
-    reason: `the processor has ${counted(units, "unit")} of E${id}`,
-    by: BY_SERVICE,
-    document: null,
-    now,
-  });
-  await insertDifferenceFacts(transaction, difference, rest, { isSent: true, now });
+  const rest = { id: null, accountId, kind, customerId, second, units: units - quantity };
+  const reason = `the processor has ${counted(units, "unit")} of E${id}`;
+  const decision = { isSent: true, reason, by: BY_SERVICE, document: null, now };
+  await closeDifference(transaction, rest, decision);
 };
 
 /** Sends usage that the processor does not have to where the account is billed now, and a refund to where its usage is. */
@@ -154,7 +149,7 @@ const sendAbsent = async (
   const { id, accountId, mode, quantity } = event;
   const usage = quantity < 0 ? await findRefundedUsage(transaction, id) : null;
   if (usage?.state === "pending" || usage?.state === "failed") {
-    await letWait(transaction, id, { waitsFor: usage.id, mayBeDelivered: false });
+    await letWait(transaction, id, usage.id);
     return;
   }
   const account = await findAccount(transaction, accountId);
@@ -162,14 +157,7 @@ const sendAbsent = async (
     usage ??
     (quantity < 0 ? event : currentTarget(billing, account?.stripeCustomerId ?? null, mode));
   if (isTooOldToSend({ ...event, processor: target.processor }, now)) {
-    const failure = {
-      id,
-      failure: "too_old",
-      mayBeDelivered: false,
-      reason: TOO_OLD,
-      now,
-    } as const;
-    await recordFailure(transaction, failure);
+    await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
     return;
   }
   await sendAgain(transaction, id, target);
@@ -201,8 +189,7 @@ export const applyAnswer = async (
             })
           : [];
       const note = "the processor's sums show it";
-      await recordFoundDelivery(transaction, {
-        id,
+      await recordFoundDelivery(transaction, id, {
         customerId,
         isLate: ended.length > 0,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
@@ -219,13 +206,7 @@ export const applyAnswer = async (
       await sendAbsent(context, transaction, event, now);
       break;
     case "unclear":
-      await recordFailure(transaction, {
-        id,
-        failure: "unclear",
-        mayBeDelivered: true,
-        reason: answer.reason,
-        now,
-      });
+      await recordFailure(transaction, id, { failure: "unclear", reason: answer.reason, now });
       await recordUsageEvent(transaction, event, "failed", now);
       break;
   }

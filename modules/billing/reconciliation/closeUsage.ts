@@ -3,16 +3,15 @@ import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import type { BillingDocument } from "../meterEvents.rules.ts";
-import { closeEvents, closeRefundsOf, lockMeterEvents } from "../meterEvents.sql.ts";
+import { closeEvents, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
-import { sumSentRefunds } from "../refundUsage.sql.ts";
+import { sumSentRefunds } from "../registrationFacts.sql.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { isClosedAlready, requireDocument } from "./closeUsage.rules.ts";
-import { getDifference } from "./getDifference.ts";
-import { getMeterEvent, getMeterEvents } from "./getMeterEvent.ts";
-import { closeDifference, insertDifferenceFacts } from "./usageDifferences.sql.ts";
+import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
+import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts";
 
 /** What an operator closes: meter events, and differences. */
 export type ClosedItems = {
@@ -94,13 +93,9 @@ export const closeUsage = (
     const note = document === null ? `never billed: ${reason}` : `${document.reference}: ${reason}`;
     const openIds = open.map(({ id }) => id);
     await closeEvents(transaction, openIds, { document, note, now });
-    if (document === null) {
-      await closeRefundsOf(transaction, openIds, { note, now });
-    }
     for (const difference of openDifferences) {
       const decision = { isSent: false, reason, by, document, now };
-      await closeDifference(transaction, difference.id, decision);
-      await insertDifferenceFacts(transaction, difference.id, difference, decision);
+      await closeDifference(transaction, difference, decision);
     }
     for (const accountId of new Set(streams.map((each) => each.accountId))) {
       await recordAction(transaction, actor, now, {

@@ -1,10 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Kind } from "../../records/owner.rules.ts";
-import { sql } from "../../../db/sql.ts";
+import { sql, values } from "../../../db/sql.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { Span } from "../usage.rules.ts";
+import { kindColumn } from "../../records/columns.sql.ts";
+import { KINDS } from "../../records/owner.rules.ts";
+import type { Kind } from "../../records/owner.rules.ts";
 
 /** A customer's live usage of one kind at Stripe; without a customer, usage of an account that was never sent. */
 export type CustomerStream = {
@@ -14,7 +16,7 @@ export type CustomerStream = {
 };
 
 /** The condition that an event is of a stream. Through the customer's index, or else the account's. */
-export const isOfStream = ({ kind, customerId, accountId }: CustomerStream): FragmentSqlToken =>
+const isOfStream = ({ kind, customerId, accountId }: CustomerStream): FragmentSqlToken =>
   sql.fragment`
     meter_event.processor = 'stripe'
     AND meter_event.mode = 'live'
@@ -65,4 +67,92 @@ export const listAccountsWithCustomers = (
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(idRow)`
     SELECT id FROM account WHERE stripe_customer_id = ANY(${sql.array([...customerIds], "text")})
+  `);
+
+const reportedStreamRow = z.strictObject({
+  kind: kindColumn,
+  customerId: z.string(),
+  accountIds: z.tuple([z.uuid()], z.uuid()),
+  accountName: z.string(),
+});
+
+/**
+ * A customer's live usage of one kind at Stripe, which is what Stripe can sum. A customer may have belonged to several accounts,
+ * which are named together.
+ */
+export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
+
+export const streamOf = ({ kind, customerId, accountIds }: ReportedStream): CustomerStream => ({
+  kind,
+  customerId,
+  accountId: accountIds[0],
+});
+
+/**
+ * Lists the live streams at Stripe: of the customers that accounts have had, and of those with meter events in a span. The
+ * account that has the customer comes first, then the one with the latest usage.
+ * @param accountId only the streams of this account, with the others that have had its customers; null: all
+ */
+export const listStripeStreams = (
+  db: CommonQueryMethods,
+  span: Span,
+  accountId: string | null,
+): Promise<readonly ReportedStream[]> =>
+  db.any(sql.type(reportedStreamRow)`
+    WITH account_stream AS (
+      SELECT
+        account.id AS account_id, customer.id AS customer_id, kind.kind, customer.id = stripe_customer_id AS is_current,
+        0::bigint AS second
+      FROM account
+      CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
+      CROSS JOIN ${values(KINDS)} AS kind
+      UNION ALL
+      SELECT account_id, customer_id, kind, false, max(second)
+      FROM meter_event
+      WHERE second >= ${span.start}
+        AND second < ${span.end}
+        AND mode = 'live'
+        AND processor = 'stripe'
+        AND customer_id IS NOT NULL
+        AND ${
+          accountId === null
+            ? sql.fragment`true`
+            : sql.fragment`customer_id IN (
+                SELECT unnest(stripe_customer_ids) FROM account WHERE id = ${accountId}
+              )`
+        }
+      GROUP BY account_id, customer_id, kind
+    ),
+    ranked AS (
+      SELECT account_id, customer_id, kind, coalesce(bool_or(is_current), false) AS is_current, max(second) AS second
+      FROM account_stream
+      GROUP BY account_id, customer_id, kind
+    )
+    SELECT
+      kind,
+      customer_id AS "customerId",
+      array_agg(account_id ORDER BY is_current DESC, second DESC, account_id) AS "accountIds",
+      string_agg(account.name, ', ' ORDER BY is_current DESC, second DESC, account_id) AS "accountName"
+    FROM ranked
+    JOIN account ON account.id = ranked.account_id
+    GROUP BY customer_id, kind
+    HAVING ${accountId === null ? sql.fragment`true` : sql.fragment`bool_or(account_id = ${accountId})`}
+    ORDER BY "accountName", customer_id, kind
+  `);
+
+const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
+
+/** Returns what was delivered to a customer in a span. */
+export const sumDeliveredUnits = (
+  db: CommonQueryMethods,
+  stream: CustomerStream,
+  { start, end }: Span,
+): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(quantity), 0)::bigint AS units
+    FROM meter_event
+    WHERE ${isOfStream(stream)}
+      AND meter_event.second >= ${start}
+      AND meter_event.second < ${end}
+      AND meter_event.state = 'delivered'
   `);

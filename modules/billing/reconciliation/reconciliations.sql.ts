@@ -1,8 +1,22 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { kindColumn } from "../../records/columns.sql.ts";
-import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { KINDS } from "../../records/owner.rules.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import type { Span } from "../usage.rules.ts";
+
+const foundStream = z.object({
+  kind: z.enum(KINDS),
+  customerId: z.string(),
+  accountIds: z.tuple([z.uuid()], z.uuid()),
+  accountName: z.string(),
+  delivered: z.int(),
+  processorQuantity: z.number().nullable(),
+  /** Why the processor's sum could not be read. */
+  error: z.string().nullable(),
+});
+
+/** A stream that differed or could not be read. */
+export type FoundStream = Readonly<z.output<typeof foundStream>>;
 
 const reconciliationRow = z.strictObject({
   id: z.uuid(),
@@ -11,27 +25,40 @@ const reconciliationRow = z.strictObject({
   endSecond: safeInteger,
   startedAt: z.date(),
   endedAt: z.date().nullable(),
+  asked: safeInteger,
   streams: z.int().nullable(),
-  drifting: z.int().nullable(),
-  unreadable: z.int().nullable(),
+  found: z.array(foundStream),
   error: z.string().nullable(),
 });
 
 /** A stored comparison of the processor's sums with ours. It failed if it has an error. */
 export type StoredReconciliation = Readonly<z.output<typeof reconciliationRow>>;
 
-const reconciliationColumns = sql.fragment`
-  id,
-  is_complete AS "isComplete",
-  start_second AS "startSecond",
-  end_second AS "endSecond",
-  started_at AS "startedAt",
-  ended_at AS "endedAt",
-  streams,
-  drifting,
-  unreadable,
-  error
+const columns = columnsOf("reconciliation", reconciliationRow);
+
+/** How many events the processor is asked about before they are sent. */
+const askedEvents = sql.fragment`
+  (SELECT count(*) FROM meter_event WHERE state = 'pending' AND asking_since IS NOT NULL)
 `;
+
+/** How many facts that may have been sent in a lost history are in no event yet. */
+const doubtedFacts = sql.fragment`
+  (
+    SELECT count(*)
+    FROM usage_fact
+    WHERE meter_event_id IS NULL AND id <= (SELECT doubted_fact_id FROM deployment)
+  )
+`;
+
+const askedRow = z.strictObject({ events: safeInteger, unsealedFacts: safeInteger });
+
+/** Counts the usage about which the processor is asked before it is sent. */
+export const countAskedUsage = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof askedRow>>> =>
+  db.one(sql.type(askedRow)`
+    SELECT ${askedEvents} AS events, ${doubtedFacts} AS "unsealedFacts"
+  `);
 
 /** Stores that a reconciliation has started, unless it is stored already, and returns it. */
 export const insertReconciliation = async (
@@ -49,14 +76,14 @@ export const insertReconciliation = async (
   },
 ): Promise<StoredReconciliation> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at)
-    VALUES (${id}, ${isComplete}, ${span.start}, ${span.end}, ${timestamp(startedAt)})
+    INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at, asked)
+    VALUES (
+      ${id}, ${isComplete}, ${span.start}, ${span.end}, ${timestamp(startedAt)}, ${askedEvents} + ${doubtedFacts}
+    )
     ON CONFLICT (id) DO NOTHING
   `);
   return db.one(sql.type(reconciliationRow)`
-    SELECT ${reconciliationColumns}
-    FROM reconciliation
-    WHERE id = ${id}
+    SELECT ${columns} FROM reconciliation WHERE id = ${id}
   `);
 };
 
@@ -66,8 +93,8 @@ export const updateReconciliation = async (
   id: string,
   result: {
     readonly streams: number;
-    readonly drifting: number;
-    readonly unreadable: number;
+    /** The streams that differ or could not be read. */
+    readonly found: readonly FoundStream[];
     /** Null if another poll follows. */
     readonly endedAt: Date | null;
     readonly error: string | null;
@@ -77,8 +104,7 @@ export const updateReconciliation = async (
     UPDATE reconciliation
     SET
       streams = coalesce(streams, ${result.streams}),
-      drifting = ${result.drifting},
-      unreadable = ${result.unreadable},
+      found = ${JSON.stringify(result.found)}::jsonb,
       ended_at = ${timestamp(result.endedAt)},
       error = ${result.error}
     WHERE id = ${id}
@@ -99,122 +125,42 @@ export const failReconciliation = async (
   `);
 };
 
-const streamRow = z.strictObject({
-  kind: kindColumn,
-  customerId: z.string(),
-  accountIds: z.tuple([z.uuid()], z.uuid()),
-  accountName: z.string(),
-  delivered: safeInteger,
-  processorQuantity: safeInteger.nullable(),
-  error: z.string().nullable(),
-});
-
-/** A stream that differed or could not be read. */
-export type StoredStream = Readonly<z.output<typeof streamRow>>;
-
-/** Replaces the streams that an earlier poll stored for the reconciliation. */
-export const replaceReconciliationStreams = async (
-  transaction: DatabaseTransactionConnection,
-  reconciliationId: string,
-  streams: readonly StoredStream[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation_stream WHERE reconciliation_id = ${reconciliationId}
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation_stream
-      (reconciliation_id, kind, customer_id, account_ids, delivered, processor_quantity, error)
-    SELECT ${reconciliationId}, kind, "customerId", "accountIds", delivered, "processorQuantity", error
-    FROM json_to_recordset(${JSON.stringify(
-      streams.map(({ kind, customerId, accountIds, delivered, processorQuantity, error }) => ({
-        kind,
-        customerId,
-        accountIds,
-        delivered,
-        processorQuantity,
-        error,
-      })),
-    )}) AS stream (
-      kind text, "customerId" text, "accountIds" uuid[], delivered bigint, "processorQuantity" bigint, error text
-    )
-  `);
-};
-
-/** Lists the streams that differed or could not be read. */
-export const listReconciliationStreams = (
-  db: CommonQueryMethods,
-  reconciliationId: string,
-): Promise<readonly StoredStream[]> =>
-  db.any(sql.type(streamRow)`
-    SELECT
-      kind,
-      customer_id AS "customerId",
-      account_ids AS "accountIds",
-      (
-        SELECT string_agg(account.name, ', ' ORDER BY named.place)
-        FROM unnest(account_ids) WITH ORDINALITY AS named (id, place)
-        JOIN account ON account.id = named.id
-      ) AS "accountName",
-      delivered,
-      processor_quantity AS "processorQuantity",
-      error
-    FROM reconciliation_stream
-    WHERE reconciliation_id = ${reconciliationId}
-    ORDER BY customer_id, kind
-  `);
-
 /**
- * Deletes the oldest reconciliation that was started before a time.
- * @returns the number of deleted rows; 0 if no such reconciliation is left
+ * Deletes the oldest reconciliations that were started before a time.
+ * @returns how many were deleted
  */
 export const deleteOldReconciliations = async (
   db: CommonQueryMethods,
   before: Date,
   limit: number,
 ): Promise<number> => {
-  const oldest = sql.fragment`(
-    SELECT id
-    FROM reconciliation
-    WHERE started_at < ${timestamp(before)}
-    ORDER BY started_at, id
-    LIMIT 1
-  )`;
-  const { rowCount: streams } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation_stream
-    WHERE ctid = ANY(ARRAY(
-      SELECT ctid
-      FROM reconciliation_stream
-      WHERE reconciliation_id = ${oldest}
-      LIMIT ${limit}
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    DELETE FROM reconciliation
+    WHERE id = ANY(ARRAY(
+      SELECT id FROM reconciliation WHERE started_at < ${timestamp(before)} LIMIT ${limit}
     ))
   `);
-  if (streams > 0) {
-    return streams;
-  }
-  const { rowCount: reconciliations } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation
-    WHERE id = ${oldest}
-      AND NOT EXISTS (SELECT FROM reconciliation_stream WHERE reconciliation_id = reconciliation.id)
-  `);
-  return reconciliations;
+  return rowCount;
 };
+
+/** The latest complete reconciliation that meets a condition, as the tail of a SELECT. */
+const lastComplete = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  FROM reconciliation
+  WHERE is_complete AND ${condition}
+  ORDER BY started_at DESC
+  LIMIT 1
+`;
 
 /** Returns the complete reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
 ): Promise<StoredReconciliation | null> =>
-  db.maybeOne(sql.type(reconciliationRow)`
-    SELECT ${reconciliationColumns}
-    FROM reconciliation
-    WHERE is_complete
-    ORDER BY started_at DESC
-    LIMIT 1
-  `);
+  db.maybeOne(sql.type(reconciliationRow)`SELECT ${columns} ${lastComplete(sql.fragment`true`)}`);
 
 const statusRow = z.strictObject({
   lastSuccessAt: z.date().nullable(),
   installedAt: z.date(),
-  unreadable: z.int(),
+  unreadable: safeInteger,
   hasFailed: z.boolean(),
 });
 
@@ -225,22 +171,16 @@ export type ReconciliationStatus = Readonly<z.output<typeof statusRow>>;
 export const readReconciliationStatus = (db: CommonQueryMethods): Promise<ReconciliationStatus> =>
   db.one(sql.type(statusRow)`
     SELECT
-      (
-        SELECT ended_at
-        FROM reconciliation
-        WHERE is_complete AND ended_at IS NOT NULL AND error IS NULL
-        ORDER BY started_at DESC
-        LIMIT 1
-      ) AS "lastSuccessAt",
+      (SELECT ended_at ${lastComplete(sql.fragment`ended_at IS NOT NULL AND error IS NULL`)}) AS "lastSuccessAt",
       (SELECT min(applied_at) FROM schema_migration) AS "installedAt",
-      coalesce(last.unreadable, 0) AS unreadable,
+      (
+        SELECT count(*)
+        FROM jsonb_array_elements(last.found) AS stream
+        WHERE stream ->> 'error' IS NOT NULL
+      ) AS unreadable,
       last.error IS NOT NULL AS "hasFailed"
     FROM (VALUES (true)) AS always (present)
     LEFT JOIN LATERAL (
-      SELECT unreadable, error
-      FROM reconciliation
-      WHERE is_complete AND ended_at IS NOT NULL AND streams IS NOT NULL
-      ORDER BY started_at DESC
-      LIMIT 1
+      SELECT found, error ${lastComplete(sql.fragment`ended_at IS NOT NULL AND streams IS NOT NULL`)}
     ) AS last ON true
   `);

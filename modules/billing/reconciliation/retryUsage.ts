@@ -2,20 +2,31 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { invalidRequest } from "../../../runtime/errors.rules.ts";
+import { findEndOfPeriods } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
-import { currentTarget } from "../createBilling.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
+import { currentTarget, requireStripe } from "../createBilling.ts";
+import { requireFlowing } from "../deployment.rules.ts";
+import { lockDeployment } from "../deployment.sql.ts";
+import { namedEvents, DEFAULT_GRACE_MS, documentFor } from "../meterEvents.rules.ts";
 import { askAgain, findMeterEvent, findRefundedUsage, sendAgain } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
-import { recordUsageEvent } from "../recordUsageEvent.ts";
-import type { BillingTarget } from "../usage.rules.ts";
-import { applyAnswer } from "./askProcessor.ts";
-import { lockMeterEvent } from "./getMeterEvent.ts";
-import { listPossibleCustomers } from "./minutes.sql.ts";
+import { applyAnswer, lockMinute } from "./askProcessor.ts";
+import { lockMeterEvent, getDifference } from "./getUsageItems.ts";
+import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
+import { listPossibleCustomers, listEventsOfSpan } from "./minutes.sql.ts";
 import { decideRetry, requireCustomer } from "./retryUsage.rules.ts";
 import type { OperatorAnswer, Retry } from "./retryUsage.rules.ts";
+import { closeDifference } from "./usageDifferences.sql.ts";
+import type { UsageDifference } from "./usageDifferences.sql.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { endDelays } from "../sending/attempts.sql.ts";
+import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
+import { minuteOf } from "../usage.rules.ts";
+import type { BillingTarget } from "../usage.rules.ts";
+import { listOpenItems } from "../meterEventReports.sql.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { invalidRequest, DomainError } from "../../../runtime/errors.rules.ts";
 
 /** Returns where a retried event is sent: usage to the account's present customer, a refund to that of its usage. */
 const targetOf = async (
@@ -99,3 +110,162 @@ export const retryUsage = (
     });
     return { event, retry };
   });
+
+/** Leaves the sender a day to send the units. */
+const RESERVE_MS = DAY_MS;
+
+const TIMEOUT_MS = 20_000;
+
+/** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
+const requireSendable = async (
+  { db }: BillingContext,
+  { id, accountId, kind, second, units }: UsageDifference,
+  now: Date,
+): Promise<void> => {
+  const ends = { now, graceMs: DEFAULT_GRACE_MS };
+  const endedBefore = await findEndOfPeriods(db, { accountId, kind }, ends);
+  const isTooOld = isTooOldToSend(
+    { processor: "stripe", second },
+    new Date(now.getTime() + RESERVE_MS),
+  );
+  if (isTooOld || (endedBefore !== null && second * 1000 < endedBefore.getTime())) {
+    throw invalidRequest(
+      `D${id} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(-units) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
+    );
+  }
+};
+
+/**
+ * Sends the units of a difference: takes back what the processor has too many, or sends what it lacks. The minute is compared
+ * again before, because the difference may be gone.
+ * @returns the difference; with `isDryRun` nothing is changed
+ * @throws DomainError record_not_found if there is no such difference; request_invalid if it is closed, has changed, or may be
+ *   usage that must be decided first, or usage is held
+ * @throws ProcessorUnavailableError if Stripe is not configured or does not answer
+ */
+export const sendDifference = async (
+  context: BillingContext & OperatorContext,
+  id: bigint,
+  {
+    reason,
+    by,
+    isDryRun,
+  }: { readonly reason: string; readonly by: string; readonly isDryRun: boolean },
+): Promise<UsageDifference> => {
+  const { db, clock, billing, actor } = context;
+  const difference = await getDifference(db, id);
+  if (difference.state !== "open") {
+    throw invalidRequest(`D${id} is ${difference.state}: there is nothing to retry`);
+  }
+  const stripe = requireStripe(billing);
+  const minute = minuteOf(difference.second);
+  await requireSendable(context, difference, await readDatabaseTime(db, clock));
+  const { kind, customerId, units } = difference;
+  const theirs = await stripe.sumUsage(customerId, kind, minute, AbortSignal.timeout(TIMEOUT_MS));
+  await db.transaction(async (transaction) => {
+    requireFlowing(await lockDeployment(transaction), "repeat the command when the hold has ended");
+    const places = [{ stream: difference, accountIds: new Set([difference.accountId]) }];
+    await lockMinute(transaction, places, minute);
+    const events = await listEventsOfSpan(transaction, difference, minute);
+    const now = await readDatabaseTime(transaction, clock);
+    const obstacle = findObstacle(events, stripe.usageLagMs, now);
+    if (obstacle !== null) {
+      throw invalidRequest(`D${id}: ${obstacle.reason}; repeat the command then`);
+    }
+    const asked = events.filter(isAskedAbout).map((event) => event.id);
+    if (asked.length > 0) {
+      throw invalidRequest(`D${id} may be ${namedEvents(asked)}: retry or close that first`);
+    }
+    if (theirs - sumDelivered(events) !== units) {
+      throw invalidRequest(
+        `the sums of D${id} have changed: it is ${theirs - sumDelivered(events)} units now; run \`impact usage reconcile\` again`,
+      );
+    }
+    if (isDryRun) {
+      return;
+    }
+    const decision = { isSent: true, reason, by, document: null, now };
+    await closeDifference(transaction, difference, decision);
+    await recordAction(transaction, actor, now, {
+      action: "usage.retry",
+      accountId: difference.accountId,
+      subject: `D${id}`,
+      details: { customerId, kind, units },
+    });
+  });
+  return difference;
+};
+
+/** An item of usage: a meter event (`E`) or a difference (`D`). */
+export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
+
+export type RetriedItem = UsageItem & { readonly units: number } & (
+    | { readonly retry: Retry }
+    /** Why a retry cannot settle it. */
+    | { readonly refusal: DomainError }
+  );
+
+type RetryOptions = {
+  readonly reason: string;
+  readonly by: string;
+  /** What the operator has found out about the events; null if they are to be asked about. */
+  readonly answer?: OperatorAnswer | null;
+  readonly isDryRun: boolean;
+};
+
+/**
+ * Retries items one after the other. What a retry cannot settle is left, with the reason.
+ * @throws ProcessorUnavailableError if a difference is among them and Stripe is not configured or does not answer
+ */
+export async function* retryItems(
+  context: BillingContext & OperatorContext,
+  items: readonly UsageItem[],
+  options: RetryOptions,
+): AsyncGenerator<RetriedItem, void, void> {
+  for (const { letter, id } of items) {
+    try {
+      if (letter === "E") {
+        const { event, retry } = await retryUsage(context, id, options);
+        yield { letter, id, units: event.quantity, retry };
+      } else {
+        const { units } = await sendDifference(context, id, options);
+        yield { letter, id, units: -units, retry: "send" };
+      }
+    } catch (error) {
+      if (!(error instanceof DomainError)) {
+        throw error;
+      }
+      yield { letter, id, units: 0, refusal: error };
+    }
+  }
+}
+
+/**
+ * Retries everything of an organization, or of all (null), that can be settled without an operator, and lets the senders attempt
+ * at once what is delayed. It can be repeated.
+ */
+export async function* retryOpenUsage(
+  context: BillingContext & OperatorContext,
+  accountId: string | null,
+  options: RetryOptions,
+): AsyncGenerator<RetriedItem, void, void> {
+  const { db, clock, actor } = context;
+  if (!options.isDryRun) {
+    await db.transaction(async (transaction) => {
+      const now = await readDatabaseTime(transaction, clock);
+      const endedDelays = await endDelays(transaction, accountId, now);
+      if (endedDelays > 0) {
+        const action = "usage.retry";
+        await recordAction(transaction, actor, now, {
+          action,
+          accountId,
+          details: { endedDelays },
+        });
+      }
+    });
+  }
+  const items = await listOpenItems(db, { accountId, span: null });
+  // Documents settle the others.
+  const retried = items.filter(({ cause }) => cause !== "late" && cause !== "credit_owed");
+  yield* retryItems(context, retried, options);
+}

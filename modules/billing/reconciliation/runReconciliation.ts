@@ -1,8 +1,6 @@
 import {
   failReconciliation,
   insertReconciliation,
-  listReconciliationStreams,
-  replaceReconciliationStreams,
   updateReconciliation,
 } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
@@ -79,7 +77,7 @@ export const runReconciliation = async (
     context,
     {
       accountId,
-      among: stored.streams === null ? null : await listReconciliationStreams(db, id),
+      among: stored.streams === null ? null : stored.found,
       span,
     },
     signal,
@@ -87,11 +85,9 @@ export const runReconciliation = async (
   const drifting = listStreamsNeedingAttention(streams);
   const isLast = isFinal || drifting.length === 0;
   await db.transaction(async (transaction) => {
-    await replaceReconciliationStreams(transaction, id, drifting);
     await updateReconciliation(transaction, id, {
       streams: streams.length,
-      drifting: drifting.filter(({ error }) => error === null).length,
-      unreadable: drifting.filter(({ error }) => error !== null).length,
+      found: drifting.map(({ differences: _differences, ...stream }) => stream),
       endedAt: isLast ? clock.now() : null,
       error: isLast ? failureOf(drifting) : null,
     });

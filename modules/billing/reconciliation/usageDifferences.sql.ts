@@ -2,16 +2,15 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { kindColumn } from "../../records/columns.sql.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { DOCUMENT_KINDS } from "../meterEvents.rules.ts";
 import type { BillingDocument } from "../meterEvents.rules.ts";
 import { inSpan } from "../streams.sql.ts";
 import type { Span } from "../usage.rules.ts";
 
-const differenceRow = z.strictObject({
+const storedRow = z.strictObject({
   id: z.bigint(),
   accountId: z.uuid(),
-  accountName: z.string(),
   kind: kindColumn,
   customerId: z.string(),
   second: safeInteger,
@@ -26,29 +25,15 @@ const differenceRow = z.strictObject({
   documentReference: z.string().nullable(),
 });
 
+const differenceRow = storedRow.extend({ accountName: z.string() });
+
 /** Units of a minute by which the processor's sum differs from what was delivered. */
 export type UsageDifference = Readonly<z.output<typeof differenceRow>>;
 
-const columns = sql.fragment`
-  usage_difference.id,
-  usage_difference.account_id AS "accountId",
-  account.name AS "accountName",
-  usage_difference.kind,
-  usage_difference.customer_id AS "customerId",
-  usage_difference.second,
-  usage_difference.minute,
-  usage_difference.units,
-  usage_difference.found_at AS "foundAt",
-  usage_difference.state,
-  usage_difference.reason,
-  usage_difference.closed_by AS "closedBy",
-  usage_difference.closed_at AS "closedAt",
-  usage_difference.document_kind AS "documentKind",
-  usage_difference.document_reference AS "documentReference"
-`;
-
-const fromDifferences = sql.fragment`
-  FROM usage_difference JOIN account ON account.id = usage_difference.account_id
+const selectDifferences = sql.fragment`
+  SELECT ${columnsOf("usage_difference", storedRow)}, account.name AS "accountName"
+  FROM usage_difference
+  JOIN account ON account.id = usage_difference.account_id
 `;
 
 export const findDifference = (
@@ -56,7 +41,7 @@ export const findDifference = (
   id: bigint,
 ): Promise<UsageDifference | null> =>
   db.maybeOne(sql.type(differenceRow)`
-    SELECT ${columns} ${fromDifferences} WHERE usage_difference.id = ${id}
+    ${selectDifferences} WHERE usage_difference.id = ${id}
   `);
 
 /** Lists the open differences, the newest first. */
@@ -69,8 +54,7 @@ export const listOpenDifferences = (
   }: { readonly accountId: string | null; readonly span: Span | null; readonly limit: number },
 ): Promise<readonly UsageDifference[]> =>
   db.any(sql.type(differenceRow)`
-    SELECT ${columns}
-    ${fromDifferences}
+    ${selectDifferences}
     WHERE usage_difference.state = 'open'
       AND ${accountId === null ? sql.fragment`true` : sql.fragment`usage_difference.account_id = ${accountId}`}
       AND ${inSpan(sql.fragment`usage_difference.second`, span)}
@@ -132,31 +116,23 @@ export type ClosedDifference = {
 
 const idRow = z.strictObject({ id: z.bigint() });
 
-/** Records units that were never open: the comparison that has found them decides about them, too. */
-export const insertClosedDifference = (
-  transaction: DatabaseTransactionConnection,
-  { accountId, kind, customerId, second, units }: FoundUnits,
-  closed: ClosedDifference,
-): Promise<bigint> =>
-  transaction.oneFirst(sql.type(idRow)`
-    INSERT INTO usage_difference
-      (
-        account_id, kind, customer_id, second, units, found_at, state, reason, closed_by, closed_at, document_kind,
-        document_reference
-      )
-    VALUES (
-      ${accountId}, ${kind}, ${customerId}, ${second}, ${units}, ${timestamp(closed.now)},
-      ${closed.isSent ? "sent" : "accepted"}, ${closed.reason}, ${closed.by}, ${timestamp(closed.now)},
-      ${closed.document?.kind ?? null}, ${closed.document?.reference ?? null}
-    )
-    RETURNING id
-  `);
-
+/**
+ * Closes a difference. Its units count as delivered without having been sent, so that our sum of the minute equals the
+ * processor's; if they are sent, another fact takes them back. Must run under the stream's lock.
+ * @param difference.id null: the comparison that has found the units decides about them, too
+ */
 export const closeDifference = async (
   transaction: DatabaseTransactionConnection,
-  id: bigint,
+  { id, accountId, kind, customerId, second, units }: FoundUnits & { readonly id: bigint | null },
   { isSent, reason, by, document, now }: ClosedDifference,
 ): Promise<void> => {
+  const closedId =
+    id ??
+    (await transaction.oneFirst(sql.type(idRow)`
+      INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
+      VALUES (${accountId}, ${kind}, ${customerId}, ${second}, ${units}, ${timestamp(now)})
+      RETURNING id
+    `));
   await transaction.query(sql.typeAlias("void")`
     UPDATE usage_difference
     SET
@@ -166,27 +142,15 @@ export const closeDifference = async (
       closed_at = ${timestamp(now)},
       document_kind = ${document?.kind ?? null},
       document_reference = ${document?.reference ?? null}
-    WHERE id = ${id}
+    WHERE id = ${closedId}
   `);
-};
-
-/**
- * Records the units of a closed difference as delivered without having been sent, so that our sum of the minute equals the
- * processor's, and if they are to be sent, the facts that take them back. Must run under the stream's lock.
- */
-export const insertDifferenceFacts = async (
-  transaction: DatabaseTransactionConnection,
-  id: bigint,
-  { accountId, kind, customerId, second, units }: FoundUnits,
-  { isSent, now }: { readonly isSent: boolean; readonly now: Date },
-): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     WITH delivered AS (
       INSERT INTO meter_event
         (account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
       SELECT
         ${accountId}, 'live', ${kind}, ${second}, next.sequence, ${units},
-        ${`difference:${id}`}, 'stripe', ${customerId}, 'delivered', ${timestamp(now)},
+        ${`difference:${closedId}`}, 'stripe', ${customerId}, 'delivered', ${timestamp(now)},
         -- Not now: the processor's sums contain it.
         to_timestamp(${second}::bigint)
       FROM (
@@ -197,7 +161,7 @@ export const insertDifferenceFacts = async (
       RETURNING id
     )
     INSERT INTO usage_fact (account_id, mode, kind, difference_id, quantity, second, meter_event_id)
-    SELECT ${accountId}, 'live', ${kind}, ${id}, units.quantity, ${second}, units.meter_event_id
+    SELECT ${accountId}, 'live', ${kind}, ${closedId}, units.quantity, ${second}, units.meter_event_id
     FROM (
       SELECT ${units}::bigint AS quantity, id AS meter_event_id FROM delivered
       UNION ALL

@@ -1,27 +1,36 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { isLeaseFree } from "../../../db/leases.ts";
 import type { Lease } from "../../../db/leases.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
+import { isOfEndedPeriod } from "../billingPeriods.sql.ts";
 import { isUsageFlowing } from "../deployment.sql.ts";
+import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
+import type { Failure } from "../meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import type { Settlement } from "./decideNextStep.rules.ts";
+import { DELIVERED_LATE, LEASE_MS } from "./decideNextStep.rules.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
  * locked in the order of their ids, so two statements cannot wait for each other.
  */
 
+/** Returns the lease of an attempt that begins at a time. */
+export const leaseFrom = (now: Date): Lease => ({
+  now,
+  until: new Date(now.getTime() + LEASE_MS),
+});
+
 /**
  * Records attempts before they are made, and leases the meter events to them. An event is left out if another attempt
- * holds its lease, if it is settled, if another event of its stream is being sent, or if usage is held. So is one that another
- * transaction is changing.
+ * holds its lease, if it is settled, if another event of its stream is being sent, if usage is held, or if another
+ * transaction is changing it.
  */
 export const beginAttempts = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
-  lease: Lease,
+  now: Date,
 ): Promise<readonly StoredMeterEvent[]> =>
   db.any(sql.type(meterEventRow)`
     WITH free AS (
@@ -29,7 +38,7 @@ export const beginAttempts = (
       FROM meter_event
       WHERE id = ANY(${sql.array([...ids], "int8")})
         AND ${afterLookup(sql.fragment`state = 'pending'`)}
-        AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
+        AND ${isLeaseFree(sql.fragment`leased_until`, leaseFrom(now))}
         AND (
           first_attempt_at IS NOT NULL
           OR asking_since IS NOT NULL
@@ -54,84 +63,103 @@ export const beginAttempts = (
       attempts = attempts + 1,
       -- After the first one by a fast clock, an identifier would be trusted for longer than the processor knows it.
       first_attempt_at = CASE
-        WHEN asking_since IS NULL THEN least(first_attempt_at, ${timestamp(lease.now)})
+        WHEN asking_since IS NULL THEN least(first_attempt_at, ${timestamp(now)})
         ELSE first_attempt_at
       END,
       -- The lease expired before it was released, so the outcome of that attempt was never recorded.
       may_be_delivered = may_be_delivered OR leased_until IS NOT NULL,
-      leased_until = ${timestamp(lease.until)},
+      leased_until = ${timestamp(leaseFrom(now).until)},
       retry_at = NULL
     FROM free
     WHERE meter_event.id = free.id
     RETURNING ${meterEventColumns}
   `);
 
-/** Takes back attempts that began in this transaction, with the sealing of their events. */
-export const cancelAttempts = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly bigint[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET attempts = 0, first_attempt_at = NULL, leased_until = NULL
-    WHERE id = ANY(${sql.array([...ids], "int8")})
-  `);
-};
-
-/** An attempt that has begun. It can change its event until another attempt begins or the event is settled. */
-export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;
-
-/** The events of those attempts that no other attempt has followed, locked. */
-const currentEvents = (attempts: readonly Attempt[]): FragmentSqlToken => sql.fragment`
-  SELECT meter_event.id
-  FROM meter_event
-  JOIN ${sql.unnest(
-    attempts.map(({ id, attempts: number }) => [id, number]),
-    ["int8", "int4"],
-  )} AS attempt (id, number) ON attempt.id = meter_event.id AND attempt.number = meter_event.attempts
-  WHERE ${afterLookup(sql.fragment`meter_event.state = 'pending'`)}
-  ORDER BY meter_event.id
-  FOR UPDATE OF meter_event
-`;
-
-export type AttemptDelay = Attempt & {
-  readonly reason: string;
-  readonly outcomeUnknown: boolean;
-  readonly newKey: boolean;
+/** What an attempt has led to. It changes its event unless another attempt has begun or the event is settled. */
+export type RecordedOutcome = Pick<StoredMeterEvent, "id" | "attempts"> & {
+  readonly state: "pending" | "delivered" | "failed";
+  readonly failure?: Failure | null;
+  /** Replaces the last error, unless it is null. */
+  readonly reason: string | null;
+  readonly outcomeUnknown?: boolean;
+  readonly newKey?: boolean;
   /** If given, the processor is asked from then on. */
-  readonly askingSince: Date | null;
-  /** When it is attempted again. */
-  readonly retryAt: Date;
+  readonly askingSince?: Date | null;
+  /** When a pending event is attempted again. */
+  readonly retryAt?: Date;
+  readonly now: Date;
 };
 
-/** Records that attempts did not settle their events, and releases the leases. */
-export const recordDelays = async (
+const recordedRow = z.strictObject({ id: z.bigint(), isLate: z.boolean() });
+
+/** Most usage is delivered within seconds, and no subscription begins in between. */
+const CHECKED_AGE_SECONDS = 60;
+
+/**
+ * Records outcomes and releases the leases. A delivery is late if the billing period had ended, and so had the time in
+ * which Stripe adds to its invoice.
+ * @returns the recorded events; the others' attempts have been followed by another one
+ */
+export const recordOutcomes = (
   db: CommonQueryMethods,
-  delays: readonly AttemptDelay[],
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    WITH current AS (${currentEvents(delays)})
+  outcomes: readonly RecordedOutcome[],
+): Promise<readonly Readonly<z.output<typeof recordedRow>>[]> => {
+  const now = new Date(Math.max(...outcomes.map((outcome) => outcome.now.getTime())));
+  const ends = { now, graceMs: DEFAULT_GRACE_MS };
+  const second = sql.fragment`meter_event.second`;
+  return db.any(sql.type(recordedRow)`
+    WITH outcome AS MATERIALIZED (
+      SELECT *
+      FROM json_to_recordset(${JSON.stringify(
+        outcomes.map(({ id, ...outcome }) => ({ ...outcome, id: String(id) })),
+      )}) AS outcome (
+        id bigint, attempts integer, state text, failure text, reason text, "outcomeUnknown" boolean, "newKey" boolean,
+        "askingSince" timestamptz, "retryAt" timestamptz, now timestamptz
+      )
+    ),
+    current AS (
+      SELECT
+        meter_event.id,
+        CASE
+          WHEN outcome.state = 'delivered'
+            AND meter_event.mode = 'live'
+            AND meter_event.processor = 'stripe'
+            AND to_timestamp(${second} + ${CHECKED_AGE_SECONDS}) < outcome.now
+          THEN coalesce(
+            (
+              SELECT ${isOfEndedPeriod(sql.fragment`meter_event.kind`, second, ends)}
+              FROM account
+              WHERE account.id = meter_event.account_id
+            ),
+            false
+          )
+          ELSE false
+        END AS is_late
+      FROM meter_event
+      JOIN outcome ON outcome.id = meter_event.id AND outcome.attempts = meter_event.attempts
+      WHERE ${afterLookup(sql.fragment`meter_event.state = 'pending'`)}
+      ORDER BY meter_event.id
+      FOR UPDATE OF meter_event
+    )
     UPDATE meter_event
     SET
+      state = outcome.state,
+      failure = outcome.failure,
+      is_late = current.is_late,
       leased_until = NULL,
-      retry_at = delay.retry_at,
-      may_be_delivered = meter_event.may_be_delivered OR delay.outcome_unknown,
-      asking_since = coalesce(delay.asking_since, meter_event.asking_since),
-      key_generation = key_generation + delay.new_keys,
-      last_error = delay.reason
+      retry_at = outcome."retryAt",
+      may_be_delivered = CASE outcome.state
+        WHEN 'pending' THEN meter_event.may_be_delivered OR coalesce(outcome."outcomeUnknown", false)
+        ELSE meter_event.may_be_delivered AND outcome.state = 'failed'
+      END,
+      asking_since = coalesce(outcome."askingSince", meter_event.asking_since),
+      key_generation = key_generation + CASE WHEN outcome."newKey" THEN 1 ELSE 0 END,
+      last_error = CASE WHEN current.is_late THEN ${DELIVERED_LATE} ELSE coalesce(outcome.reason, last_error) END,
+      settled_at = CASE WHEN outcome.state <> 'pending' THEN outcome.now END
     FROM current
-    JOIN ${sql.unnest(
-      delays.map(({ id, reason, outcomeUnknown, newKey, askingSince, retryAt }) => [
-        id,
-        reason,
-        outcomeUnknown,
-        newKey ? 1 : 0,
-        askingSince?.toISOString() ?? null,
-        retryAt.toISOString(),
-      ]),
-      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz"],
-    )} AS delay (id, reason, outcome_unknown, new_keys, asking_since, retry_at) USING (id)
+    JOIN outcome USING (id)
     WHERE meter_event.id = current.id
+    RETURNING meter_event.id, meter_event.is_late AS "isLate"
   `);
 };
 
@@ -164,59 +192,13 @@ export const endDelays = async (
   return rowCount;
 };
 
-export type AttemptSettlement = Attempt &
-  Pick<Settlement, "state" | "failure" | "isLate"> & {
-    /** Replaces the last error, unless it is null. */
-    readonly reason: string | null;
-    readonly settledAt: Date;
-  };
-
-const idRow = z.strictObject({ id: z.bigint() });
-
-/**
- * Records the final states that attempts led to.
- * @returns the ids of the settled events; the others' attempts have been followed by another one
- */
-export const settleAttempts = async (
-  db: CommonQueryMethods,
-  settlements: readonly AttemptSettlement[],
-): Promise<ReadonlySet<bigint>> => {
-  const ids = await db.anyFirst(sql.type(idRow)`
-    WITH current AS (${currentEvents(settlements)})
-    UPDATE meter_event
-    SET
-      state = settlement.state,
-      failure = settlement.failure,
-      is_late = settlement.is_late,
-      leased_until = NULL,
-      may_be_delivered = may_be_delivered AND settlement.state = 'failed',
-      last_error = coalesce(settlement.reason, last_error),
-      settled_at = settlement.settled_at
-    FROM current
-    JOIN ${sql.unnest(
-      settlements.map(({ id, state, failure, isLate, reason, settledAt }) => [
-        id,
-        state,
-        failure,
-        isLate,
-        reason,
-        settledAt.toISOString(),
-      ]),
-      ["int8", "text", "text", "bool", "text", "timestamptz"],
-    )} AS settlement (id, state, failure, is_late, reason, settled_at) USING (id)
-    WHERE meter_event.id = current.id
-    RETURNING meter_event.id
-  `);
-  return new Set(ids);
-};
-
 /**
  * Takes back the sealing of an event that the processor has certainly not accepted, so that its facts are sealed again.
  * Must run under the stream's lock.
  */
 export const unseal = async (
   transaction: DatabaseTransactionConnection,
-  { id, attempts }: Attempt,
+  { id, attempts }: Pick<StoredMeterEvent, "id" | "attempts">,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     WITH unsealed AS (

@@ -1,23 +1,19 @@
+import { createShardRuns, spreadOverSecond } from "../../../db/createShardRuns.ts";
+import type { ShardOptions, ShardRuns, ShardSender } from "../../../db/createShardRuns.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { STRIPE_MISSING, wrongProcessor } from "./decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import type { ShardSender } from "../../../db/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
-import { startLease } from "./attemptLease.ts";
-import type { LeaseStart } from "./attemptLease.ts";
-import { createAttemptPool } from "./createAttemptPool.ts";
-import type { AttemptPool } from "./createAttemptPool.ts";
-import { createAttemptQueue } from "./createAttemptQueue.ts";
-import type { AttemptQueue } from "./createAttemptQueue.ts";
-import { createStreamQueue } from "./createStreamQueue.ts";
+import { createAttempts, RESERVE_AGAIN_MS } from "./createAttempts.ts";
+import type { Attempts } from "./createAttempts.ts";
+import { createStreamQueue, createStreamScans } from "./createStreamQueue.ts";
 import type { StreamQueue, StreamScans } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
-import { RESERVE_AGAIN_MS } from "./shareCallRate.ts";
 
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
@@ -36,11 +32,7 @@ const GATHER_MS_PER_ATTEMPT = 1;
 const gatherMs = (attempts: number): number =>
   Math.min(MAXIMUM_GATHER_MS, Math.max(MINIMUM_GATHER_MS, attempts * GATHER_MS_PER_ATTEMPT));
 
-const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({
-  accountId,
-  mode,
-  kind,
-});
+const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({ accountId, mode, kind });
 
 export type ShardObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
@@ -55,116 +47,104 @@ export type UsageSender = ShardSender & {
   readonly isIdle: () => boolean;
 };
 
-type SealingContext = ShardObservers & {
-  readonly deps: BillingContext;
-  readonly streams: StreamQueue;
-  readonly attempts: AttemptQueue;
-  readonly pool: AttemptPool;
+type SenderOptions = ShardObservers & {
+  readonly signal: AbortSignal;
+  readonly scans: StreamScans;
+  readonly maximumRunning?: number;
 };
+
+type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
 
 /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
 const proceed = (
-  { streams, attempts, pool, onResult }: SealingContext,
-  stream: Owner,
-  sealing: Sealing | undefined,
-  started: LeaseStart,
+  { streams, attempts }: Queues,
+  { onResult }: ShardObservers,
+  stream: UnsealedStream,
+  sealing: Sealing,
 ): void => {
-  switch (sealing?.kind) {
-    case "event": {
-      const { event, startsAtMs, isResumable } = sealing;
-      if (startsAtMs !== null) {
-        pool.start({ event, started, startsAtMs });
-      } else if (isResumable) {
-        attempts.add(event);
+  switch (sealing.kind) {
+    case "event":
+      if (sealing.isResumable) {
+        attempts.add(sealing.event);
       }
       break;
-    }
     case "more":
       streams.add(stream, sealing.second);
       break;
     case "stripe_missing":
-      onResult(stream, STRIPE_MISSING, null);
+    case "wrong_processor": {
+      const isMissing = sealing.kind === "stripe_missing";
+      const delay = isMissing ? STRIPE_MISSING : wrongProcessor(sealing.problem);
+      onResult(streamOf(stream), delay, null);
       streams.pause(stream);
       break;
-    case "wrong_processor":
-      onResult(stream, wrongProcessor(sealing.problem), null);
-      streams.pause(stream);
-      break;
+    }
     case "held":
       // Nothing is sealed until an operator ends the hold. The next scan checks again.
       streams.clear();
       break;
     case "none":
-    case undefined:
       break;
   }
 };
 
 /**
- * Seals streams together. If some of them cannot be sealed, each is sealed by itself, so that only those at fault wait.
- * Then each attempt is made while its lease is new, and even if a later stream cannot be sealed.
+ * Seals streams together. If the database rejects the content of one, each is sealed by itself, so that only those at fault
+ * wait.
  */
-const seal = async (context: SealingContext, queued: readonly UnsealedStream[]): Promise<void> => {
-  const { deps, streams, onFailure } = context;
-  const started = startLease(deps);
+const sealTogether = async (
+  context: BillingContext,
+  streams: readonly UnsealedStream[],
+  observers: ShardObservers,
+  queues: Queues,
+): Promise<void> => {
   let sealings: readonly Sealing[];
   try {
-    sealings = await sealMeterEvents(deps, queued, started);
+    sealings = await sealMeterEvents(context, streams);
   } catch (error) {
     if (!isContentError(error)) {
       throw error;
     }
-    for (const stream of queued) {
-      if (queued.length > 1) {
-        await seal(context, [stream]);
+    for (const stream of streams) {
+      if (streams.length > 1) {
+        await sealTogether(context, [stream], observers, queues);
       } else {
-        onFailure(stream, error);
-        streams.pause(stream);
+        observers.onFailure(streamOf(stream), error);
+        queues.streams.pause(stream);
       }
     }
     return;
   }
-  for (const [index, stream] of queued.entries()) {
-    proceed(context, stream, sealings[index], started);
+  for (const [index, stream] of streams.entries()) {
+    proceed(queues, observers, stream, sealings[index] ?? { kind: "none" });
   }
 };
 
 /**
  * Creates the sender of a shard: it seals the usage of many streams in one transaction, and sends events of different
- * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it.
- *
- * Streams go from the stream queue into a sealing. A new event's attempt usually begins with its sealing, and goes
- * directly into the pool. Others begin in the attempt queue. Usage is billed once because of what is committed before
- * each step:
+ * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it. Usage is
+ * billed once because of what is committed before each step:
  * 1. An attempt begins only if its event is committed with its identifier.
- * 2. The pool gets an attempt only if it is committed with its lease. Its call does not leave after the lease.
- * 3. The pool records the outcome after the call, unless another attempt has begun. Without an outcome, the attempt after
- *    the lease sends the same identifier.
+ * 2. A call is made only if its attempt is committed with its lease, and it does not leave after the lease.
+ * 3. The outcome is recorded after the call, unless another attempt has begun. Without an outcome, the attempt after the
+ *    lease sends the same identifier.
  *
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
 export const createShardSender = (
-  deps: BillingContext,
+  context: BillingContext,
   shard: number,
-  {
-    signal,
-    scans,
-    onResult,
-    onFailure,
-    maximumRunning = MAXIMUM_RUNNING,
-  }: ShardObservers & {
-    readonly signal: AbortSignal;
-    readonly scans: StreamScans;
-    readonly maximumRunning?: number;
-  },
+  options: SenderOptions,
 ): UsageSender => {
-  const streams = createStreamQueue(deps.clock, shard, scans);
-  const pool = createAttemptPool(deps, {
+  const { signal, scans, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
+  const streams = createStreamQueue(context.clock, shard, scans);
+  const attempts = createAttempts(context, {
     signal,
     onResult: (event, result) => {
-      onResult(streamOf(event), result, event.id);
-      if (result.kind === "settled" && event.second < lastSealableSecond(deps.clock.now())) {
-        streams.add(streamOf(event), event.second);
+      const stream = streamOf(event);
+      onResult(stream, result, event.id);
+      if (result.kind === "settled" && event.second < lastSealableSecond(context.clock.now())) {
+        streams.add(stream, event.second);
       }
     },
     onFailure: (event, error) => onFailure(streamOf(event), error),
@@ -174,18 +154,13 @@ export const createShardSender = (
       }
     },
   });
-  const attempts = createAttemptQueue(deps, pool.start);
-  const context: SealingContext = { deps, streams, attempts, pool, onResult, onFailure };
   let wake = Promise.withResolvers<void>();
   /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
   let hasFound = false;
-
+  /** The streams that are being sealed. */
   let sealed: readonly UnsealedStream[] = [];
 
-  const listSentKeys = (): readonly string[] =>
-    [sealed.map(ownerKey), pool.streamKeys(), attempts.streamKeys()].flat();
-
-  const room = (): number => maximumRunning - pool.size();
+  const room = (): number => maximumRunning - attempts.running();
 
   /**
    * Whether streams of a mode can be sealed. Those in live mode wait while earlier ones wait for calls. The built-in ledger has
@@ -194,7 +169,8 @@ export const createShardSender = (
   const isReadyIn = (mode: Mode): boolean =>
     streams.has(mode) &&
     (mode === "test" ||
-      (attempts.isEmpty() && (pool.size() === 0 || room() >= maximumRunning * ROOM_FOR_MORE)));
+      (!attempts.isWaiting() &&
+        (attempts.running() === 0 || room() >= maximumRunning * ROOM_FOR_MORE)));
 
   const isReady = (): boolean => MODES.some(isReadyIn);
 
@@ -203,7 +179,11 @@ export const createShardSender = (
   return {
     startRun: attempts.clear,
     scan: async () => {
-      if ((await streams.scan(listSentKeys)) && isReady()) {
+      const hasStreams = await streams.scan(() => [
+        ...sealed.map(ownerKey),
+        ...attempts.streamKeys(),
+      ]);
+      if (hasStreams && isReady()) {
         hasFound = true;
         wake.resolve();
       }
@@ -215,21 +195,40 @@ export const createShardSender = (
         streams.take(mode, mode === "test" ? maximumRunning : room()),
       );
       if (sealed.length > 0) {
-        await seal(context, sealed);
+        await sealTogether(context, sealed, options, { streams, attempts });
         sealed = [];
       }
       await attempts.begin();
     },
     waitForWork: async (atMostMs) => {
-      if (!attempts.isEmpty() || !isReady()) {
-        const pauseMs = attempts.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
+      if (attempts.isWaiting() || !isReady()) {
+        const pauseMs = attempts.isWaiting() ? Math.min(RESERVE_AGAIN_MS, atMostMs) : atMostMs;
         await awaitAtMost(wake.promise, pauseMs);
       }
-      if (!hasFound && !streams.isEmpty() && pool.size() > 0) {
-        await pause(Math.min(gatherMs(pool.size()), atMostMs), signal);
+      if (!hasFound && !streams.isEmpty() && attempts.running() > 0) {
+        await pause(Math.min(gatherMs(attempts.running()), atMostMs), signal);
       }
     },
-    settled: pool.settled,
-    isIdle: () => pool.size() === 0 && attempts.isEmpty() && streams.isEmpty(),
+    settled: attempts.settled,
+    isIdle: () => attempts.running() === 0 && !attempts.isWaiting() && streams.isEmpty(),
   };
+};
+
+/**
+ * Creates the runs that report the usage of a worker's shards. They scan for usage every second, because the facts of another
+ * second may be sealed.
+ */
+export const createReportingRuns = (
+  context: BillingContext,
+  { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
+): ShardRuns => {
+  const scans = createStreamScans(context);
+  return createShardRuns(context, {
+    kind: "usage",
+    // At the same time, the shards would compete for the calls to Stripe of the near future.
+    offsetMsOf: spreadOverSecond,
+    createSender: (shard, signal) =>
+      createShardSender(context, shard, { ...observers, scans, signal }),
+    runMs,
+  });
 };

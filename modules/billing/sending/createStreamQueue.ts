@@ -10,7 +10,6 @@ import type { ScanPace } from "../../../db/createScanPace.ts";
 import { createShardScans } from "../../../db/createShardScans.ts";
 import type { ScanShard } from "../../../db/createShardScans.ts";
 import type { Context } from "../../../runtime/context.ts";
-import { leaseOf } from "./attemptLease.ts";
 
 export type StreamScans = {
   /** Scans for streams with usage that may be sealed. */
@@ -31,24 +30,21 @@ const READY_SHARE = 0.25;
 export const createStreamScans = (
   { db, clock }: Context,
   createPace: (share?: number) => ScanPace = createScanPace,
-): StreamScans => {
-  return {
-    ready: createShardScans<ReadyStream>({
-      clock,
-      pace: createPace(READY_SHARE),
-      list: ({ after, now, limit }) =>
-        listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
-      idOf,
-    }),
-    resumable: createShardScans<Owner>({
-      clock,
-      pace: createPace(),
-      list: ({ after, now, limit }) =>
-        listResumableStreams(db, { after, lease: leaseOf({ at: now }), limit }),
-      idOf,
-    }),
-  };
-};
+): StreamScans => ({
+  ready: createShardScans<ReadyStream>({
+    clock,
+    pace: createPace(READY_SHARE),
+    list: ({ after, now, limit }) =>
+      listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
+    idOf,
+  }),
+  resumable: createShardScans<Owner>({
+    clock,
+    pace: createPace(),
+    list: (page) => listResumableStreams(db, page),
+    idOf,
+  }),
+});
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const PAUSE_MS = 60_000;

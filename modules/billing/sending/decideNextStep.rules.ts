@@ -1,11 +1,43 @@
 import { HOUR_MS } from "../../../runtime/durations.rules.ts";
-import type { Failure } from "../meterEvents.rules.ts";
+import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
 import { ACCEPTED_AGE_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
 /*
- * The rules of sending a meter event. docs/billing.md shows its states in a diagram.
+ * The rules of sealing and sending a meter event. docs/billing.md shows its states in a diagram.
  */
+
+/** The first state of a meter event. */
+export type SealedState = { readonly state: MeterEventState; readonly failure: Failure | null };
+
+/**
+ * Decides the first state of a meter event. The built-in ledger is this table, so it has what is sealed for it. Units that
+ * add up to zero need not be sent.
+ * @param part.waitsFor the event of the usage that it takes back, if the processor does not have that
+ * @param part.isUsageClosed whether that usage is never billed, so that there is nothing to take back
+ */
+export const stateAtSealing = ({
+  quantity,
+  processor,
+  waitsFor,
+  isUsageClosed,
+}: {
+  readonly quantity: bigint;
+  readonly processor: ProcessorName;
+  readonly waitsFor: bigint | null;
+  readonly isUsageClosed: boolean;
+}): SealedState => {
+  if (isUsageClosed) {
+    return { state: "closed", failure: null };
+  }
+  if (waitsFor !== null) {
+    return { state: "failed", failure: "waits_for_usage" };
+  }
+  return {
+    state: quantity === 0n || processor === "ledger" ? "delivered" : "pending",
+    failure: null,
+  };
+};
 
 /**
  * The outcome of an attempt to send a meter event.
@@ -178,9 +210,11 @@ export const wrongProcessor = (problem: string): Delay =>
 export const usageHeld = (reason: string): Delay =>
   delayed("held", reason, { afterMs: HELD_DELAY_MS });
 
+export const DELIVERED_LATE = "delivered after its billing period ended";
+
 export const asLate = (settlement: Settlement): Settlement => ({
   ...settlement,
-  reason: "delivered after its billing period ended",
+  reason: DELIVERED_LATE,
   isLate: true,
 });
 

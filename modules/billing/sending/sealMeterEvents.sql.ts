@@ -204,62 +204,29 @@ export type SealedEvent = {
   readonly waitsFor: bigint | null;
   /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
   readonly askingSince: Date | null;
-  /** Whether its first attempt begins with the sealing. */
-  readonly isAttempted: boolean;
 };
 
-/** The events to insert, as a table. */
-const eventTable = (events: readonly SealedEvent[]): FragmentSqlToken => sql.fragment`
-  ${sql.unnest(
-    events.map(({ stream, second, quantity, ...event }, index) => [
-      index,
-      stream.accountId,
-      stream.mode,
-      stream.kind,
-      second,
-      quantity,
-      meterEventIdentifierStem(stream, second),
-      event.processor,
-      event.customerId,
-      event.state,
-      event.failure,
-      event.waitsFor,
-      event.askingSince?.toISOString() ?? null,
-      event.isAttempted,
-    ]),
-    [
-      "int8",
-      "uuid",
-      "text",
-      "text",
-      "int8",
-      "int8",
-      "text",
-      "text",
-      "text",
-      "text",
-      "text",
-      "int8",
-      "timestamptz",
-      "bool",
-    ],
-  )} AS event (
-    place, account_id, mode, kind, second, quantity, stem, processor, customer_id, state, failure, waits_for,
-    asking_since, is_attempted
-  )
-`;
+const sealedRows = (events: readonly SealedEvent[]): string =>
+  JSON.stringify(
+    events.map(({ stream, factIds: _factIds, quantity, waitsFor, ...event }, place) => ({
+      ...stream,
+      ...event,
+      place,
+      quantity: String(quantity),
+      waitsFor: waitsFor === null ? null : String(waitsFor),
+      stem: meterEventIdentifierStem(stream, event.second),
+    })),
+  );
 
 /**
  * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
  * sequences free of gaps.
- * @param leasedUntil when the leases of the attempts that begin with the sealing end; null if there are none
  * @returns the events in their order
  */
 export const insertMeterEvents = (
   transaction: DatabaseTransactionConnection,
   events: readonly SealedEvent[],
   sealedAt: Date,
-  leasedUntil: Date | null = null,
 ): Promise<readonly StoredMeterEvent[]> =>
   transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
@@ -268,29 +235,29 @@ export const insertMeterEvents = (
         (
           SELECT coalesce(max(sequence), 0)
           FROM meter_event
-          WHERE account_id = event.account_id
+          WHERE account_id = event."accountId"
             AND mode = event.mode
             AND kind = event.kind
             AND second = event.second
-        ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
-      FROM ${eventTable(events)}
+        ) + row_number() OVER (PARTITION BY "accountId", mode, kind, second ORDER BY place) AS sequence
+      FROM json_to_recordset(${sealedRows(events)}) AS event (
+        place bigint, "accountId" uuid, mode text, kind text, second bigint, quantity bigint, stem text, processor text,
+        "customerId" text, state text, failure text, "waitsFor" bigint, "askingSince" timestamptz
+      )
     ),
     inserted AS (
       INSERT INTO meter_event
         (
           account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure,
-          waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
+          waits_for, asking_since, may_be_delivered, sealed_at, settled_at
         )
       SELECT
-        account_id, mode, kind, second, sequence, quantity, stem || sequence, processor, customer_id, state, failure,
-        waits_for,
-        CASE WHEN state = 'pending' THEN asking_since END,
-        asking_since IS NOT NULL AND state IN ('pending', 'failed'),
+        "accountId", mode, kind, second, sequence, quantity, stem || sequence, processor, "customerId", state, failure,
+        "waitsFor",
+        CASE WHEN state = 'pending' THEN "askingSince" END,
+        "askingSince" IS NOT NULL AND state IN ('pending', 'failed'),
         sealed_at,
-        CASE WHEN state <> 'pending' THEN sealed_at END,
-        CASE WHEN is_attempted THEN 1 ELSE 0 END,
-        CASE WHEN is_attempted THEN sealed_at END,
-        CASE WHEN is_attempted THEN ${timestamp(leasedUntil)} END
+        CASE WHEN state <> 'pending' THEN sealed_at END
       FROM sealing
       CROSS JOIN (VALUES (${timestamp(sealedAt)})) AS time (sealed_at)
       ORDER BY place

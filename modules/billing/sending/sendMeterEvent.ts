@@ -1,69 +1,84 @@
-import type { DatabasePool } from "slonik";
+import { SpanKind } from "@opentelemetry/api";
+import { inSpan } from "../../../runtime/tracing.ts";
+import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { BillingProcessor } from "../processor.ts";
+import { askAboutEvent } from "../reconciliation/askProcessor.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStream } from "../streams.sql.ts";
-import { beginAttempts, settleAttempts, unseal } from "./attempts.sql.ts";
+import { beginAttempts, recordOutcomes, unseal } from "./attempts.sql.ts";
+import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
   asLate,
   decideNextStep,
+  LEASE_MS,
   LEASED,
   withJitter,
   withoutProcessor,
 } from "./decideNextStep.rules.ts";
-import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
-import type { BillingProcessor } from "../processor.ts";
-import { recordUsageEvent } from "../recordUsageEvent.ts";
-import type { BillingContext } from "../context.ts";
-import { askAboutEvent } from "../reconciliation/askProcessor.ts";
-import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
-import type { LeaseStart } from "./attemptLease.ts";
-import type { AttemptRecords } from "./createAttemptRecords.ts";
-import { SpanKind } from "@opentelemetry/api";
-import { inSpan } from "../../../runtime/tracing.ts";
+import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
+
+/** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
+export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
+
+const startLease = ({
+  clock,
+  monotonicMs = () => performance.now(),
+}: Pick<BillingContext, "clock" | "monotonicMs">): LeaseStart => ({
+  at: clock.now(),
+  monotonicMs: monotonicMs(),
+});
+
+const isLeaseOver = (start: LeaseStart, context: BillingContext): boolean => {
+  const now = startLease(context);
+  const elapsedMs = Math.max(
+    now.at.getTime() - start.at.getTime(),
+    now.monotonicMs - start.monotonicMs,
+  );
+  return elapsedMs >= LEASE_MS;
+};
 
 const callStripe = (
+  context: BillingContext,
   stripe: BillingProcessor,
   event: StoredMeterEvent,
-  signal: AbortSignal,
-  mayCall: () => boolean,
-): Promise<AttemptOutcome> =>
-  stripe.send(
-    {
-      identifier: event.identifier,
-      customer: { accountId: event.accountId, customerId: event.customerId },
-      kind: event.kind,
-      quantity: event.quantity,
-      second: event.second,
-      keyGeneration: event.keyGeneration,
-    },
-    signal,
-    mayCall,
+  { started, signal }: AttemptOptions,
+): Promise<AttemptOutcome> => {
+  const { identifier, kind, quantity, second, keyGeneration, accountId, customerId } = event;
+  const customer = { accountId, customerId };
+  return inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
+    stripe.send(
+      { identifier, customer, kind, quantity, second, keyGeneration },
+      signal,
+      () => !isLeaseOver(started, context),
+    ),
   );
+};
+
+type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSignal };
 
 /** Makes the attempt as the rules decide. Whatever the processor's sums decide is recorded here. */
 const makeAttempt = async (
   context: BillingContext,
   event: StoredMeterEvent,
-  { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
+  options: AttemptOptions,
 ): Promise<SendResult> => {
-  const { db } = context;
   const { stripe } = context.billing;
   if (stripe === null) {
     return withoutProcessor(event);
   }
   let outcome: AttemptOutcome | null = null;
   for (;;) {
-    const step = decideNextStep(event, outcome, started.at);
+    const step = decideNextStep(event, outcome, options.started.at);
     switch (step.kind) {
       case "send":
-        outcome = await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-          callStripe(stripe, event, signal, () => !isLeaseOver(started, context)),
-        );
+        outcome = await callStripe(context, stripe, event, options);
         break;
       case "ask":
-        return askAboutEvent(context, event, signal);
+        return askAboutEvent(context, event, options.signal);
       case "unseal":
-        await db.transaction(async (transaction) => {
+        await context.db.transaction(async (transaction) => {
           await lockStream(transaction, event);
           await unseal(transaction, event);
         });
@@ -75,94 +90,67 @@ const makeAttempt = async (
   }
 };
 
-/** Most usage is delivered within seconds, and no subscription begins in between. */
-const CHECKED_AGE_MS = 60_000;
-
-/** Marks a delivery as late if the billing period had ended, and so had the time in which Stripe adds to its invoice. */
-const markIfLate = async (
-  records: AttemptRecords,
-  { id, second }: StoredMeterEvent,
-  settlement: Settlement,
-  now: Date,
-): Promise<Settlement> => {
-  const isLate =
-    settlement.state === "delivered" &&
-    now.getTime() - second * 1000 > CHECKED_AGE_MS &&
-    (await records.isLate({ id, now }));
-  return isLate ? asLate(settlement) : settlement;
-};
-
-/** Records the settlement, a failure as an event, and that refunds of usage that was sent again may be sent. */
-const settle = async (
-  db: DatabasePool,
-  records: AttemptRecords,
-  event: StoredMeterEvent,
-  { state, failure, reason, isLate }: Settlement,
-  settledAt: Date,
-): Promise<void> => {
-  const { id, attempts, generation } = event;
-  const settled = { id, attempts, state, failure, reason, isLate, settledAt };
-  if (state === "delivered" && generation === 0) {
-    // Nothing waits for usage that has never failed.
-    await records.settle(settled);
-    return;
-  }
-  await db.transaction(async (transaction) => {
-    if ((await settleAttempts(transaction, [settled])).has(id)) {
-      await recordUsageEvent(transaction, event, state, settledAt);
-      await releaseRefunds(transaction, [id]);
-    }
-  });
-};
-
-export type BegunAttempts = {
-  readonly started: LeaseStart;
-  readonly events: readonly StoredMeterEvent[];
-};
-
 /** Leases sealed events to attempts, and records those before they are made. */
 export const beginSending = async (
   context: BillingContext,
   ids: readonly bigint[],
-): Promise<BegunAttempts> => {
+): Promise<{ readonly started: LeaseStart; readonly events: readonly StoredMeterEvent[] }> => {
   const started = startLease(context);
-  return { started, events: await beginAttempts(context.db, ids, leaseOf(started)) };
+  return { started, events: await beginAttempts(context.db, ids, started.at) };
 };
 
-export const finishSending = async (
-  context: BillingContext & { readonly records: AttemptRecords },
+/** Records an outcome together with others. Returns whether it was a late delivery; false if another attempt has begun. */
+export type RecordOutcome = (outcome: RecordedOutcome) => Promise<boolean>;
+
+/** Records a failure as an event for clients, and that refunds of usage that was sent again may be sent. */
+const recordWithEvent = (
+  { db }: BillingContext,
   event: StoredMeterEvent,
-  {
-    started,
-    signal,
-  }: {
-    readonly started: LeaseStart;
-    readonly signal: AbortSignal;
-  },
+  outcome: RecordedOutcome & { readonly state: "delivered" | "failed" },
+): Promise<boolean> =>
+  db.transaction(async (transaction) => {
+    const [recorded] = await recordOutcomes(transaction, [outcome]);
+    if (recorded) {
+      await recordUsageEvent(transaction, event, outcome.state, outcome.now);
+      await releaseRefunds(transaction, [event.id]);
+    }
+    return recorded?.isLate === true;
+  });
+
+/** Makes an attempt that has begun, and records its outcome. */
+export const finishSending = async (
+  context: BillingContext & { readonly record: RecordOutcome },
+  event: StoredMeterEvent,
+  options: AttemptOptions,
 ): Promise<SendResult> => {
-  const { db, clock, records } = context;
-  const { id, attempts } = event;
+  const { id, attempts, generation } = event;
   const result = await inSpan(
     "send usage",
     { attributes: { "impact.meter_event.id": String(id), "impact.account.id": event.accountId } },
-    () => makeAttempt(context, event, { started, signal }),
+    () => makeAttempt(context, event, options),
   );
-  const now = clock.now();
+  const now = context.clock.now();
   if (result.kind === "delayed") {
     const { reason, outcomeUnknown, newKey } = result;
     const delay = withJitter(result, Math.random());
-    await records.delay({
+    await context.record({
       id,
       attempts,
+      state: "pending",
       reason,
       outcomeUnknown,
       newKey,
       askingSince: result.cause === "asking" ? now : null,
       retryAt: new Date(now.getTime() + delay.afterMs),
+      now,
     });
     return delay;
   }
-  const settlement = await markIfLate(records, event, result, now);
-  await settle(db, records, event, settlement, now);
-  return settlement;
+  const { state, failure, reason } = result;
+  const outcome = { id, attempts, state, failure, reason, now };
+  // Nothing waits for usage that has never failed.
+  const isLate = await (state === "delivered" && generation === 0
+    ? context.record(outcome)
+    : recordWithEvent(context, event, outcome));
+  return isLate ? asLate(result) : result;
 };

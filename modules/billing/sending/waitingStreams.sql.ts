@@ -5,8 +5,8 @@ import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { Owner } from "../../records/owner.rules.ts";
 import { isLeaseFree } from "../../../db/leases.ts";
-import type { Lease } from "../../../db/leases.ts";
 import { streamsTable } from "../streams.sql.ts";
+import { leaseFrom } from "./attempts.sql.ts";
 import { MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
@@ -41,37 +41,18 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragm
     ) AS following
   )`;
 
-/** Defines the query `waiting`: each stream with unsealed facts or a pending event. */
-const waitingStreams = sql.fragment`
-  ${unsealedStreams(sql.fragment`true`)},
-  waiting AS (
-    SELECT account_id, mode, kind, min(second) AS second, max(attempts) AS attempts
+/** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
+export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+  db.any(sql.type(waitingRow)`
+    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
+    SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
     FROM (
       SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
       UNION ALL
       SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state = 'pending'
     ) AS unreported
     GROUP BY account_id, mode, kind
-  )`;
-
-export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
-  db.any(sql.type(waitingRow)`
-    WITH RECURSIVE ${waitingStreams}
-    SELECT account_id AS "accountId", mode, kind, second, attempts
-    FROM waiting
-    ORDER BY second
-  `);
-
-const summaryRow = z.strictObject({ streams: z.int(), oldestSecond: safeInteger.nullable() });
-
-/** Counts the streams with unsealed facts or a pending event, and returns the oldest second of them. */
-export const summarizeWaitingStreams = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof summaryRow>>> =>
-  db.one(sql.type(summaryRow)`
-    WITH RECURSIVE ${waitingStreams}
-    SELECT count(*)::integer AS streams, min(second) AS "oldestSecond"
-    FROM waiting
+    ORDER BY min(second)
   `);
 
 /** The condition of the streams that follow one in the order of their keys; null: of all. */
@@ -127,14 +108,14 @@ export const listReadyStreams = (
  * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
  * clock was set back.
  */
-const isResumable = (lease: Lease): FragmentSqlToken => {
-  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_DELAY_MS);
+const isResumable = (now: Date): FragmentSqlToken => {
+  const longestDelay = new Date(now.getTime() + 2 * MAXIMUM_DELAY_MS);
   return sql.fragment`(
     CASE
       WHEN meter_event.leased_until IS NOT NULL
-        THEN ${isLeaseFree(sql.fragment`meter_event.leased_until`, lease)}
+        THEN ${isLeaseFree(sql.fragment`meter_event.leased_until`, leaseFrom(now))}
       ELSE coalesce(
-        meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
+        meter_event.retry_at <= ${timestamp(now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
         true
       )
     END
@@ -146,7 +127,7 @@ const isResumable = (lease: Lease): FragmentSqlToken => {
  * asked now, or else the first one that waits. The offset keeps the planner from reading all pending events for a few
  * streams.
  */
-const nextEvent = (lease: Lease): FragmentSqlToken => {
+const nextEvent = (now: Date): FragmentSqlToken => {
   const pending = sql.fragment`
     FROM meter_event
     WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'
@@ -156,7 +137,7 @@ const nextEvent = (lease: Lease): FragmentSqlToken => {
       (SELECT * ${pending} AND first_attempt_at IS NOT NULL AND asking_since IS NULL OFFSET 0)
       UNION ALL
       (
-        SELECT * ${pending} AND asking_since IS NOT NULL AND ${isResumable(lease)}
+        SELECT * ${pending} AND asking_since IS NOT NULL AND ${isResumable(now)}
         ORDER BY retry_at
         LIMIT 1
       )
@@ -173,12 +154,12 @@ const nextRow = meterEventRow.extend({ isResumable: z.boolean() });
 export const listNextEvents = (
   db: CommonQueryMethods,
   streams: readonly Owner[],
-  lease: Lease,
+  now: Date,
 ): Promise<readonly Readonly<z.output<typeof nextRow>>[]> =>
   db.any(sql.type(nextRow)`
-    SELECT ${meterEventColumns}, ${isResumable(lease)} AS "isResumable"
+    SELECT ${meterEventColumns}, ${isResumable(now)} AS "isResumable"
     FROM ${streamsTable(streams)}
-    CROSS JOIN LATERAL ${nextEvent(lease)} AS meter_event
+    CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
   `);
 
 const ownerRow = z.strictObject(ownerColumns);
@@ -192,9 +173,9 @@ export const listResumableStreams = (
   db: CommonQueryMethods,
   {
     after,
-    lease,
+    now,
     limit,
-  }: { readonly after: Owner | null; readonly lease: Lease; readonly limit: number },
+  }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly Owner[]> =>
   db.any(sql.type(ownerRow)`
     WITH RECURSIVE stream AS (
@@ -218,7 +199,7 @@ export const listResumableStreams = (
     )
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind
     FROM stream
-    CROSS JOIN LATERAL ${nextEvent(lease)} AS meter_event
-    WHERE ${isResumable(lease)}
+    CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
+    WHERE ${isResumable(now)}
     LIMIT ${limit}
   `);

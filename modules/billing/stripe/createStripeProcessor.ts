@@ -13,11 +13,14 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { readInvoices } from "./invoices.ts";
-import { provisionDonations } from "./provisionDonations.ts";
+import {
+  provisionDonations,
+  readSubscriptionPeriod,
+  readSubscriptionState,
+} from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
-import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./outcomeOfResponse.ts";
-import { readRejectionReport } from "./readRejectionReport.ts";
+import { readRefusalReport } from "./readRefusalReport.ts";
 import type { StripeConnection } from "../createBilling.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
@@ -198,8 +201,8 @@ export const createStripeProcessor = (
       ),
     readInvoices: (customerId, since, signal) =>
       read(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
-    readRejectionReport: (eventId, signal) =>
-      boundTo(signal, () => readRejectionReport(stripe, eventId)),
+    readRefusalReport: (eventId, signal) =>
+      boundTo(signal, () => readRefusalReport(stripe, eventId)),
     provisionDonations: (subscriber, keyGeneration, signal) =>
       boundTo(signal, () =>
         provisionDonations(

@@ -1,5 +1,5 @@
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
+import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { meterEventIdentifierStem } from "../../../modules/billing/usage.rules.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Random } from "../../support/random.ts";

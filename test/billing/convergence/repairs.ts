@@ -1,10 +1,12 @@
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { retryOpenUsage } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import {
+  retryOpenUsage,
+  retryUsage,
+  sendDifference,
+} from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
-import { sendDifference } from "../../../modules/billing/reconciliation/sendDifference.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { Random } from "../../support/random.ts";

@@ -12,7 +12,7 @@ import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
 import { defaultSpan } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
-import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
+import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { METERS } from "../../../modules/billing/stripe/meters.ts";
@@ -133,10 +133,10 @@ export const createWorld = async (
       await insertProcessorEvent(db, announced, clock.now());
       const samples = [{ identifier: report.identifier, message: "refused" }];
       try {
-        await applyRejectionReport({ ...deps, observeRejection: () => undefined }, id, {
+        await applyRefusalReport({ ...deps, observeLateRefusal: () => undefined }, id, {
           windowStart: report.refusedAt,
           windowEnd: report.refusedAt,
-          rejections: [{ code: "archived_meter", errors: 1, samples }],
+          refusals: [{ code: "archived_meter", errors: 1, samples }],
         });
       } catch {
         // It is still being sent; the worker repeats the report.

@@ -1,5 +1,5 @@
 import test from "ava";
-import { isWithin, monthlyCycle } from "../../../modules/billing/billingCycle.rules.ts";
+import { isWithin, monthlyCycle } from "../../../modules/billing/usage.rules.ts";
 
 const cycleEdge = test.macro({
   exec: (

@@ -6,7 +6,7 @@ import {
   listUnexplained,
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { sendDifference } from "../../../modules/billing/reconciliation/sendDifference.ts";
+import { sendDifference } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";

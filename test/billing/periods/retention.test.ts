@@ -1,13 +1,12 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
+  changeProcessorEvent,
   insertProcessorEvent,
-  settleProcessorEvent,
-  saveUsageRejection,
+  saveAppliedReport,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import {
   insertReconciliation,
-  replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
@@ -30,34 +29,31 @@ const storeEvent = async (
     { id, type: "customer.deleted", objectId: null, createdAt: settledAt },
     settledAt,
   );
-  await settleProcessorEvent(db, id, { state, error: null, settledAt });
+  await changeProcessorEvent(db, id, { from: "pending", state, now: settledAt });
 };
 
-/** Stores a reconciliation with streams that differ. */
+/** Stores a reconciliation with a stream that differs. */
 const storeReconciliation = async (
   db: DatabasePool,
-  given: { readonly accountId: string; readonly startedAt: Date; readonly streams: number },
+  accountId: string,
+  startedAt: Date,
 ): Promise<string> => {
-  const { accountId, startedAt, streams } = given;
   const id = crypto.randomUUID();
   await insertReconciliation(db, { id, isComplete: true, span: { start: 0, end: 60 }, startedAt });
-  await db.transaction((transaction) =>
-    replaceReconciliationStreams(
-      transaction,
-      id,
-      Array.from({ length: streams }, (_, number) => ({
-        kind: "tree",
-        customerId: `cus_${number}`,
-        accountIds: [accountId],
-        accountName: "x",
-        delivered: 1,
-        processorQuantity: 2,
-        error: null,
-      })),
-    ),
-  );
-  const ended = { drifting: streams, unreadable: 0, endedAt: startedAt, error: null };
-  await updateReconciliation(db, id, { streams, ...ended });
+  const stream = {
+    kind: "tree",
+    customerId: "cus_0",
+    accountIds: [accountId],
+    accountName: "x",
+    delivered: 1,
+    processorQuantity: 2,
+    error: null,
+  } as const;
+  const result = { streams: 1, found: [stream], endedAt: startedAt, error: null };
+  await updateReconciliation(db, id, {
+    ...result,
+    found: [{ ...stream, accountIds: [accountId] }],
+  });
   return id;
 };
 
@@ -66,27 +62,22 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
     SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
   `);
 
-test("processed events without unnamed rejections, and reconciliations, are deleted after their retention, and nothing else: differences stay", async (t) => {
+test("processed events without unnamed refusals, and reconciliations, are deleted after their retention, and nothing else: differences stay", async (t) => {
   const { db } = t.context;
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
   await storeEvent(db, "evt_failed", { settledAt: daysAgo(500), state: "failed" });
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
-  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), rejections: [] };
-  const rejection = { code: "archived_meter", errors: 2, named: 2, leftEventIds: [] };
-  await saveUsageRejection(db, "evt_old", window, rejection);
-  await saveUsageRejection(db, "evt_recent", window, rejection);
+  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91) };
+  const refusal = { code: "archived_meter", errors: 2, named: 2, leftIds: [] };
+  await saveAppliedReport(db, "evt_old", { ...window, refusals: [refusal] });
+  await saveAppliedReport(db, "evt_recent", { ...window, refusals: [refusal] });
   await storeEvent(db, "evt_unnamed", { settledAt: daysAgo(500), state: "processed" });
-  await saveUsageRejection(db, "evt_unnamed", window, { ...rejection, named: 1 });
+  await saveAppliedReport(db, "evt_unnamed", { ...window, refusals: [{ ...refusal, named: 1 }] });
   const { id: accountId } = await createTestOrganization(db);
-  // More streams than fit into one batch.
-  await storeReconciliation(db, { accountId, startedAt: daysAgo(401), streams: 2500 });
-  const recent = await storeReconciliation(db, {
-    accountId,
-    startedAt: daysAgo(399),
-    streams: 2,
-  });
+  await storeReconciliation(db, accountId, daysAgo(401));
+  const recent = await storeReconciliation(db, accountId, daysAgo(399));
   await db.query(sql.typeAlias("void")`
     INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
     VALUES (${accountId}, 'tree', 'cus_0', 0, 1, ${timestamp(daysAgo(401))})
@@ -99,7 +90,7 @@ test("processed events without unnamed rejections, and reconciliations, are dele
 
   const { signal } = new AbortController();
 
-  t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 2501 });
+  t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 1 });
   t.like(await deleteOldData(deps, signal), { processorEvents: 0, reconciliations: 0 });
   t.deepEqual(await idsOf(db, "processor_event"), [
     "evt_failed",

@@ -12,7 +12,7 @@ import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { StripeSweep } from "../../../modules/billing/sweepStripe.ts";
+import type { StripeSweep } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
@@ -20,7 +20,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
-import { callDouble } from "../stripe/doubleScene.ts";
+import { callDouble } from "../../stripeDouble/doubleScene.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
@@ -63,7 +63,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       }),
     process: () =>
       processProcessorEvents(
-        { ...deps, observeRejection: () => undefined, observeFailedEvent: () => undefined },
+        { ...deps, observeLateRefusal: () => undefined, observeFailedEvent: () => undefined },
         new AbortController().signal,
       ),
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,

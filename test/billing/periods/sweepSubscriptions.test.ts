@@ -8,7 +8,7 @@ import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { listShardStatuses } from "../../../db/shards.sql.ts";
 import { guardUsage, holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
+import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
@@ -132,7 +132,7 @@ const startSweepWorker = async (t: ExecutionContext, deps: BillingSetup["deps"])
   const activities = createBillingActivities({
     ...deps,
     observeSend: () => undefined,
-    observeRejection: () => undefined,
+    observeLateRefusal: () => undefined,
     observeFailedEvent: () => undefined,
     observeUnreadSubscription: t.fail,
     observeDrift: () => undefined,

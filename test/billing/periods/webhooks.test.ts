@@ -38,7 +38,6 @@ const setUp = async (
   secrets: readonly string[] = [SECRET],
 ): Promise<WebhookSetup> => {
   const { db } = t.context;
-  await db.query(sql.typeAlias("void")`DELETE FROM usage_rejection`);
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const setup = await setUpBilling(t);
   const { deps, double, stream } = setup;
@@ -61,7 +60,7 @@ const setUp = async (
       processProcessorEvents(
         {
           ...deps,
-          observeRejection: ({ event, reason }) => refused.push(`${event.quantity} ${reason}`),
+          observeLateRefusal: ({ event, reason }) => refused.push(`${event.quantity} ${reason}`),
           observeFailedEvent: (event) => failed.push(event),
         },
         new AbortController().signal,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { listUsageAttention } from "../../../modules/billing/usageAttention.sql.ts";
+import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 

@@ -6,7 +6,7 @@ import { startCluster } from "../../support/startCluster.ts";
 import { createSavedDatabase } from "../convergence/savedDatabase.ts";
 import { createRepairs } from "../convergence/repairs.ts";
 import { createWorld } from "../convergence/world.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
+import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 
 const test = testWithDatabase();
 

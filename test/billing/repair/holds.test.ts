@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { listShardStatuses } from "../../../db/shards.sql.ts";
-import { separateDeployment } from "../../../modules/billing/copiedDatabase.ts";
+import { separateDeployment } from "../../../modules/billing/holdUsage.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { asOwner, copyDatabase, openTestPool } from "../../support/database.ts";

@@ -1,4 +1,4 @@
-import { applyRejectionReport } from "../../../modules/billing/processorEvents/applyRejectionReport.ts";
+import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
@@ -17,10 +17,10 @@ const applyReport = async (
   const type = "v1.billing.meter.error_report_triggered";
   await insertProcessorEvent(db, { id, type, objectId: null, createdAt: at }, clock.now());
   const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
-  await applyRejectionReport({ ...operator.deps(), observeRejection: () => undefined }, id, {
+  await applyRefusalReport({ ...operator.deps(), observeLateRefusal: () => undefined }, id, {
     windowStart: at,
     windowEnd: at,
-    rejections: [{ code: "archived_meter", errors: identifiers.length, samples }],
+    refusals: [{ code: "archived_meter", errors: identifiers.length, samples }],
   });
 };
 

@@ -1,4 +1,4 @@
-import { listUsageAttention } from "../../../modules/billing/usageAttention.sql.ts";
+import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { REFUSED, testRepairs } from "./testRepairs.ts";
 
 const testRepair = testRepairs();

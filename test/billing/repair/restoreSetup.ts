@@ -17,10 +17,7 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
 /** A deployment that is billed through the double. Its database can be copied, which is a restore. */
-export const setUpRestore = async (
-  t: ExecutionContext,
-  { databaseUrl = null }: { readonly databaseUrl?: string | null } = {},
-) => {
+export const setUpRestore = async (t: ExecutionContext) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   const { control } = double;
@@ -43,7 +40,7 @@ export const setUpRestore = async (
   };
   type Opened = Awaited<ReturnType<typeof open>>;
 
-  const original = await open(databaseUrl ?? (await copyDatabase(t)));
+  const original = await open(await copyDatabase(t));
   const { id: accountId } = await createTestOrganization(original.db, {
     clock,
     stripeCustomerId: customerId,
@@ -57,7 +54,6 @@ export const setUpRestore = async (
     stream,
     original,
     pass: (seconds: number) => control.advanceClock({ seconds }),
-    open,
     /** Copies the database, and returns both sides opened. */
     fork: async (from: Opened, options: { readonly withStripe?: boolean } = {}) => {
       await from.db.end();
@@ -117,19 +113,5 @@ export const setUpRestore = async (
       });
       t.is(response.status, 200);
     },
-    /** Stripe's units by minute after the start, without zeros: within a minute, its sums do not distinguish seconds. */
-    billedByMinute: (): Record<number, number> => {
-      const sums = new Map<number, number>();
-      for (const { second, value } of control.usage({ customerId })) {
-        const minute = Math.floor((second - NOON) / 60);
-        sums.set(minute, (sums.get(minute) ?? 0) + value);
-      }
-      return Object.fromEntries([...sums].filter(([, units]) => units !== 0));
-    },
-    /** Stripe's units by second after the start. */
-    billed: (): Record<number, number> =>
-      Object.fromEntries(
-        control.usage({ customerId }).map(({ second, value }) => [second - NOON, value]),
-      ),
   };
 };

@@ -6,16 +6,18 @@ import type {
   ClosedItems,
   ClosedUsage,
 } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { retryOpenUsage } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
-import type { RetriedItem } from "../../../modules/billing/reconciliation/retryOpenUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import {
+  retryOpenUsage,
+  retryUsage,
+  sendDifference,
+} from "../../../modules/billing/reconciliation/retryUsage.ts";
+import type { RetriedItem } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
-import { sendDifference } from "../../../modules/billing/reconciliation/sendDifference.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
-import type { ResumedUsage } from "../../../modules/billing/resumeUsage.ts";
+import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
+import type { ResumedUsage } from "../../../modules/billing/holdUsage.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import {
   insertProcessorEvent,
-  saveUsageRejection,
+  saveAppliedReport,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -168,14 +168,14 @@ test.serial(
       .looseObject({ streams: z.array(z.looseObject({ customer_id: z.string() })) })
       .parse(readJson(drifted));
     t.like(
-      report.streams.find(({ customer_id: id, meter }) => id === customer && meter === "tree"),
-      { delivered: 9, at_stripe: 14 },
+      report.streams.find(({ customer_id: id, kind }) => id === customer && kind === "tree"),
+      { delivered: 9, processor_quantity: 14 },
     );
     t.regex(drifted.stderr, /1 differs at Stripe/u);
   },
 );
 
-test.serial("the overview names rejections of which Stripe named only some events", async (t) => {
+test.serial("the overview names refusals of which Stripe named only some events", async (t) => {
   const scene = await setUpUsage(t);
   const { db } = t.context;
   const now = new Date();
@@ -184,16 +184,15 @@ test.serial("the overview names rejections of which Stripe named only some event
     { id: "evt_report", type: "report", objectId: null, createdAt: now },
     now,
   );
-  await saveUsageRejection(
-    db,
-    "evt_report",
-    { windowStart: now, windowEnd: now, rejections: [] },
-    { code: "archived_meter", errors: 12, named: 5, leftEventIds: [] },
-  );
+  await saveAppliedReport(db, "evt_report", {
+    windowStart: now,
+    windowEnd: now,
+    refusals: [{ code: "archived_meter", errors: 12, named: 5, leftIds: [] }],
+  });
   const overview = await scene.impact("usage");
-  t.regex(overview.stderr, /Stripe rejected 7 events that it did not name \(archived_meter\)/u);
+  t.regex(overview.stderr, /Stripe refused 7 events that it did not name \(archived_meter\)/u);
   t.like(readJson(await scene.impact("usage", "--json")), {
-    unnamed_rejections: [{ code: "archived_meter", events: 7, received_from: now.toISOString() }],
+    unnamed_refusals: [{ code: "archived_meter", unnamed: 7, window_start: now.toISOString() }],
   });
 });
 
@@ -208,8 +207,8 @@ test.serial("usage explain says why a registration has no usage", async (t) => {
   t.regex(prepaid.stdout, /billing +prepaid/u);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
   const reversed = await scene.impact("usage", "explain", id);
-  t.regex(reversed.stdout, /refunded +1\n/u);
-  t.regex(reversed.stdout, /refund workflow +-\n/u);
+  t.regex(reversed.stdout, /refunded count +1\n/u);
+  t.notRegex(reversed.stdout, /refund workflow/u);
   t.regex(prepaid.stdout, /paid from the store's balance/u);
   t.notRegex(prepaid.stdout, /imported/u);
 

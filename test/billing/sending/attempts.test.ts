@@ -1,11 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import {
-  beginAttempts,
-  recordDelays,
-  settleAttempts,
-} from "../../../modules/billing/sending/attempts.sql.ts";
+import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
@@ -30,11 +26,7 @@ test("a lease from before the clock was set back by an hour delays nothing", asy
   await register(4);
   pass(5);
   const { id = 0n } = (await seal()) ?? {};
-  const before = new Date(deps.clock.now().getTime() + 60 * 60 * 1000);
-  await beginAttempts(deps.db, [id], {
-    now: before,
-    until: new Date(before.getTime() + 15_000),
-  });
+  await beginAttempts(deps.db, [id], new Date(deps.clock.now().getTime() + 60 * 60 * 1000));
 
   t.deepEqual(await drainOnce(), { kind: "done" });
   await drain();
@@ -50,11 +42,7 @@ test("an attempt can no longer change its event once another attempt has begun",
   pass(5);
   const { id = 0n } = (await seal()) ?? {};
   const begin = async () => {
-    const now = clock.now();
-    const [attempt] = await beginAttempts(db, [id], {
-      now,
-      until: new Date(now.getTime() + 15_000),
-    });
+    const [attempt] = await beginAttempts(db, [id], clock.now());
     return attempt ?? { id, attempts: -1, leasedUntil: null };
   };
   const late = await begin();
@@ -62,26 +50,11 @@ test("an attempt can no longer change its event once another attempt has begun",
   pass(15);
   const latest = await begin();
 
-  await recordDelays(db, [
-    {
-      ...late,
-      reason: "late",
-      outcomeUnknown: false,
-      newKey: true,
-      askingSince: null,
-      retryAt: clock.now(),
-    },
-  ]);
-  await settleAttempts(db, [
-    {
-      ...late,
-      state: "failed",
-      failure: "refused",
-      isLate: false,
-      reason: "late",
-      settledAt: clock.now(),
-    },
-  ]);
+  const outcome = { id, attempts: late.attempts, reason: "late", now: clock.now() };
+  const delay = { ...outcome, state: "pending", newKey: true, retryAt: clock.now() } as const;
+  t.deepEqual(await recordOutcomes(db, [delay]), []);
+  const failure = { ...outcome, state: "failed", failure: "refused" } as const;
+  t.deepEqual(await recordOutcomes(db, [failure]), []);
 
   t.like(await findMeterEvent(db, id), {
     state: "pending",
@@ -234,8 +207,7 @@ test("an event whose attempt may be in progress cannot be retried", async (t) =>
   await register(4);
   pass(5);
   const { id = 0n } = (await seal()) ?? {};
-  const now = deps.clock.now();
-  await beginAttempts(deps.db, [id], { now, until: new Date(now.getTime() + 15_000) });
+  await beginAttempts(deps.db, [id], deps.clock.now());
 
   await t.throwsAsync(retryUsage(deps, id, { answer: { kind: "absent" } }), {
     instanceOf: DomainError,
@@ -311,10 +283,7 @@ test("at most one event of a stream is being sent", async (t) => {
   for (const id of ids) {
     t.is((await retryUsage(deps, id)).retry, "send");
   }
-  const begin = (each: readonly bigint[]) => {
-    const now = clock.now();
-    return beginAttempts(db, each, { now, until: new Date(now.getTime() + 15_000) });
-  };
+  const begin = (each: readonly bigint[]) => beginAttempts(db, each, clock.now());
 
   const both = await Promise.allSettled(ids.map((id) => begin([id])));
   const begun = both.flatMap((result) => (result.status === "fulfilled" ? result.value : []));

@@ -49,9 +49,9 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
   const { statements } = await readStatement(deps, stream, null, never);
   const [trees] = statements;
   t.like(trees?.days[0], {
-    registered: BigInt(MOST),
-    refunded: BigInt(REFUNDED),
-    reported: BigInt(MOST - REFUNDED),
+    registered: MOST,
+    refunded: REFUNDED,
+    reported: MOST - REFUNDED,
   });
 
   await refund(id);
@@ -61,9 +61,9 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
   await drain();
   t.is((await readAccountSums(deps.db, stream.accountId)).usage, BigInt(MOST));
   const all = {
-    registered: 2n * BigInt(MOST),
-    refunded: BigInt(MOST),
-    reported: BigInt(MOST),
+    registered: 2 * MOST,
+    refunded: MOST,
+    reported: MOST,
   };
   t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
 

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
+import { reserveStripeCalls } from "../../../modules/billing/sending/createAttempts.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
@@ -122,7 +122,7 @@ test.serial("usage that waits for calls to Stripe does not delay that of the led
   const { organizations, pass, sender, deps } = setup;
   const { db } = deps;
   await setCallRate(db, 1);
-  await db.transaction((transaction) => reserveStripeCalls(transaction, 1));
+  await reserveStripeCalls(db, 1);
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
   const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""));
@@ -150,7 +150,7 @@ test.serial("a shard reserves its calls among those of all workers", async (t) =
   pass(5);
   await setCallRate(deps.db, 1);
   const startedAtMs = performance.now();
-  await deps.db.transaction((transaction) => reserveStripeCalls(transaction, 1));
+  await reserveStripeCalls(deps.db, 1);
 
   await reportOnce();
 

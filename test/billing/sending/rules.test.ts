@@ -2,16 +2,16 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
   decideNextStep,
+  stateAtSealing,
   withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
   NextStep,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { stateAtSealing } from "../../../modules/billing/sending/stateAtSealing.rules.ts";
 import { isClosedAlready } from "../../../modules/billing/reconciliation/closeUsage.rules.ts";
 import { decideRetry } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
-import { decideLateRejection } from "../../../modules/billing/processorEvents/processorEvents.rules.ts";
+import { decideLateRefusal } from "../../../modules/billing/processorEvents/processorEvents.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { FAILURES, METER_EVENT_STATES } from "../../../modules/billing/meterEvents.rules.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
@@ -110,7 +110,7 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventState[] =>
   [null, "ii_1"]
     .map((documentReference) =>
-      decideLateRejection({ state, firstAttemptAt: NOW, documentReference }, { windowEnd: NOW }),
+      decideLateRefusal({ state, firstAttemptAt: NOW, documentReference }, { windowEnd: NOW }),
     )
     .filter((next) => next !== null && next !== "wait");
 
@@ -176,8 +176,8 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
 
 test("a late refusal fails a delivered event, closes it if a document bills it, and waits while it is being sent", (t) => {
   const delivered = { state: "delivered", firstAttemptAt: NOW, documentReference: null } as const;
-  const decide = (changes: Partial<Parameters<typeof decideLateRejection>[0]>) =>
-    decideLateRejection({ ...delivered, ...changes }, { windowEnd: NOW });
+  const decide = (changes: Partial<Parameters<typeof decideLateRefusal>[0]>) =>
+    decideLateRefusal({ ...delivered, ...changes }, { windowEnd: NOW });
 
   t.is(decide({}), "failed");
   t.is(decide({ documentReference: "ii_1" }), "closed");
@@ -189,7 +189,7 @@ test("a late refusal fails a delivered event, closes it if a document bills it, 
 
 test("a late refusal of a history that was lost does not concern an event that was sent later", (t) => {
   const decide = (firstAttemptAt: Date) =>
-    decideLateRejection(
+    decideLateRefusal(
       { state: "delivered", firstAttemptAt, documentReference: null },
       { windowEnd: NOW },
     );

@@ -5,7 +5,7 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createShardSender.ts";
 import { createShardRuns } from "../../../db/createShardRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";

@@ -10,7 +10,7 @@ import type { SendResult } from "../../../modules/billing/sending/decideNextStep
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
-import { sealOnly } from "../drainUsage.ts";
+import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import type { ScanPace } from "../../../db/createScanPace.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
@@ -137,20 +137,14 @@ export const isResumable = async (
   { deps: { db, clock } }: ShardSetup,
   { accountId }: Owner,
 ): Promise<boolean> => {
-  const now = clock.now();
-  const lease = { now, until: new Date(now.getTime() + 15_000) };
-  const streams = await listResumableStreams(db, {
-    after: null,
-    lease,
-    limit: 100,
-  });
+  const streams = await listResumableStreams(db, { after: null, now: clock.now(), limit: 100 });
   return streams.some((stream) => stream.accountId === accountId);
 };
 
 /** Seals what is ready of every organization, and returns the events. */
 export const sealAll = async ({ deps, organizations }: ShardSetup) =>
   (
-    await sealOnly(
+    await sealMeterEvents(
       deps,
       organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 })),
     )

@@ -7,11 +7,13 @@ import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/resumeUsage.ts";
 import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import { createAttemptRecords } from "../../../modules/billing/sending/createAttemptRecords.ts";
-import { reserveStripeCalls } from "../../../modules/billing/sending/shareCallRate.ts";
+import {
+  createOutcomeRecords,
+  reserveStripeCalls,
+} from "../../../modules/billing/sending/createAttempts.ts";
+import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
+import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { BilledOrganization } from "./shardSetup.ts";
@@ -66,6 +68,66 @@ test.serial(
 );
 
 test.serial(
+  "usage is billed once if the worker is killed after some calls, and not before the lease is over",
+  async (t) => {
+    const setup = await setUpShards(t, 6);
+    const { organizations, deps, pass, reportOnce, sends } = setup;
+    for (const [index, { register }] of organizations.entries()) {
+      await register(index + 1);
+    }
+    pass(5);
+    const ids = (await sealAll(setup)).map(({ id }) => id);
+    const { events } = await beginSending(deps, ids);
+    t.is(events.length, 6);
+    for (const event of events.slice(0, 3)) {
+      await deps.billing.stripe?.send({ ...event, customer: event }, new AbortController().signal);
+    }
+    t.is(sends(), 3);
+
+    pass(14);
+    await reportOnce();
+    t.is(sends(), 3);
+    pass(2);
+    await reportOnce();
+
+    t.is(sends(), 9);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [1, 2, 3, 4, 5, 6],
+    );
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+  },
+);
+
+test.serial(
+  "after a first attempt by a fast clock, an identifier is trusted no longer than from the next attempt on",
+  async (t) => {
+    const setup = await setUpShards(t, 1);
+    const { deps, pass, reportAll } = setup;
+    await setup.organizations[0]?.register(4);
+    pass(5);
+    const [sealed] = await sealAll(setup);
+    const id = sealed?.id ?? 0n;
+    const begin = async (aheadMs: number) => {
+      const now = new Date(deps.clock.now().getTime() + aheadMs);
+      return (await beginAttempts(deps.db, [id], now))[0];
+    };
+    const now = deps.clock.now();
+    const delay = { id, state: "pending", reason: "no response", retryAt: now, now } as const;
+    await begin(5 * 3_600_000);
+    await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 1 }]);
+
+    const next = await begin(0);
+
+    t.deepEqual(next?.firstAttemptAt, now);
+    pass(21 * 3600);
+    t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
+    await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 2 }]);
+    await reportAll();
+  },
+);
+
+test.serial(
   "a worker that continues after another took over its shard sends and records nothing",
   async (t) => {
     const setup = await setUpShards(t, 3);
@@ -83,10 +145,10 @@ test.serial(
     await reportOnce();
     t.is(sends(), 3);
 
-    const records = createAttemptRecords(deps.db);
+    const record = createOutcomeRecords(deps);
     const results = await Promise.all(
       late.events.map((event) =>
-        finishSending({ ...deps, records }, event, {
+        finishSending({ ...deps, record }, event, {
           started: late.started,
           signal: new AbortController().signal,
         }),
@@ -233,7 +295,7 @@ test.serial("no more calls are reserved than the setting allows", async (t) => {
   const { db } = t.context;
   await recordMaximumCallRate(db, 4);
 
-  t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 100))).calls, 4);
+  t.is((await reserveStripeCalls(db, 100)).calls, 4);
 
   await recordMaximumCallRate(db, 1000);
 });
@@ -250,7 +312,7 @@ test.serial(
         reserved_until = clock_timestamp() + interval '1 hour'
     `);
 
-    t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 3))).calls, 1);
+    t.is((await reserveStripeCalls(db, 3)).calls, 1);
 
     const { secondsSinceChange, reservedSeconds } = await readCallRate(db);
     t.true(secondsSinceChange >= 0);
@@ -292,57 +354,5 @@ test.serial(
     await reportOnce();
     t.is(failing.billed(), 6);
     t.is(double.control.overlaps(), 0);
-  },
-);
-
-test.serial(
-  "nothing is sealed or sent while usage is held, and all of it afterwards",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    const { db, clock, actor } = deps;
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-    await holdUsage({ db, clock, actor }, { reason: "a check", by: "ada" });
-
-    await reportOnce();
-    t.is(sends(), 0);
-    t.is(
-      await db.oneFirst(
-        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state = 'pending'`,
-      ),
-      0,
-    );
-
-    await resumeUsage({ db, clock, actor }, { by: "ada", wasNothingLost: false, isDryRun: false });
-    await reportOnce();
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [2, 2, 2],
-    );
-  },
-);
-
-test.serial(
-  "the usage of a customer that Stripe has deleted fails, and the others' is billed",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, double, results } = setup;
-    const gone = firstOf(organizations);
-    double.control.deleteCustomer({ customerId: gone.customerId });
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-
-    await reportOnce();
-
-    t.deepEqual(
-      organizations.slice(1).map(({ billed }) => billed()),
-      [2, 2],
-    );
-    t.like(
-      results.find(({ key }) => key === ownerKey(gone.stream)),
-      { result: { kind: "settled", state: "failed", failure: "refused" } },
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
   },
 );

@@ -5,7 +5,6 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { startLease } from "../../../modules/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -106,11 +105,7 @@ test.serial(
     const sealAll = async (stream: Owner): Promise<void> => {
       for (let firstSecond = 0; ;) {
         const before = count();
-        const [sealing] = await sealMeterEvents(
-          deps,
-          [{ ...stream, firstSecond }],
-          startLease(deps),
-        );
+        const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }]);
         calls += 1;
         mostStatements = Math.max(mostStatements, count() - before);
         if (sealing?.kind !== "more") {

@@ -1,7 +1,7 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import type { Stripe } from "stripe";
-import type { Period } from "../../../modules/billing/billingCycle.rules.ts";
+import type { Period } from "../../../modules/billing/usage.rules.ts";
 import {
   ProcessorUnavailableError,
   UsageUnreadableError,

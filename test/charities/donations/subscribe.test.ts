@@ -18,7 +18,7 @@ import {
   subscribeToDonations,
 } from "../../../modules/charities/subscribeToDonations.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { callDouble } from "../../billing/stripe/doubleScene.ts";
+import { callDouble } from "../../stripeDouble/doubleScene.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -7,7 +7,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Charities } from "../../../modules/charities/createCharities.ts";
 import { createCharities } from "../../../modules/charities/createCharities.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import { interactiveQueue } from "../../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../../modules/charities/context.ts";

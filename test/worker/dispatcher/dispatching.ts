@@ -8,7 +8,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { pause } from "../../../runtime/waiting.ts";
@@ -62,7 +62,7 @@ export const startDispatcher = async (
     clock,
     temporal,
     billing: createBilling({ db, stripe: null }),
-    observeRejection: () => t.fail(),
+    observeLateRefusal: () => t.fail(),
     observeFailedEvent: () => t.fail(),
   });
   const shutdown = new AbortController();

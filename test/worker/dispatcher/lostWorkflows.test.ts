@@ -11,8 +11,8 @@ import type { ShardKind } from "../../../db/shards.rules.ts";
 import { listShardStatuses, recordShardPasses } from "../../../db/shards.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createReportingRuns.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createShardSender.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import {
@@ -191,7 +191,7 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
       ...createBillingActivities({
         ...deps,
         observeSend: () => undefined,
-        observeRejection: () => t.fail(),
+        observeLateRefusal: () => t.fail(),
         observeFailedEvent: () => t.fail(),
         observeUnreadSubscription: () => t.fail(),
         observeDrift: () => t.fail(),
@@ -202,7 +202,7 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
         const runs = createDispatcherRuns({
           ...deps,
           temporal: await client.promise,
-          observeRejection: () => t.fail(),
+          observeLateRefusal: () => t.fail(),
           observeFailedEvent: () => t.fail(),
         });
         await createDispatcherActivities({ runs, stopping: stopping.signal }).dispatch(shard);

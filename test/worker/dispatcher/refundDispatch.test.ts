@@ -1,7 +1,7 @@
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { getDeploymentName } from "../../../modules/billing/deploymentName.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { testWithDatabase } from "../../support/database.ts";

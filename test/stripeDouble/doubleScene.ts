@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
-import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
-import { setUpStripe } from "./stripeSetup.ts";
-import type { StripeSetup } from "./stripeSetup.ts";
+import type { StripeDouble, StripeDoubleOptions } from "./startStripeDouble.ts";
+import { setUpStripe } from "../billing/stripe/stripeSetup.ts";
+import type { StripeSetup } from "../billing/stripe/stripeSetup.ts";
 
 const EVENTS = "/v1/billing/meter_events";
 

@@ -4,20 +4,22 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import { lockStream } from "../streams.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
+import { findDifference } from "./usageDifferences.sql.ts";
+import type { UsageDifference } from "./usageDifferences.sql.ts";
 
-const notFound = (ids: readonly bigint[]): DomainError =>
-  new DomainError("record_not_found", `${namedEvents(ids)} not found; see \`impact usage list\``);
+const notFound = (names: string): DomainError =>
+  new DomainError("record_not_found", `${names} not found; see \`impact usage list\``);
 
 /** @throws DomainError record_not_found */
-export const getMeterEvent = async (
+export const getDifference = async (
   db: CommonQueryMethods,
   id: bigint,
-): Promise<StoredMeterEvent> => {
-  const event = await findMeterEvent(db, id);
-  if (!event) {
-    throw notFound([id]);
+): Promise<UsageDifference> => {
+  const difference = await findDifference(db, id);
+  if (!difference) {
+    throw notFound(`D${id}`);
   }
-  return event;
+  return difference;
 };
 
 /** @throws DomainError record_not_found if one of them does not exist */
@@ -29,9 +31,21 @@ export const getMeterEvents = async (
   const found = new Set(events.map(({ id }) => id));
   const missing = ids.filter((id) => !found.has(id));
   if (missing.length > 0) {
-    throw notFound(missing);
+    throw notFound(namedEvents(missing));
   }
   return events;
+};
+
+/** @throws DomainError record_not_found */
+export const getMeterEvent = async (
+  db: CommonQueryMethods,
+  id: bigint,
+): Promise<StoredMeterEvent> => {
+  const event = await findMeterEvent(db, id);
+  if (!event) {
+    throw notFound(namedEvents([id]));
+  }
+  return event;
 };
 
 /**

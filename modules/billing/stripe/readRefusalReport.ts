@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
 import { z } from "zod";
-import type { RejectionReport } from "../processorEvents/processorEvents.rules.ts";
+import type { RefusalReport } from "../processorEvents/processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 
 const time = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
@@ -33,10 +33,10 @@ const NOT_FOUND = 404;
  * Reads what Stripe refused after it had accepted it. A sample's identifier may be the idempotency key of the request.
  * @throws ProcessorEventUnreadableError if Stripe does not have the event, or it is no such report
  */
-export const readRejectionReport = async (
+export const readRefusalReport = async (
   stripe: Stripe,
   eventId: string,
-): Promise<RejectionReport> => {
+): Promise<RefusalReport> => {
   const event = await stripe.v2.core.events.retrieve(eventId).catch((error: unknown) => {
     throw error instanceof Stripe.errors.StripeError && error.statusCode === NOT_FOUND
       ? new ProcessorEventUnreadableError(`Stripe does not have the event ${eventId}.`, {
@@ -55,7 +55,7 @@ export const readRejectionReport = async (
   return {
     windowStart,
     windowEnd,
-    rejections: reason.error_types.map(({ code, error_count: errors, sample_errors: samples }) => ({
+    refusals: reason.error_types.map(({ code, error_count: errors, sample_errors: samples }) => ({
       code,
       errors,
       samples: samples.map(({ error_message: message, request: identifier }) => ({

@@ -5,16 +5,13 @@ import { createInterface } from "node:readline";
 import test from "ava";
 import { stageDouble } from "./doubleScene.ts";
 import type { callDouble } from "./doubleScene.ts";
-import { deriveRequestSchemas } from "../../stripeDouble/requests/requestSchemas.ts";
+import { deriveRequestSchemas } from "./requests/requestSchemas.ts";
 
 const DAY = 86_400;
 const EVENTS = "/v1/billing/meter_events";
 
 test("the request schemas match the installed SDK", async (t) => {
-  const stored = await readFile(
-    new URL("../../stripeDouble/requests/requestSchemas.json", import.meta.url),
-    "utf8",
-  );
+  const stored = await readFile(new URL("./requests/requestSchemas.json", import.meta.url), "utf8");
 
   t.deepEqual(JSON.parse(stored), deriveRequestSchemas());
 });
@@ -232,13 +229,9 @@ test("a wrong or missing key is rejected", async (t) => {
 });
 
 test("the double runs as a program that is controlled over HTTP", async (t) => {
-  const program = spawn(
-    process.execPath,
-    [new URL("../../stripeDouble/main.ts", import.meta.url).pathname],
-    {
-      stdio: ["ignore", "pipe", "inherit"],
-    },
-  );
+  const program = spawn(process.execPath, [new URL("./main.ts", import.meta.url).pathname], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   t.teardown(() => program.kill("SIGKILL"));
   const lines: string[] = [];
   for await (const line of createInterface(program.stdout)) {

@@ -1,6 +1,6 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import type { Control } from "../../stripeDouble/createControl.ts";
+import type { Control } from "./createControl.ts";
 import { stageDouble } from "./doubleScene.ts";
 
 const DAY = 86_400;

@@ -1,0 +1,181 @@
+import type { DatabasePool } from "slonik";
+import { joinCalls } from "../../../db/batching/joinCalls.ts";
+import type { BillingContext } from "../context.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { recordOutcomes } from "./attempts.sql.ts";
+import type { RecordedOutcome } from "./attempts.sql.ts";
+import { lowerCallRate, reserveCalls } from "./callRate.rules.ts";
+import { lockCallRate, recordCallRate, recordReservation } from "./callRate.sql.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
+import type { SendResult } from "./decideNextStep.rules.ts";
+import { beginSending, finishSending } from "./sendMeterEvent.ts";
+import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
+import { ownerKey } from "../../records/owner.rules.ts";
+import { pause } from "../../../runtime/waiting.ts";
+
+/** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
+export type ReservedCalls = {
+  readonly calls: number;
+  readonly startsAtMs: (index: number) => number;
+};
+
+/** Reserves the times of up to `wanted` calls to Stripe among those of all workers. */
+export const reserveStripeCalls = (db: DatabasePool, wanted: number): Promise<ReservedCalls> =>
+  db.transaction(async (transaction) => {
+    const rate = await lockCallRate(transaction);
+    if (rate.secondsSinceChange < 0) {
+      // The clock was set back. The rate would neither rise nor fall until the clock has caught up.
+      await recordCallRate(transaction, rate.callsPerSecond);
+    }
+    const reservedAtMs = performance.now();
+    const { calls, startsInSeconds, intervalSeconds } = reserveCalls(rate, wanted);
+    if (calls > 0) {
+      await recordReservation(transaction, startsInSeconds + calls * intervalSeconds);
+    }
+    return {
+      calls,
+      startsAtMs: (index) => reservedAtMs + (startsInSeconds + index * intervalSeconds) * 1000,
+    };
+  });
+
+/** How soon reserving calls is tried again when all of the near future is reserved. */
+export const RESERVE_AGAIN_MS = 50;
+
+/** Lowers the rate of all workers' calls after Stripe has rejected one because there were too many. */
+const lowerStripeCallRate = (db: DatabasePool): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const lowered = lowerCallRate(await lockCallRate(transaction));
+    if (lowered !== null) {
+      await recordCallRate(transaction, lowered);
+    }
+  });
+
+/** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
+const COLLECT_OUTCOMES_MS = 50;
+
+/** Creates the records of attempts: those of the same time are made in one statement. */
+export const createOutcomeRecords = (
+  { db }: Pick<BillingContext, "db">,
+  collectMs = 0,
+): RecordOutcome =>
+  joinCalls(
+    async (outcomes) => {
+      const recorded = new Map(
+        (await recordOutcomes(db, outcomes)).map(({ id, isLate }) => [id, isLate]),
+      );
+      return outcomes.map(({ id }) => recorded.get(id) ?? false);
+    },
+    { collectMs },
+  );
+
+type AttemptObservers = {
+  readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
+  readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
+  readonly onEnd: () => void;
+};
+
+export type Attempts = {
+  /** Adds a sealed event whose next attempt has not begun. */
+  readonly add: (event: StoredMeterEvent) => void;
+  /** Commits the next attempts with their lease, and starts them. Calls to Stripe wait for their share of the rate. */
+  readonly begin: () => Promise<void>;
+  /** Forgets the events that wait. The next scan finds those that still do. */
+  readonly clear: () => void;
+  readonly isWaiting: () => boolean;
+  /** How many attempts are in progress. */
+  readonly running: () => number;
+  /** The keys of the streams of all events. */
+  readonly streamKeys: () => readonly string[];
+  readonly settled: () => Promise<void>;
+};
+
+/** Returns the delay of an event whose attempt ended in an error of ours, and which would probably fail again. */
+const delayAfter = (
+  { clock }: BillingContext,
+  { id, attempts }: StoredMeterEvent,
+  error: unknown,
+): RecordedOutcome => {
+  const now = clock.now();
+  const reason = error instanceof Error ? error.message : String(error);
+  const retryAt = new Date(now.getTime() + MAXIMUM_RETRY_DELAY_MS);
+  return { id, attempts, state: "pending", reason, outcomeUnknown: true, retryAt, now };
+};
+
+/** Creates the attempts that a shard's sender makes at the same time. */
+export const createAttempts = (
+  context: BillingContext,
+  { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
+): Attempts => {
+  let waiting: StoredMeterEvent[] = [];
+  const running = new Map<Promise<void>, string>();
+  const record = createOutcomeRecords(context, COLLECT_OUTCOMES_MS);
+  /** Many rejections at about the same time are one reason. */
+  const lowerRate = joinCalls(
+    async (rejections: readonly null[]) => {
+      await lowerStripeCallRate(context.db);
+      return rejections;
+    },
+    { collectMs: COLLECT_OUTCOMES_MS },
+  );
+
+  /** @param startsAtMs when it may call the processor, by the monotonic clock */
+  const make = async (
+    event: StoredMeterEvent,
+    started: LeaseStart,
+    startsAtMs: number,
+  ): Promise<void> => {
+    const startsInMs = startsAtMs - performance.now();
+    if (startsInMs > 0) {
+      await pause(startsInMs, signal);
+    }
+    let result: SendResult;
+    try {
+      result = await finishSending({ ...context, record }, event, { started, signal });
+    } catch (error) {
+      onFailure(event, error);
+      // If this fails too, the lease expires.
+      await record(delayAfter(context, event, error)).catch(() => undefined);
+      return;
+    }
+    onResult(event, result);
+    if (result.kind === "delayed" && result.cause === "rate_limited") {
+      await lowerRate(null).catch((error: unknown) => onFailure(event, error));
+    }
+  };
+
+  return {
+    add: (event) => {
+      waiting.push(event);
+    },
+    begin: async () => {
+      if (waiting.length === 0) {
+        return;
+      }
+      const reserved = await reserveStripeCalls(context.db, waiting.length);
+      const called = waiting.splice(0, reserved.calls);
+      if (called.length === 0) {
+        return;
+      }
+      const ids = called.map(({ id }) => id);
+      const { started, events } = await beginSending(context, ids);
+      for (const [index, event] of events.entries()) {
+        const made = make(event, started, reserved.startsAtMs(index)).finally(() => {
+          running.delete(made);
+          onEnd();
+        });
+        running.set(made, ownerKey(event));
+      }
+    },
+    clear: () => {
+      waiting = [];
+    },
+    isWaiting: () => waiting.length > 0,
+    running: () => running.size,
+    streamKeys: () => [...running.values(), ...waiting.map(ownerKey)],
+    settled: async () => {
+      while (running.size > 0) {
+        await Promise.all(running.keys());
+      }
+    },
+  };
+};
