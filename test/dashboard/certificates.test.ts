@@ -268,23 +268,29 @@ test.serial(
     await createOrders();
     await place();
     const [order] = await orders();
-    const place7 = { latitude: -4.42, longitude: 39.51 };
-    const site = { reference: "site-7", name: "Gazi Bay", organization_name: "Gazi Growers" };
+    const coordinates = { latitude: -4.42, longitude: 39.51 };
     const verified: PlantingFact = {
       stage: "planted_and_verified",
       occurred_at: "2026-05-01T10:00:00.000Z",
       planting_session_reference: "session-7",
       field_update_reference: "update-7",
       planting_site: {
-        ...{ ...site, ...place7, subsite_name: "", region: "Kwale", country: "Kenya" },
-        ...{ forest_type: "mangrove", main_image: "" },
+        ...coordinates,
+        reference: "site-7",
+        name: "Gazi Bay",
+        subsite_name: "",
+        organization_name: "Gazi Growers",
+        region: "Kwale",
+        country: "Kenya",
+        forest_type: "mangrove",
+        main_image: "",
       },
       assessor_name: "Ann Lee",
       verifier: "Green Audit",
       session_total_planted: 20,
       species: ["Avicennia marina"],
       image_url: "https://audit.example/7.pdf",
-      ...place7,
+      ...coordinates,
       photos: ["https://photos.example/7.jpg"],
     };
     await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");

@@ -77,8 +77,12 @@ test.serial(
       charity_name: "Oceana, as the old system wrote it",
       created_at: "2024-01-15T10:00:00Z",
     };
-    const [before, later, here] = ["before", "later", "here"].map((id) => ({ ...line, id }));
-    const run = await importText(linesOf({ ...before, refunded: true }, { ...later }, { ...here }));
+    const [before, later, here] = [
+      { ...line, id: "before" },
+      { ...line, id: "later" },
+      { ...line, id: "here" },
+    ];
+    const run = await importText(linesOf({ ...before, refunded: true }, later, here));
     t.is(run.exitCode, 0, run.stderr);
     const { json: imported, page: unproven } = await certificateOf(key, "here");
     t.like(imported, { charity: { name: line.charity_name, looked_up: false } });
