@@ -1,5 +1,5 @@
 /*
- * The carbon that a planted tree is projected to store and the area that it covers. docs/impact-factors.md explains each
+ * The carbon that a planted tree is projected to store and the area that it covers. docs/evidence.md explains each
  * figure.
  */
 
