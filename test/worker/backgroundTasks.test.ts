@@ -18,6 +18,7 @@ import { resumeUsage } from "../../modules/billing/holdUsage.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
+import { createRepeatedLog } from "../../worker/repeatedCalls.ts";
 import { watchHold } from "../../worker/watchHold.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -247,4 +248,21 @@ test("while Temporal cannot be used, repeated failures log one warning", async (
   await eventually(() => levels.length >= 3);
 
   t.deepEqual(levels.slice(0, 3), [WARN, DEBUG, DEBUG]);
+});
+
+test("an organization's usage that is rejected for one reason again and again is one line", (t) => {
+  const lines: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line) => void lines.push(line) });
+  const log = createRepeatedLog(logger, "usage was rejected");
+
+  for (let second = 0; second < 1000; second += 1) {
+    log("one late", { accountId: "one", cause: "late" });
+  }
+  log("one refused", { accountId: "one", cause: "refused" });
+  log("other late", { accountId: "other", cause: "late" });
+
+  t.deepEqual(
+    lines.map((line) => z.looseObject({ accountId: z.string() }).parse(JSON.parse(line)).accountId),
+    ["one", "one", "other"],
+  );
 });
