@@ -8,7 +8,7 @@ type JsonOf<Message> = Message extends {
   ? Json
   : never;
 
-export type BodyOf<Operation> = Operation extends { readonly requestBody?: infer Request }
+type BodyOf<Operation> = Operation extends { readonly requestBody?: infer Request }
   ? JsonOf<Request>
   : never;
 
