@@ -12,7 +12,8 @@ import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { printJson, printRecord, printRows, sayIfMore } from "../output/print.ts";
+import { printJson, printRows, sayIfMore } from "../output/print.ts";
+import { printDetails } from "../output/printDetails.ts";
 import type { JsonOption } from "../output/print.ts";
 import { addReportCommands } from "./plantingReports.ts";
 
@@ -158,12 +159,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
         return;
       }
       const { id, ...fields } = presented;
-      printRecord(io, {
-        order: String(id),
-        ...Object.fromEntries(
-          Object.entries(fields).map(([name, value]) => [name.replaceAll("_", " "), value]),
-        ),
-      });
+      printDetails({ io, json }, { order_id: id, ...fields });
       io.stdout.write("\n");
       printRows(io, facts, {
         fact: (fact) => String(fact.id),

@@ -48,7 +48,9 @@ async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<Line, v
     }
     rest = rest === null || rest.length + last.length > MAXIMUM_LINE_LENGTH ? null : rest + last;
   }
-  yield endLine("");
+  if (rest !== "") {
+    yield endLine("");
+  }
 }
 
 /** Yields the lines of a text. A line that is too long is an error. */

@@ -2,6 +2,14 @@ import type { Io } from "../io.ts";
 import type { Cell } from "./formatTable.ts";
 import { printJson, printRecord } from "./print.ts";
 
+/** Returns a value as the text shows it. An id has no separators of thousands. */
+const textOf = (name: string, value: Cell | object): Cell => {
+  if (typeof value === "object" && value !== null && !(value instanceof Date)) {
+    return JSON.stringify(value);
+  }
+  return typeof value === "number" && /(?:^|_)id$/u.test(name) ? String(value) : value;
+};
+
 /** Prints a record as JSON, or with its names as labels and its objects as JSON. */
 export const printDetails = (
   { io, json }: { readonly io: Io; readonly json: true | undefined },
@@ -16,9 +24,7 @@ export const printDetails = (
     Object.fromEntries(
       Object.entries(record).map(([name, value]) => [
         name.replaceAll("_", " "),
-        typeof value === "object" && value !== null && !(value instanceof Date)
-          ? JSON.stringify(value)
-          : value,
+        textOf(name, value),
       ]),
     ),
   );

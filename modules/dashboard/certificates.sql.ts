@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { isOrderOfTree } from "../planting/orders.sql.ts";
+import { mediaOfFact } from "../planting/sites.sql.ts";
 import { z } from "zod";
 import { ORDER_STAGES, PLANTING_STAGES } from "../planting/order.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -235,14 +236,20 @@ const listRegistrations = (
       ) END AS site,
       coalesce(fact.reached, '[]') AS reached,
       CASE WHEN fact.verification IS NOT NULL THEN jsonb_build_object(
-        'verifier', fact.verification -> 'verifier', 'document', fact.verification -> 'imageUrl',
+        'verifier', fact.verification -> 'verifier', 'document', fact.verification -> 'image_url',
         'species', fact.verification -> 'species'
       ) END AS verification,
       (
-        SELECT jsonb_build_object('url', CASE type WHEN 'video' THEN thumbnail_url ELSE url END, 'takenAt', taken_at)
-        FROM planting_media
-        WHERE planting_media.order_id = planting_order.id
-        ORDER BY id DESC
+        SELECT jsonb_build_object(
+          'url', CASE medium.type WHEN 'video' THEN medium.thumbnail_url ELSE medium.url END,
+          'takenAt', planting_fact.occurred_at
+        )
+        FROM planting_fact
+        CROSS JOIN ${mediaOfFact} AS medium
+        WHERE planting_fact.order_id = planting_order.id
+          AND planting_fact.state = 'accepted'
+          AND planting_fact.stage IN ('planted', 'planted_and_verified')
+        ORDER BY planting_fact.id DESC, medium.place DESC
         LIMIT 1
       ) AS photo
     FROM registration
@@ -251,7 +258,7 @@ const listRegistrations = (
     LEFT JOIN LATERAL (
       SELECT
         jsonb_agg(jsonb_build_object('stage', stage, 'at', occurred_at) ORDER BY occurred_at) AS reached,
-        (array_agg(evidence) FILTER (WHERE stage = 'planted_and_verified'))[1] AS verification
+        (array_agg(content) FILTER (WHERE stage = 'planted_and_verified'))[1] AS verification
       FROM planting_fact
       WHERE planting_fact.order_id = planting_order.id AND state = 'accepted'
     ) AS fact ON true

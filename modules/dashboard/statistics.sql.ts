@@ -41,6 +41,8 @@ const intervalsOf = ({ range, interval, grouping }: StatisticsQuery): FragmentSq
         FROM generate_series(
           date_trunc(${interval}, ${range.from}::timestamp), ${range.to}::timestamp, ${`1 ${interval}`}::interval
         ) AS start
+        -- A month begins before a range that ends before it begins.
+        WHERE ${range.from}::date <= ${range.to}::date
       ) AS counted_interval
       LEFT JOIN placed USING (start)
     `

@@ -23,12 +23,12 @@ export const listVerifications = (
 ): Promise<readonly VerifiedTrees[]> =>
   db.any(sql.prepared("list_verifications", verifiedRow)`
     SELECT
-      fact.evidence ->> 'verifier' AS verifier,
+      fact.content ->> 'verifier' AS verifier,
       latest.partner,
-      ARRAY[latest.partner_name, fact.evidence ->> 'organizationName'] AS planters,
+      ARRAY[latest.partner_name, fact.content -> 'planting_site' ->> 'organization_name'] AS planters,
       least(sum(latest.trees), ${Number.MAX_SAFE_INTEGER})::bigint AS trees,
       max(fact.occurred_at) AS "latestAt",
-      (array_agg(fact.evidence ->> 'imageUrl' ORDER BY fact.occurred_at DESC))[1] AS document
+      (array_agg(fact.content ->> 'image_url' ORDER BY fact.occurred_at DESC))[1] AS document
     FROM (
       SELECT id, partner, partner_name, tree_count - refunded_count AS trees
       FROM planting_order

@@ -246,16 +246,6 @@ test("a record and its copy in another organization are told apart by --org", as
   for (const owner of [original, copy]) {
     const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
     t.like(readJson(shown), { registration_id: id, account_id: owner.id });
-    const cleared = await original.impact(
-      "evidence",
-      "cache",
-      "clear",
-      "--tree",
-      id,
-      "--org",
-      owner.id,
-    );
-    t.is(cleared.exitCode, 0, cleared.stderr);
   }
   const refund = ["refund", "registration", id, "--reason", "test", "--org"] as const;
   t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);

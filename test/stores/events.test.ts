@@ -128,33 +128,6 @@ test("a rejected write is reported once until the balance rises, and leaves noth
   t.deepEqual((await events()).at(-1), ["balance.depleted", 80, 100]);
 });
 
-test("a rejected write is reported again after an import of the ledger raised the balance", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const { store, events } = await setUpBalance(t, { balanceCents: 60, lowBalanceCents: 0 });
-  const plant = (trees: number) => post("/app/api/plant", store.live, { trees });
-  const importEntry = (id: string, amountCents: number) =>
-    runImpact(["import", "history", "-", "--store", store.domain], {
-      env: { DATABASE_URL: databaseUrl },
-      stdin: JSON.stringify({
-        kind: "balance_entry",
-        id,
-        entry_kind: "adjustment",
-        amount_cents: amountCents,
-        created_at: "2024-05-01T10:00:00Z",
-      }),
-    });
-
-  t.is((await plant(2)).status, 402);
-  await importEntry("1", -10);
-  t.is((await plant(2)).status, 402);
-  t.deepEqual(await events(), [["balance.depleted", 60, 100]], "the balance has not risen");
-  await importEntry("2", 20);
-  t.is((await plant(2)).status, 402);
-
-  t.deepEqual((await events()).slice(1), [["balance.depleted", 70, 100]]);
-});
-
 test("test keys spend nothing and report nothing", async (t) => {
   const { post } = await startStoreApi(t, t.context);
   const { store, events } = await setUpBalance(t, { balanceCents: 10, lowBalanceCents: 5 });

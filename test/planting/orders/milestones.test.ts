@@ -11,11 +11,13 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
   const placed = await placeOrders(t.context.db);
   const { deps, organization } = placed.setup;
   const owner = { accountId: organization.id, mode: "live" } as const;
+  // The feed begins 30 days ago.
+  const clock = { now: () => new Date("2026-05-02T00:00:00Z") };
   return {
     ...placed,
     milestones: async () =>
-      (await readEvents(deps, owner, { types: ["evidence.milestone_reached"] })).map(({ data }) =>
-        "milestone" in data ? data.milestone : null,
+      (await readEvents({ ...deps, clock }, owner, { types: ["evidence.milestone_reached"] })).map(
+        ({ data }) => ("milestone" in data ? data.milestone : null),
       ),
   };
 };
