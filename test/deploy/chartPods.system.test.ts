@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ExecutionContext } from "ava";
-import { parseConfig, SETTING_NAMES } from "../../runtime/config/config.ts";
+import { parseConfig, SETTING_NAMES, STANDARD_VARIABLES } from "../../runtime/config/config.ts";
 import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -70,6 +70,7 @@ test("every variable of a Pod is a setting, and every secret that it names is mo
   const manifests = await renderChart("minimal", EVERY_SECRET);
   const known = new Set<string>([
     ...SETTING_NAMES,
+    ...STANDARD_VARIABLES,
     ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
     ...TEMPORAL_NAMES,
   ]);
