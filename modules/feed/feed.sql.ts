@@ -34,12 +34,15 @@ type FeedQuery = {
   readonly limits: { readonly events: number; readonly bytes: number };
 };
 
-/** The transaction of the account's first registration since a time; null if there is none. */
-const firstTransactionSince = (
+/** More transactions than begin while one is open: an account's first registration may be overtaken by so many. */
+const OVERLAPPING_TRANSACTIONS = 1_000_000;
+
+/** A transaction before all that recorded registrations of the account since a time; null if there are none. */
+const transactionBefore = (
   { accountId, mode }: AccountMode,
   time: FragmentSqlToken,
 ): FragmentSqlToken => sql.fragment`
-  SELECT first.transaction_id
+  SELECT greatest(first.transaction_id::text::bigint - ${sql.literalValue(String(OVERLAPPING_TRANSACTIONS))}, 1)::text::xid8
   FROM ${values(KINDS)} AS searched (kind)
   CROSS JOIN LATERAL (
     SELECT transaction_id
@@ -75,7 +78,7 @@ const asked = ({
       coalesce(given.id, ${FIRST_ID}::uuid) AS after_id,
       coalesce(given.transaction_id, '1'::xid8) AS after_transaction_id,
       CASE
-        WHEN given.id IS NULL THEN (${firstTransactionSince(owner, timestamp(keptSince))})
+        WHEN given.id IS NULL THEN (${transactionBefore(owner, timestamp(keptSince))})
         ELSE given.transaction_id
       END AS after_registration,
       CASE WHEN given.id IS NULL THEN ${timestamp(keptSince)} ELSE '-infinity' END AS since,
@@ -111,6 +114,7 @@ const followingEvents = (): FragmentSqlToken => {
               > (asked.account_id, asked.mode, asked.after_registration, asked.after_id)
             AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, asked.horizon)
             AND ${IS_EVENT}
+            AND created_at >= asked.since
             AND 'registration.created' = ANY(asked.types)
           ORDER BY account_id, mode, transaction_id, id
           LIMIT ${literalLimit}
