@@ -27,7 +27,7 @@ import { linksOf } from "./renderDocument.ts";
 /** What a certificate certifies, and how the page of its owner looks. */
 export type Certificate = { readonly certified: Certified; readonly profile: Profile };
 
-/** Returns who has verified trees, and with which document; null if nobody has. */
+/** Returns who verified trees, and with which document; null if they are not verified. */
 const verificationOf = ({ verification, partner, partnerName, site }: CertifiedRegistration) =>
   verification && {
     ...verification,

@@ -74,7 +74,7 @@ const STEPS: Readonly<Record<PlantingStage, string>> = {
 /** The steps that a page shows before they are reached. Not every partner reports the others. */
 const AWAITED: ReadonlySet<PlantingStage> = new Set(["planted", "planted_and_verified"]);
 
-/** Renders the life of the trees so far; null for what nobody plants here. */
+/** Renders the steps of the trees so far; null for records that are not planted here. */
 const renderTimeline = ({ item, state }: RegistrationView): Markup | null => {
   if (item.kind !== PLANTED_KIND || item.isOrderedElsewhere || state === "refunded") {
     return null;

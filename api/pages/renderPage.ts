@@ -13,7 +13,7 @@ import { renderPhotos, renderProjects, renderVerifications } from "./renderEvide
 import { renderMonths } from "./renderMonths.ts";
 import { PAGE_STYLE } from "./styles.ts";
 
-/** The width of the bar in units of its own. */
+/** The width of the bar in its SVG units. */
 const TRACK = 1000;
 
 const part = (name: string, from: number, until: number): Markup =>
