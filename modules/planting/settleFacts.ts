@@ -134,8 +134,11 @@ const settleFacts = async (
     ({ state }, index) => state !== "accepted" && state !== found[index]?.state,
   );
   const { order, siteIdsOf } = await deriveOrder(transaction, before, accepted);
-  // The accepted ones last, because an order has one of each stage.
-  for (const fact of [...others, ...accepted]) {
+  for (const fact of others) {
+    await storeDecision(transaction, fact, []);
+  }
+  // Afterwards, because an order has one accepted fact of each stage.
+  for (const fact of accepted) {
     await storeDecision(transaction, fact, siteIdsOf(fact));
   }
   return { order: withImpactFactors(order), facts };
