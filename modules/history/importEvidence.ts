@@ -5,7 +5,6 @@ import {
   insertImportedOrder,
   listImportedTrees,
   lockImportedTrees,
-  raiseRevision,
   updateOrderSize,
 } from "./importedEvidence.sql.ts";
 import type { ImportedTree } from "./importedEvidence.sql.ts";
@@ -148,25 +147,19 @@ const getOrCreateOrder = async (
   return id;
 };
 
-/**
- * Takes trees out of the orders that they are in, because their evidence has gone further.
- * @returns the highest revision of these orders; 0 if there are none
- */
+/** Takes trees out of the orders that they are in, because their evidence has gone further. */
 const leaveOrders = async (
   transaction: DatabaseTransactionConnection,
   trees: readonly ImportedTree[],
-): Promise<number> => {
+): Promise<void> => {
   const leaving = Map.groupBy(
     trees.filter(({ orderId }) => orderId !== null),
     ({ orderId }) => orderId ?? 0,
   );
-  let revision = 0;
   for (const [orderId, members] of [...leaving].toSorted(([left], [right]) => left - right)) {
     const order = await getLockedOrder(transaction, orderId);
-    revision = Math.max(revision, order.revision);
     await resizeOrder(transaction, order, members, -1);
   }
-  return revision;
 };
 
 type Placed = { readonly line: EvidenceLine; readonly evidence: Ordered };
@@ -206,9 +199,8 @@ const importGroup = async (
   const [first] = joining.values();
   if (first) {
     const members = [...joining.values()].map(({ tree }) => tree);
-    const leftRevision = await leaveOrders(transaction, members);
+    await leaveOrders(transaction, members);
     const orderId = await getOrCreateOrder(transaction, owner, key, first.evidence, members, now);
-    await raiseRevision(transaction, orderId, leftRevision + 1);
     await assignToOrder(
       transaction,
       orderId,
