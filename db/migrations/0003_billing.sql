@@ -335,13 +335,9 @@ CREATE TABLE processor_event (
     CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed', 'discarded')),
   -- Why the last attempt failed.
   last_error text,
-  settled_at timestamptz,
-  -- What was applied of a report of late refusals: `AppliedReport` in
-  -- modules/billing/processorEvents/processorEvents.rules.ts. Its samples name only some of the refused events.
-  report jsonb
+  settled_at timestamptz
 );
 
-CREATE INDEX processor_event_report ON processor_event (id) WHERE report IS NOT NULL;
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
 CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
 -- For deleting old ones.

@@ -3,7 +3,6 @@ import { z } from "zod";
 import {
   changeProcessorEvent,
   insertProcessorEvent,
-  saveAppliedReport,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import {
   insertReconciliation,
@@ -62,19 +61,13 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
     SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
   `);
 
-test("processed events without unnamed refusals, and reconciliations, are deleted after their retention, and nothing else: differences stay", async (t) => {
+test("processed events and reconciliations are deleted after their retention, and nothing else: differences stay", async (t) => {
   const { db } = t.context;
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
   await storeEvent(db, "evt_failed", { settledAt: daysAgo(500), state: "failed" });
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
-  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91) };
-  const refusal = { code: "archived_meter", errors: 2, named: 2, leftIds: [] };
-  await saveAppliedReport(db, "evt_old", { ...window, refusals: [refusal] });
-  await saveAppliedReport(db, "evt_recent", { ...window, refusals: [refusal] });
-  await storeEvent(db, "evt_unnamed", { settledAt: daysAgo(500), state: "processed" });
-  await saveAppliedReport(db, "evt_unnamed", { ...window, refusals: [{ ...refusal, named: 1 }] });
   const { id: accountId } = await createTestOrganization(db);
   await storeReconciliation(db, accountId, daysAgo(401));
   const recent = await storeReconciliation(db, accountId, daysAgo(399));
@@ -92,12 +85,7 @@ test("processed events without unnamed refusals, and reconciliations, are delete
 
   t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 1 });
   t.like(await deleteOldData(deps, signal), { processorEvents: 0, reconciliations: 0 });
-  t.deepEqual(await idsOf(db, "processor_event"), [
-    "evt_failed",
-    "evt_pending",
-    "evt_recent",
-    "evt_unnamed",
-  ]);
+  t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
   t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
   t.is((await idsOf(db, "usage_difference")).length, 1);
 });
