@@ -553,18 +553,13 @@ CREATE UNLOGGED TABLE rate_limit (
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
 
 CREATE TABLE reconciliation (
-  id uuid NOT NULL,
-  is_complete boolean NOT NULL,
-  start_second bigint NOT NULL,
-  end_second bigint NOT NULL,
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   started_at timestamp with time zone NOT NULL,
-  ended_at timestamp with time zone,
-  asked bigint NOT NULL,
+  ended_at timestamp with time zone NOT NULL,
   streams integer,
-  found jsonb NOT NULL DEFAULT '[]'::jsonb,
+  unreadable jsonb NOT NULL,
   error text,
-  CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
-  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+  CONSTRAINT reconciliation_pkey PRIMARY KEY (id)
 ) WITH ();
 
 CREATE TABLE refund (

@@ -71,9 +71,8 @@ const readOverview = async ({ connections }: CliContext, org: string | undefined
     attention: await listUsageAttention(db, accountId),
     hold: findHold(await readDeployment(db)),
     last,
-    unreadable: (last?.found ?? []).filter(
-      ({ error, accountIds }) =>
-        error !== null && (accountId === null || accountIds.includes(accountId)),
+    unreadable: (last?.unreadable ?? []).filter(
+      ({ accountIds }) => accountId === null || accountIds.includes(accountId),
     ),
     // What belongs to no organization is left out of the overview of one.
     stripeEvents:
