@@ -4,8 +4,8 @@ import { PROCESSORS } from "../billing/usage.rules.ts";
 import { ACTIVE_STATUSES } from "../accounts/accounts.rules.ts";
 import { accountColumns, accountRow } from "../accounts/accounts.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { safeInteger, sql, timestamp, values } from "../../db/sql.ts";
-import { keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: z.enum(PROCESSORS),
@@ -51,7 +51,6 @@ export const findDonationSubscription = (
   `);
 
 const donorRow = accountRow.extend({
-  donorName: z.string(),
   ...subscriptionRow.shape,
   /** Null without a subscription. */
   processor: subscriptionRow.shape.processor.nullable(),
@@ -64,36 +63,22 @@ const donorRow = accountRow.extend({
 /** An account, and what decides whether it may make donations. */
 export type Donor = Readonly<z.output<typeof donorRow>>;
 
-/** The name of who makes new donations with these idempotency keys. */
-export const donorName = ({ accountId, mode }: AccountMode, keys: readonly string[]): string =>
-  JSON.stringify([accountId, mode, keys]);
-
-/** Returns donors by their names. */
-export const listDonors = async (
+/** Returns an account with what decides whether it may make donations with idempotency keys; null if it is unknown. */
+export const findDonor = (
   db: CommonQueryMethods,
-  names: readonly string[],
-): Promise<ReadonlyMap<string, Donor>> => {
-  const rows = await db.any(sql.prepared("list_donors", donorRow)`
-    WITH named AS MATERIALIZED (
-      SELECT name, (name::json ->> 0)::uuid AS account_id, name::json ->> 1 AS mode, 'donate'::text AS operation
-      FROM ${values(names)} AS name
-    )
+  owner: AccountMode,
+  keys: readonly string[],
+): Promise<Donor | null> =>
+  db.maybeOne(sql.prepared("find_donor", donorRow)`
     SELECT
-      named.name AS "donorName",
       ${accountColumns},
       ${subscriptionColumns},
-      ARRAY(
-        SELECT key
-        FROM json_array_elements_text(named.name::json -> 2) AS key
-        WHERE ${recordOfKey(keyHash(scopeOfRow("named"), sql.identifier(["key"])))} IS NOT NULL
-      ) AS "knownKeys",
+      ARRAY(SELECT known.key FROM ${knownKeys(owner, "donate", keys)}) AS "knownKeys",
       coalesce(subscription.amount_cents, 0) AS "totalCents"
-    FROM named
-    JOIN account ON account.id = named.account_id
-    LEFT JOIN donor AS subscription USING (account_id, mode)
+    FROM account
+    LEFT JOIN donor AS subscription ON subscription.account_id = account.id AND subscription.mode = ${owner.mode}
+    WHERE account.id = ${owner.accountId}
   `);
-  return new Map(rows.map((row) => [row.donorName, row]));
-};
 
 const isSameCarrier = sql.fragment`(
   known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id

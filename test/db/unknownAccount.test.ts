@@ -5,7 +5,7 @@ import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageFacts.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { donorName, listDonors } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnDonation,
   listDonations,
@@ -188,7 +188,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => listDonors(single, [donorName(donor, keys)]),
+    "a donor and known keys": (single) => findDonor(single, donor, keys),
     "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by ids and keys": (single) =>
       listDonationsOf(single, donor, { ids: [donationId], keys }),
