@@ -229,8 +229,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     transaction: DatabaseTransactionConnection,
     selects: typeof isOfCustomer,
     table: "registration" | "donation",
-    known: typeof named,
-  ) => blankSome(transaction, table, unknown.id, selects(table, unknown.id, known), 500);
+    who: typeof named,
+  ) => blankSome(transaction, table, unknown.id, selects(table, unknown.id, who), 500);
   // Each returns how many records it has changed.
   const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "refunds of imported registrations": (single) =>
