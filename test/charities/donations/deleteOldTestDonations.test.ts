@@ -10,22 +10,15 @@ const test = testWithDatabase();
 test.serial("old test donations leave with refunds and keys, and lower the totals", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2025-03-10T12:00:00.000Z");
-  const { call, accountId, test: key } = await startDonationApi(t, { clock });
+  const api = await startDonationApi(t, { clock });
+  const { call, refund, accountId, test: key } = api;
   const donate = async (amountCents: number): Promise<string> => {
-    const { body } = await call("POST", "/charities/donate", {
-      key,
-      body: {
-        amount_cents: amountCents,
-        ein: "530196605",
-        idempotency_key: `donate ${amountCents}`,
-      },
-    });
-    return String(body["donation_id"]);
+    const body = { amount_cents: amountCents, idempotency_key: `donate ${amountCents}` };
+    return String((await api.donate(body)).body["donation_id"]);
   };
   const first = await donate(100);
   const refunded = await donate(200);
-  const refundBody = { id: refunded, idempotency_key: "refund" };
-  t.is((await call("POST", "/refund/donations", { key, body: refundBody })).status, 200);
+  t.is((await refund({ id: refunded, idempotency_key: "refund" })).status, 200);
   clock.set("2025-04-02T12:00:00.000Z");
   const recent = await donate(400);
   const owner = { accountId, mode: "test" } as const;
@@ -39,6 +32,6 @@ test.serial("old test donations leave with refunds and keys, and lower the total
   const list = await call("GET", "/charities/donations", { key });
   t.is(list.body["total_items"], 1);
   t.true(JSON.stringify(list.body).includes(recent));
-  t.is((await call("POST", "/refund/donations", { key, body: { id: first } })).status, 404);
+  t.is((await refund({ id: first })).status, 404);
   t.not(await donate(100), first, "the idempotency key can be used again");
 });
