@@ -5,11 +5,10 @@ import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
 } from "./furtherRefunds.sql.ts";
-import type { ImportedEntry } from "./importedEntries.sql.ts";
 import { subtractFromTotals } from "../registrations/totals.sql.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
-import type { ImportedRecord } from "./importedRecords.rules.ts";
+import type { ImportedEntry } from "./importedRecords.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -25,13 +24,13 @@ type AppliedRefund = { readonly id: string } & (
 
 const applyChunk = async (
   transaction: DatabaseTransactionConnection,
-  chunk: readonly ImportedEntry<ImportedRecord>[],
+  chunk: readonly ImportedEntry[],
   { clock, actor, owner }: OperatorContext & { readonly owner: AccountMode },
 ): Promise<readonly AppliedRefund[]> => {
   const units = await lockFurtherRefunded(
     transaction,
     chunk.flatMap(({ id, record }) =>
-      record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
+      record.kind === "donation" ? [] : [{ id, refundedCount: record.refunded_count }],
     ),
   );
   const trees = units.filter(({ kind }) => kind === PLANTED_KIND);
@@ -77,7 +76,7 @@ const applyChunk = async (
  */
 export const applyFurtherRefunds = async (
   context: OperatorContext & { readonly owner: AccountMode },
-  entries: readonly ImportedEntry<ImportedRecord>[],
+  entries: readonly ImportedEntry[],
 ): Promise<ReadonlySet<string>> => {
   const changed = new Set<string>();
   for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {

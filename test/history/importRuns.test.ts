@@ -124,7 +124,7 @@ const LINES = 250;
 // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* readLines(): AsyncGenerator<ImportLine> {
   for (let number = 1; number <= LINES; number += 1) {
-    yield lineOf(number, { importedId: `old-${number}`, count: number });
+    yield lineOf(number, { imported_id: `old-${number}`, count: number });
   }
 }
 
