@@ -4,11 +4,10 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { assignIds, firstIdOf } from "./assignIds.ts";
-import { createReport } from "./createReport.ts";
-import type { ImportSummary } from "./createReport.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { deleteImportRun, deleteImportRunsBefore } from "./importLines.sql.ts";
-import type { EvidenceLine, ImportLine, Rejection } from "./importLine.ts";
+import { createReport } from "./importLine.ts";
+import type { EvidenceLine, ImportLine, ImportSummary, Rejection } from "./importLine.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { importRecords } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
@@ -85,9 +84,7 @@ const importBatch = async (context: ImportContext, batch: readonly ImportLine[])
     }
   }
   await importRecords(context, await assignIds(db, runId, owner, records));
-  for (const [line, outcome] of await importEvidence(context, evidence)) {
-    await report.add(line, outcome);
-  }
+  await importEvidence(context, evidence);
 };
 
 /**

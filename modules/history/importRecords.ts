@@ -4,12 +4,11 @@ import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { uuidOf } from "./assignIds.ts";
 import type { IdentifiedEntry } from "./assignIds.ts";
-import type { Report } from "./createReport.ts";
 import { lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { listKnown } from "./importedRecords.sql.ts";
 import type { InsertOptions } from "./importedRecords.sql.ts";
-import type { LineOutcome } from "./importLine.ts";
+import type { LineOutcome, Report } from "./importLine.ts";
 import { rememberIdentities } from "./importLines.sql.ts";
 import type { LineIdentity } from "./importLines.sql.ts";
 import { insertRecords } from "./insertRecords.ts";
@@ -48,7 +47,7 @@ const refundFurther = async (
   for (const { id, entry } of entries) {
     const earlier = latest.get(id);
     if (earlier) {
-      await report.add(entry.line, { outcome: "known" });
+      await report.add(entry.line, { outcome: "already_there" });
     }
     if (!earlier || refundedOf(earlier.record) < refundedOf(entry.record)) {
       latest.set(id, entry);
@@ -64,7 +63,7 @@ const refundFurther = async (
     await report.add(
       line,
       changed.has(id)
-        ? { outcome: "refunded" }
+        ? { outcome: "refunded_since" }
         : conflict("the record changed in the meantime; import the line again"),
     );
   }
@@ -92,7 +91,7 @@ const settleKnown = async (
       unknown.push(entry);
     } else if (reason === null) {
       recorded.push(entry);
-      await report.add(entry.line, { outcome: "known" });
+      await report.add(entry.line, { outcome: "already_there" });
     } else {
       await report.add(entry.line, conflict(reason));
     }
@@ -164,10 +163,10 @@ const outcomeAfter = (earlier: readonly State[], { content, refunded }: State): 
   }
   const isEqual = earlier.every((each) => each.content === content);
   if (isEqual && earlier.every((each) => each.refunded === refunded)) {
-    return { outcome: "known" };
+    return { outcome: "already_there" };
   }
   return isEqual && earlier.every((each) => each.refunded < refunded)
-    ? { outcome: "refunded" }
+    ? { outcome: "refunded_since" }
     : conflict("an earlier line has this id or idempotency_key with other content");
 };
 
@@ -202,7 +201,7 @@ const check = async (
       .map((identity) => holders.get(identity))
       .filter((each) => each !== undefined)
       .filter(({ line }) => line !== state.line);
-    report.summary.kinds[entry.record.kind].records += earlier.length === 0 ? 1 : 0;
+    report.summary.records[entry.record.kind] += earlier.length === 0 ? 1 : 0;
     if (isUnknown.has(entry)) {
       await report.add(entry.line, outcomeAfter(earlier, state));
     }

@@ -142,6 +142,6 @@ test("an import that yields writes small batches, and is as complete as any othe
   t.is((await readTotals(db, owner, systemClock.now())).all, (LINES * (LINES + 1)) / 2);
 
   const verified = await importFrom(db, accountId, readLines(), "verification", pace);
-  t.like(verified.summary.kinds.tree, { known: LINES, records: LINES });
+  t.like(verified.summary, { kinds: { tree: { already_there: LINES } }, records: { tree: LINES } });
   t.deepEqual(verified.rejections, []);
 });
