@@ -1,6 +1,6 @@
 import { SchemaMismatchError } from "../runtime/errors.rules.ts";
 import type { Client } from "pg";
-import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
+import { isPooled, PoolerError } from "./connections/pooler.ts";
 import { connectClient } from "./connections/connectClient.ts";
 import type { Connected } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
