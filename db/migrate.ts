@@ -158,10 +158,7 @@ const describeHolder = async (client: Client): Promise<string> => {
   return rows[0]?.holder ?? "another session";
 };
 
-/**
- * Waits until no other migrator works; the lock ends with the connection. It polls, because a waiting statement would hold
- * a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
- */
+/** Waits until no other migrator works; the lock ends with the connection. It polls, so that the wait can be given up. */
 const becomeOnlyMigrator = async (
   { client, pause }: Pick<Connected, "client" | "pause">,
   { migratorTimeoutMs }: LockWaits,

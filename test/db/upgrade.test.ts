@@ -167,43 +167,6 @@ test("a migration that loses its connection is named with the server's reason", 
   t.like(error.cause, { code: "57P01" });
 });
 
-const INDEXED = {
-  ...FIRST,
-  "0002_thing_id": `-- @no-transaction
--- @runs-with 0001
-CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS thing_id ON thing (id);
-`,
-};
-
-const IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'thing_id'::regclass";
-
-test("an index is created concurrently, once, by several migrators", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-
-  const results = await Promise.all([upgrade(INDEXED), upgrade(INDEXED), upgrade(INDEXED)]);
-
-  t.deepEqual(
-    results.flatMap(({ applied }) => applied),
-    ["0002_thing_id"],
-  );
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
-});
-
-test("an invalid index that an interrupted migration left is created again", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-  await client.query("INSERT INTO thing VALUES (1), (1)");
-  await t.throwsAsync(upgrade(INDEXED), {
-    message: /0002_thing_id failed; it is one statement that can be run again/u,
-  });
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: false }]);
-
-  await client.query("TRUNCATE thing");
-  t.deepEqual(await upgrade(INDEXED), { applied: ["0002_thing_id"] });
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
-});
-
 test("who applied a migration is recorded with it, also if a later one fails", async (t) => {
   const { upgrade, client } = await setUp(t);
   const accounts = await readFile(
@@ -217,7 +180,7 @@ test("who applied a migration is recorded with it, also if a later one fails", a
   const repaired = {
     ...release,
     "0002_nothing": "CREATE TABLE thing (id integer);",
-    "0003_thing_id": INDEXED["0002_thing_id"],
+    "0003_thing_id": "CREATE UNIQUE INDEX ON thing (id);",
   };
   await upgrade(repaired, { migrator: { ...migrator, name: "Eve" } });
 
