@@ -12,7 +12,6 @@ const unreadableStream = z.strictObject({
 });
 
 /** A stream whose usage the processor did not return. */
-export type UnreadableStream = Readonly<z.output<typeof unreadableStream>>;
 
 const reconciliationRow = z.strictObject({
   startedAt: z.date(),

@@ -63,12 +63,7 @@ test("processed events and reconciliations are deleted after their retention, an
     INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
     VALUES (${accountId}, 'tree', 'cus_0', 0, 1, ${timestamp(daysAgo(401))})
   `);
-  const deps = {
-    db,
-    clock: { now: () => NOW },
-    testDataDays: 0,
-  };
-
+  const deps = { db, clock: { now: () => NOW } };
   const { signal } = new AbortController();
 
   t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 1 });
