@@ -554,6 +554,7 @@ CREATE TABLE reconciliation (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   started_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone NOT NULL,
+  asked bigint NOT NULL,
   streams integer,
   unreadable jsonb NOT NULL,
   error text,

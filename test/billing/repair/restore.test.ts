@@ -1,6 +1,7 @@
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage, readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
 import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
+import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import { FORGOTTEN_SECONDS, REFUSED, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
@@ -91,6 +92,23 @@ testRepair("usage that is registered after a restore is sent at once", async (t,
   t.like(await countUsageAttention(operator.deps().db), [{ cause: "asking", items: 1 }]);
   await operator.settle();
 });
+
+testRepair(
+  "the checklist counts a comparison only if it began after everything was asked about",
+  async (t, operator) => {
+    await operator.register(accountOf(operator), 6);
+    await operator.restore(() => operator.send());
+    await operator.resume();
+    const compare = async () => {
+      operator.pass(16 * 60);
+      await runReconciliation(operator.deps(), {}, new AbortController().signal);
+      return (await readRestoreProgress(operator.deps()))?.comparedAt ?? null;
+    };
+    t.is(await compare(), null);
+    await operator.settle();
+    t.not(await compare(), null);
+  },
+);
 
 testRepair("lost registrations are differences, which a retry takes back", async (t, operator) => {
   await operator.sendNew(10);
