@@ -2,7 +2,6 @@ import { deleteProcessedEvents } from "../billing/processorEvents/processorEvent
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
 import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
@@ -52,12 +51,11 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
     },
     events: (signal) => deleteOldEvents(context, signal),
     ...testDataSteps(context),
-    expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };
 };
 
 /**
- * Deletes what is old enough in all capabilities, and records expired keys. Of what clients recorded, it deletes only test
+ * Deletes what is old enough in all capabilities. Of what clients recorded, it deletes only test
  * data, and those only if an operator has set their age. A step that fails or
  * takes too long does not keep the later ones from running. It may be interrupted and repeated.
  * @returns what each step did, by its name

@@ -2,9 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createRetentionActivities } from "../../activities/createRetentionActivities.ts";
 import { sql } from "../../db/sql.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { deleteOldData } from "../../modules/support/deleteOldData.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
 import { retention } from "../../workflows/retention.ts";
@@ -37,11 +35,6 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
     await post("/app/api/plant", keyed, order);
     await post("/app/api/refund", keyed, { type: "tree", quantity: 1 });
   }
-  await issueKey({ db, clock, actor: SERVICE }, { id: accountId, type: "organization" }, "live", {
-    name: "trial",
-    scope: "read",
-    expiresAt: new Date("2026-02-01T00:00:00.000Z"),
-  });
   clock.set("2026-01-10T12:05:00.000Z");
   const stream = { accountId, mode: "test", kind: "tree" } as const;
   await drainUsage({ db, clock, billing }, stream, { signal: NEVER, onResult: () => undefined });
@@ -56,7 +49,6 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
     testRegistrations: { registrations: 2 },
     testDonations: 1,
     testResponses: 1,
-    expiredKeys: 1,
   });
   const trees = await call("GET", "/plant/trees", { key });
   t.like(trees.body, { total_planted_trees: 0, tree_details: [] });
@@ -78,7 +70,6 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
     testRegistrations: { registrations: 0 },
     testDonations: 0,
     testResponses: 0,
-    expiredKeys: 0,
   });
 });
 
