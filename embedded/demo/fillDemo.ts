@@ -12,7 +12,7 @@ import {
 } from "../../modules/dashboard/manageCertificates.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
-import { placePlantingOrder, pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
+import { pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { createContext, DAYS } from "./history.ts";
@@ -27,27 +27,19 @@ export const DEMO_DOMAIN = "shop.northsea.example";
 const STORY =
   "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.";
 
-/** Plans that all trees are ordered every second week, and that every order is polled each week. */
+/** Plans that all trees are ordered, and every order is polled, every second week. */
 const planPlanting = (history: History, midnights: readonly Date[]): void => {
   const context = createContext(history);
   const finished = new Set<number>();
-  for (const [day, midnight] of midnights.entries()) {
-    if (day % 7 === 0) {
-      history.plan(midnight, async () => {
-        if (day % 14 === 0) {
-          await createPlantingOrders(context, NEVER);
+  for (const midnight of midnights.filter((_, day) => day % 14 === 0)) {
+    history.plan(midnight, async () => {
+      await createPlantingOrders(context, NEVER);
+      for (const { id } of await listPlantingOrders(history.db, { limit: 1000 })) {
+        if (!finished.has(id) && (await pollPlantingOrder(context, id, NEVER)).isFinished) {
+          finished.add(id);
         }
-        for (const { id } of await listPlantingOrders(history.db, { limit: 1000 })) {
-          if (!finished.has(id)) {
-            await placePlantingOrder(context, id, NEVER);
-            const { isFinished } = await pollPlantingOrder(context, id, NEVER);
-            if (isFinished) {
-              finished.add(id);
-            }
-          }
-        }
-      });
-    }
+      }
+    });
   }
 };
 
