@@ -26,11 +26,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const billing = createBilling({ db, stripe: null });
   const deps = { db, clock, billing };
   const drain = async (mode: Mode): Promise<void> => {
-    await drainUsage(
-      deps,
-      { accountId, mode, kind: "tree" },
-      { signal: NEVER, onResult: () => undefined },
-    );
+    await drainUsage(deps, { accountId, mode, kind: "tree" });
   };
   const move = (durationMs: number): void => {
     clock.set(new Date(clock.now().getTime() + durationMs).toISOString());

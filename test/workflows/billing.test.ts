@@ -1,3 +1,4 @@
+import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure, defaultPayloadConverter } from "@temporalio/common";
 import type { Payload } from "@temporalio/common";
@@ -14,7 +15,6 @@ import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts
 import type { Clock } from "../../runtime/clock.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
-import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
@@ -88,17 +88,13 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
     await writer.register(registrationOf(accountId, { count: 5 }));
     control.advanceClock({ seconds: 60 });
     const stream = { accountId, mode: "live", kind: "tree" } as const;
-    const signal = new AbortController().signal;
-    await drainUsage({ db, clock, billing }, stream, { signal, onResult: () => undefined });
+    await drainUsage({ db, clock, billing }, stream);
     return customerId;
   };
   await deliverUsage("Correct");
   const lagging = await deliverUsage("Lagging");
   const drifting = await deliverUsage("Drifting");
-  await createStripeClient(stripe).stripe.billing.meterEvents.create({
-    event_name: "impact_tree_planted",
-    payload: { stripe_customer_id: drifting, value: "1" },
-  });
+  control.acceptEvent({ customerId: drifting, units: 1 });
   control.advanceClock({ seconds: 24 * 3600 });
   // The first poll does not see the usage yet.
   control.addFault({
@@ -204,11 +200,7 @@ const waitsForOperator = test.macro({
     const id = await register(5);
     await drain();
     await setup.refund(id, 2);
-    double.control.addFault({
-      kind: "respond",
-      status: 400,
-      body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-    });
+    double.control.addFault(REFUSED);
     await drain();
     const handle = await client.workflow.start(refund, {
       workflowId: refundWorkflowId("test", id),

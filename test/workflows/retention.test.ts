@@ -15,10 +15,10 @@ import { createMovableClock } from "../support/movableClock.ts";
 import { startWorker } from "./startWorker.ts";
 
 // Serial, because what is old is deleted in the whole database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 const NEVER = new AbortController().signal;
 
-test.serial("the nightly workflow deletes and records whatever is old enough, once", async (t) => {
+test("the nightly workflow deletes and records whatever is old enough, once", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
   const billing = createBilling({ db, stripe: null });
@@ -44,7 +44,7 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
   });
   clock.set("2026-01-10T12:05:00.000Z");
   const stream = { accountId, mode: "test", kind: "tree" } as const;
-  await drainUsage({ db, clock, billing }, stream, { signal: NEVER, onResult: () => undefined });
+  await drainUsage({ db, clock, billing }, stream);
   clock.set("2026-06-01T02:00:00.000Z");
 
   const client = await startWorker(t, createRetentionActivities({ db, clock, testDataDays: 90 }));
@@ -109,7 +109,7 @@ const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
       (SELECT count(*)::integer FROM reconciliation) AS "reconciliations"
   `);
 
-test.serial("a deletion that fails is reported, and the others are made", async (t) => {
+test("a deletion that fails is reported, and the others are made", async (t) => {
   const { db, owner } = t.context;
   await insertOldRows(db);
   await owner.query(sql.typeAlias("void")`
@@ -130,7 +130,7 @@ test.serial("a deletion that fails is reported, and the others are made", async 
   t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: OLD_ROWS });
 });
 
-test.serial("a deletion that takes long continues after the others are made", async (t) => {
+test("a deletion that takes long continues after the others are made", async (t) => {
   const { db } = t.context;
   await insertOldRows(db);
 
