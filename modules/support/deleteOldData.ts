@@ -4,7 +4,7 @@ import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
-import { deleteBefore, deleteInBatches } from "../../db/batching/deleteInBatches.ts";
+import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
 import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -17,7 +17,7 @@ export type RetentionSettings = {
 /** Stripe repeats a webhook for three days; a repeated event must still be known. */
 const PROCESSOR_EVENT_DAYS = 90;
 
-/** A reconciliation covers 35 days; its results are kept for a year's accounts. */
+/** The results of a year stay. */
 const RECONCILIATION_DAYS = 400;
 
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
@@ -46,10 +46,7 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
   return {
     processorEvents: (signal) =>
       deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
-    reconciliations: (signal) => {
-      const { before } = olderThan(RECONCILIATION_DAYS);
-      return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
-    },
+    reconciliations: () => deleteOldReconciliations(db, olderThan(RECONCILIATION_DAYS).before),
     events: (signal) => deleteOldEvents(context, signal),
     ...testDataSteps(context),
     expiredKeys: (signal) => recordExpiredKeys(context, signal),

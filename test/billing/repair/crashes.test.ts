@@ -165,17 +165,15 @@ test("a difference that is accepted by a command that breaks at any statement is
   t.deepEqual(await operator.reconcile(), []);
 });
 
-const newId = (): Promise<string> => Promise.resolve(crypto.randomUUID());
-
 test("a comparison that breaks at any statement finds each difference once", async (operator) => {
   const { t } = operator;
   await addSurplus(operator);
-  await breakEverywhere(t, operator, newId, (deps, id) =>
-    runReconciliation(
-      deps,
-      { id, isFinal: true, span: operator.comparedSpan() },
-      new AbortController().signal,
-    ),
+  await breakEverywhere(
+    t,
+    operator,
+    () => Promise.resolve(),
+    (deps) =>
+      runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
   );
   const open = await listOpenDifferences(operator.deps().db, {
     accountId: null,

@@ -305,6 +305,7 @@ test("usage that is older than Stripe accepts is closed with an invoice item, no
 });
 
 test("a retry without Stripe's key waits until a worker has it", async (operator) => {
+  const { t } = operator;
   const event = await operator.failUnknown(6, true);
   operator.pass(FORGOTTEN_SECONDS);
   await operator.retry(event.id);

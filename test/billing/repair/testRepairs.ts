@@ -52,12 +52,7 @@ const createOperator = (world: World) => {
   const reconcile = async (): Promise<readonly UsageDifference[]> => {
     world.pass(LAG_SECONDS);
     const { signal } = new AbortController();
-    const id = crypto.randomUUID();
-    await runReconciliation(
-      world.deps(),
-      { id, isFinal: true, span: world.comparedSpan() },
-      signal,
-    );
+    await runReconciliation(world.deps(), { span: world.comparedSpan() }, signal);
     return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
   };
   /** Returns the first difference that a comparison finds. */
