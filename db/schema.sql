@@ -443,7 +443,6 @@ CREATE TABLE planting_order (
   refunded_count bigint NOT NULL DEFAULT 0,
   partner_reference text,
   stage text NOT NULL DEFAULT 'created'::text,
-  revision integer NOT NULL DEFAULT 1,
   site_shares jsonb NOT NULL DEFAULT '[]'::jsonb,
   created_at timestamp with time zone NOT NULL,
   planted_at timestamp with time zone,
