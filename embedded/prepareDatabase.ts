@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import type { Config } from "../runtime/config/config.ts";
-import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { migrate } from "../db/migrate.ts";
 import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
@@ -11,7 +10,7 @@ import { fillNewDemo } from "./demo/fillDemo.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { startPostgres } from "./startPostgres.ts";
 
-export type Database = DatabaseRoles & {
+export type Database = {
   readonly appUrl: string;
   readonly ownerUrl: string;
   /** What to do if it cannot be used. */
@@ -28,18 +27,17 @@ export const startDatabase = async (
     return {
       ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
       appUrl: config.DATABASE_URL,
-      readerUrl: config.DATABASE_READER_URL ?? null,
       advice:
         "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
     };
   }
-  const { url, appUrl, readerUrl, process } = await startPostgres({
+  const { url, appUrl, process } = await startPostgres({
     folder: join(dataDir, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
     disposable: false,
     context,
   });
-  return { ownerUrl: url, appUrl, readerUrl, advice: `Its log is ${process.logFile}.` };
+  return { ownerUrl: url, appUrl, advice: `Its log is ${process.logFile}.` };
 };
 
 /** Runs the first work in the database; its errors say what to do. */
@@ -69,20 +67,18 @@ type Demo = { readonly data: DemoData } | FilledDemo;
 /** Migrates the database and, for a demo, fills a new one before anything else uses it. */
 export const prepareDatabase = async (
   config: Config,
-  { ownerUrl, advice, ...databaseRoles }: Database,
+  { ownerUrl, appUrl, advice }: Database,
   isDemo: boolean,
   { onProgress, signal }: Pick<StartContext, "onProgress" | "signal">,
 ): Promise<{ readonly applied: readonly string[]; readonly demo: Demo | null }> => {
   const database = { ownerUrl, advice };
   // Before anything is written.
   const known = isDemo ? await useDatabase(database, () => findDemoData(config, ownerUrl)) : null;
-  const { applied } = await useDatabase(database, () =>
-    migrate(ownerUrl, databaseRoles, { signal }),
-  );
+  const { applied } = await useDatabase(database, () => migrate(ownerUrl, { appUrl, signal }));
   if (!isDemo || known !== null) {
     return { applied, demo: known && { data: known } };
   }
   signal.throwIfAborted();
   onProgress("Adding a year of demo data …");
-  return { applied, demo: await fillNewDemo(config, databaseRoles.appUrl) };
+  return { applied, demo: await fillNewDemo(config, appUrl) };
 };

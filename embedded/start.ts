@@ -168,10 +168,8 @@ const startTemporal = async (
 const ROLE_SETTINGS = {
   DRAIN_SECONDS: "0",
   DATABASE_OWNER_URL: "",
-  DATABASE_READER_URL: "",
   DATABASE_URL_FILE: "",
   DATABASE_OWNER_URL_FILE: "",
-  DATABASE_READER_URL_FILE: "",
 };
 
 /** libpq's variables are for another server than the embedded one. */
@@ -290,7 +288,6 @@ const startAll = async (
       ...identity,
       databaseUrl,
       databaseOwnerUrl: database.ownerUrl,
-      databaseReaderUrl: database.readerUrl,
       temporalAddress: temporal.address,
       temporalNamespace: temporal.namespace,
       ...urls,

@@ -14,7 +14,7 @@ import {
 } from "../databaseErrors.ts";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { currentClient } from "../../runtime/client.ts";
-import { DEFAULT_LIMITS } from "../connections/inspectPooler.ts";
+import { DEFAULT_LIMITS } from "../connections/pooler.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 

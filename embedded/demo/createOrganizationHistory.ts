@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Billing } from "../../modules/billing/createBilling.ts";
-import { createDonationWriter, donate, readDonated } from "../../modules/charities/donate.ts";
+import { donate, readDonated } from "../../modules/charities/donate.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
@@ -61,7 +61,6 @@ export const createOrganizationHistory = (
     billing,
     clock,
     guard: createRetryGuard(),
-    ...createDonationWriter({ db, clock }),
     ...createDemoCharities(db, clock),
   };
   const live = { accountId, mode: "live" } as const;

@@ -61,7 +61,7 @@ export const createStoreHistory = (
         });
         return;
       case "refund":
-        await storeWriter.refund({
+        await storeWriter.write({
           ...writeOf("refund"),
           refunded: "tree",
           quantity: step.quantity,

@@ -65,7 +65,6 @@ export type DemoPeriod = {
 };
 
 const DAYS = 365;
-/** So few that the first night deletes none if the operator has set TEST_DATA_RETENTION_DAYS to 90. */
 const TEST_DAYS = 80;
 const PLANTING_ORDER_DAYS = 14;
 const TOPUP_CENTS = 25_000;

@@ -20,7 +20,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rul
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
 import { tallyChange } from "../planting/tally.rules.ts";
-import { digestOf, recordFacts, storeProgress } from "../planting/settleFacts.ts";
+import { digestOf, recordFacts } from "../planting/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
@@ -141,8 +141,7 @@ const getOrCreateOrder = async (
   if (created === null) {
     await deleteSummaries(transaction, before);
   } else {
-    const { order } = await recordFacts(transaction, before, facts, { source: "import", now });
-    await storeProgress(transaction, before, order);
+    await recordFacts(transaction, before, { facts, source: "import", now });
   }
   return id;
 };

@@ -42,9 +42,6 @@ const MAXIMUM_TIMER_SECONDS = 86_400;
 const timerSeconds = (fallback: number, minimum: number) =>
   optionalNumber(minimum, MAXIMUM_TIMER_SECONDS).default(fallback);
 
-/** A day far in the past that dates can still express. */
-const MAXIMUM_RETENTION_DAYS = 36_500;
-
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
@@ -112,7 +109,6 @@ const settings = z.object({
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z.string().optional(),
   DATABASE_OWNER_URL: z.string().optional(),
-  DATABASE_READER_URL: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
   TEMPORAL_ADDRESS: z
     .string()
@@ -128,8 +124,6 @@ const settings = z.object({
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
   // Stripe's limit of meter events in live mode.
   STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
-  // 0 keeps test data indefinitely, as the contract says.
-  TEST_DATA_RETENTION_DAYS: optionalNumber(0, MAXIMUM_RETENTION_DAYS).default(0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),

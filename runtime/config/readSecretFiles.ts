@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 export const SECRET_SETTING_NAMES = [
   "DATABASE_URL",
   "DATABASE_OWNER_URL",
-  "DATABASE_READER_URL",
   "STRIPE_SECRET_KEY",
   "STRIPE_WEBHOOK_SECRET",
   "EVERYORG_API_KEY",

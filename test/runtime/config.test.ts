@@ -24,10 +24,6 @@ test("by default the service listens on the loopback interface and uses embedded
   });
 });
 
-test("by default no test data are deleted", (t) => {
-  t.is(parseConfig({}).TEST_DATA_RETENTION_DAYS, 0);
-});
-
 test("an empty variable counts as not set", (t) => {
   t.is(parseConfig({ PORT: "", DATABASE_URL: "" }).PORT, 8080);
 });
@@ -68,7 +64,6 @@ test(rejects, "PUBLIC_BASE_URL", "ftp://example.org");
 test(rejects, "TEMPORAL_ADDRESS", "http://localhost:7233");
 test(rejects, "DATABASE_POOL_SIZE", "1");
 test(rejects, "DRAIN_SECONDS", "2147484");
-test(rejects, "TEST_DATA_RETENTION_DAYS", "999999999");
 test(rejects, "STRIPE_API_BASE", "http://api.stripe.com");
 test(rejects, "CHARITY_API_BASE", "http://127.0.0.1.example.org");
 test(rejects, "CHARITY_API_BASE", "http://localhost.example.org");
@@ -100,7 +95,6 @@ test("libpq's variables apply to every URL of the database", (t) => {
   });
   t.is(config.DATABASE_URL, `${DATABASE_URL}?sslmode=disable`);
   t.is(config.DATABASE_OWNER_URL, `${DATABASE_URL}?sslmode=require`);
-  t.is(config.DATABASE_READER_URL, undefined);
 });
 
 test("a malformed setting of TLS is a line that names the setting", (t) => {
@@ -220,7 +214,6 @@ const COMPOSE_ONLY = new Set([
   "POSTGRES_PASSWORD",
   "OWNER_PASSWORD",
   "APP_PASSWORD",
-  "READER_PASSWORD",
   "TEMPORAL_PASSWORD",
   "PUBLISH_ADDRESS",
 ]);

@@ -202,7 +202,7 @@ test("a second subscription with a price on the meter is an error that names bot
 test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {
   const { deliver, pass, problems, control, subscriptionId, impact, accountId, startApi, refresh } =
     await setUp(t);
-  control.changeTrial({ subscriptionId, trialEnd: control.now() + 10 * DAY });
+  control.beginTrial({ subscriptionId, trialEnd: control.now() + 10 * DAY });
   pass(1);
   await refresh();
   const id = await deliver(7);
@@ -221,7 +221,7 @@ test("a trial is said in the statement and in the usage, at once and after the c
 });
 
 test("a draft, a missing invoice, a void one and another quantity are named", async (t) => {
-  const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
+  const { deliver, pass, problems, control, double, customerId } = await setUp(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   await deliver(3);
   pass(MONTH + 2 * HOUR);
@@ -273,7 +273,6 @@ test("a draft, a missing invoice, a void one and another quantity are named", as
   ]);
   t.deepEqual(await problems(), [["voided", 3]]);
   t.deepEqual(await problems(), [[null, 0]]);
-  t.is(control.invoices({ subscriptionId }).length, 2);
 });
 
 test("all pages are read: subscriptions, invoices and their lines", async (t) => {

@@ -1,6 +1,4 @@
-import { secondOf } from "../../../runtime/durations.rules.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import {
   listStreamsNeedingAttention,
   listUnexplained,
@@ -14,8 +12,6 @@ import type { BillingSetup } from "../billingSetup.ts";
 import { compare, openDifferences, reconcile } from "./reconciliationSetup.ts";
 
 const test = testWithDatabase();
-
-const { signal } = new AbortController();
 
 const LAGGING = { summaryDelaySeconds: 120 };
 /** Longer than Stripe's sums may lag. */
@@ -238,29 +234,4 @@ test("a difference that is found again keeps its id, one that is gone disappears
   t.deepEqual(await find(), []);
   await reportElsewhere(1, second);
   t.like(await find(), [{ units: 1 }]);
-});
-
-test("each of the nightly three polls compares only the streams that differed in the one before, and the last one records", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, reportElsewhere, deps, stream } = setup;
-  await register(7);
-  await reportElsewhere(1);
-  await drain();
-  pass(3600);
-  await reconcile(setup);
-  t.like(await openDifferences(setup), [{ units: 1 }]);
-  await reportElsewhere(1, secondOf(deps.clock.now()) - 7200);
-  const id = crypto.randomUUID();
-  const poll = async (isFinal: boolean) => {
-    const { accountId } = stream;
-    const { streams } = await runReconciliation(deps, { id, isFinal, accountId }, signal);
-    return streams.map(({ kind }) => kind);
-  };
-
-  t.deepEqual(await poll(false), ["bottle", "tree"]);
-  t.deepEqual(await poll(false), ["tree"]);
-  t.is((await openDifferences(setup)).length, 1);
-  t.deepEqual(await poll(true), ["tree"]);
-
-  t.is((await openDifferences(setup)).length, 2);
 });

@@ -1,4 +1,3 @@
-import { insertReconciliation } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
@@ -126,12 +125,8 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   pass(3600);
   const { accountId } = stream;
   const run = async (billing: typeof deps.billing) => {
-    const id = crypto.randomUUID();
     const { db, clock } = deps;
-    await runReconciliation({ db, clock, billing }, { id, isFinal: true, accountId }, signal);
-    // A stored one is returned as it is.
-    const stored = { span: { start: 0, end: 60 }, startedAt: clock.now() };
-    return insertReconciliation(db, { id, isComplete: false, ...stored });
+    return runReconciliation({ db, clock, billing }, { accountId }, signal);
   };
 
   const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
@@ -139,12 +134,12 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   const refused = await run(deps.billing);
 
   t.deepEqual(
-    unconfigured.found.map(({ error }) => error !== null),
+    unconfigured.drifting.map(({ error }) => error !== null),
     [true, true],
   );
-  t.regex(unconfigured.error ?? "", /could not be read.*STRIPE_SECRET_KEY is not set/u);
-  t.is(refused.found.length, 1);
-  t.is(refused.error, null);
+  t.regex(unconfigured.failure ?? "", /could not be read.*STRIPE_SECRET_KEY is not set/u);
+  t.is(refused.drifting.length, 1);
+  t.is(refused.failure, null);
 });
 
 test("a customer that moves to another account makes no difference", async (t) => {

@@ -21,13 +21,8 @@ export const compare = async ({
   return report;
 };
 
-/** Runs a reconciliation of one poll. */
 export const reconcile = ({ deps, stream }: BillingSetup) =>
-  runReconciliation(
-    deps,
-    { id: crypto.randomUUID(), isFinal: true, accountId: stream.accountId },
-    signal,
-  );
+  runReconciliation(deps, { accountId: stream.accountId }, signal);
 
 export const openDifferences = ({
   deps,

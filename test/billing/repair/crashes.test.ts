@@ -198,18 +198,16 @@ testRepair(
   },
 );
 
-const newId = (): Promise<string> => Promise.resolve(crypto.randomUUID());
-
 testRepair(
   "a comparison that breaks at any statement finds each difference once",
   async (t, operator) => {
     await addSurplus(operator);
-    const statements = await breakEverywhere(t, operator, newId, (deps, id) =>
-      runReconciliation(
-        deps,
-        { id, isFinal: true, span: operator.comparedSpan() },
-        new AbortController().signal,
-      ),
+    const statements = await breakEverywhere(
+      t,
+      operator,
+      () => Promise.resolve(),
+      (deps) =>
+        runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
     );
     t.true(statements > 5, String(statements));
     const open = await listOpenDifferences(operator.deps().db, {

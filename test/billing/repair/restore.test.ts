@@ -1,8 +1,7 @@
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage, readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
+import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
-import { countAskedUsage } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { FORGOTTEN_SECONDS, REFUSED, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
@@ -90,7 +89,7 @@ testRepair("usage that is registered after a restore is sent at once", async (t,
   operator.pass(60);
   await operator.sendNew(3);
   t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
-  t.is((await countAskedUsage(operator.deps().db)).events, 1);
+  t.like(await countUsageAttention(operator.deps().db), [{ cause: "asking", items: 1 }]);
   await operator.settle();
 });
 
@@ -102,9 +101,7 @@ testRepair(
     await operator.resume();
     const compare = async () => {
       operator.pass(16 * 60);
-      const { signal } = new AbortController();
-      const id = crypto.randomUUID();
-      await runReconciliation(operator.deps(), { id, isFinal: true }, signal);
+      await runReconciliation(operator.deps(), {}, new AbortController().signal);
       return (await readRestoreProgress(operator.deps()))?.comparedAt ?? null;
     };
     t.is(await compare(), null);
