@@ -11,7 +11,7 @@ type Role = { readonly name: string; readonly password: string | null };
 
 /** Returns the user with whom the driver connects, which the URL need not name. */
 const roleOf = (url: string): Role => {
-  const [server] = readDatabaseServers(url).list();
+  const [server] = readDatabaseServers(url).list;
   const { user, password } = new Client(server?.config);
   return { name: user ?? "", password: password ?? null };
 };

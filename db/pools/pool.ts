@@ -1,7 +1,6 @@
 import { ConnectionError, createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "../connections/databaseServers.ts";
-import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { wrapPool } from "./wrapPool.ts";
@@ -146,7 +145,7 @@ type PoolOptions = {
  * @param statementTimeoutMs after it the database cancels a statement
  */
 export const openPool = async (
-  url: DatabaseUrlSource,
+  url: string,
   maximumConnections = 10,
   statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
   {

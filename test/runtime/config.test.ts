@@ -9,7 +9,6 @@ import { ConfigError, SETTING_NAMES, parseConfig } from "../../runtime/config/co
 import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
 import { createTestCa } from "../support/createTestCa.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { eventually } from "../support/programs.ts";
 
 test("by default the service listens on the loopback interface and uses embedded servers", (t) => {
   t.like(parseConfig({}), {
@@ -146,26 +145,6 @@ test("a secret is read from a file, without the line feed at its end", async (t)
     instanceOf: ConfigError,
     message: /STRIPE_SECRET_KEY and STRIPE_SECRET_KEY_FILE are both set/u,
   });
-});
-
-test("a secret in a file can be replaced while a program runs, and an unusable file changes nothing", async (t) => {
-  const folder = await makeTestFolder(t);
-  const [keyFile, urlFile] = [join(folder, "key"), join(folder, "url")];
-  await writeFile(keyFile, "sk_test_1\n");
-  await writeFile(urlFile, "postgres://user:first@127.0.0.1/impact");
-  const config = parseConfig({
-    STRIPE_SECRET_KEY_FILE: keyFile,
-    DATABASE_URL_FILE: urlFile,
-    PGSSLMODE: "disable",
-  });
-  await writeFile(keyFile, "pk_no secret key");
-  await writeFile(urlFile, "postgres://user:second@127.0.0.1/impact");
-  await eventually(() => config.DATABASE_URL?.includes("second") === true);
-  t.is(config.DATABASE_URL, "postgres://user:second@127.0.0.1/impact?sslmode=disable");
-  t.is(config.STRIPE_SECRET_KEY, "sk_test_1");
-
-  await writeFile(keyFile, "sk_test_2\n");
-  await eventually(() => config.STRIPE_SECRET_KEY === "sk_test_2");
 });
 
 test("every file that cannot be read is reported with the other malformed settings", (t) => {
