@@ -254,9 +254,7 @@ CREATE TABLE donor (
   subscription_id text,
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
-  attempt integer NOT NULL DEFAULT 0,
   key_generation integer NOT NULL DEFAULT 0,
-  leased_until timestamp with time zone,
   CONSTRAINT donor_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT donor_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donor_count CHECK (count >= 0),
@@ -514,7 +512,6 @@ CREATE TABLE processor_event (
   state text NOT NULL DEFAULT 'pending'::text,
   last_error text,
   settled_at timestamp with time zone,
-  report jsonb,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
   CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
 ) WITH ();
@@ -552,18 +549,14 @@ CREATE UNLOGGED TABLE rate_limit (
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
 
 CREATE TABLE reconciliation (
-  id uuid NOT NULL,
-  is_complete boolean NOT NULL,
-  start_second bigint NOT NULL,
-  end_second bigint NOT NULL,
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   started_at timestamp with time zone NOT NULL,
-  ended_at timestamp with time zone,
+  ended_at timestamp with time zone NOT NULL,
   asked bigint NOT NULL,
   streams integer,
-  found jsonb NOT NULL DEFAULT '[]'::jsonb,
+  unreadable jsonb NOT NULL,
   error text,
-  CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
-  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+  CONSTRAINT reconciliation_pkey PRIMARY KEY (id)
 ) WITH ();
 
 CREATE TABLE refund (
@@ -904,8 +897,6 @@ CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) W
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
-
-CREATE INDEX processor_event_report ON public.processor_event USING btree (id) WHERE (report IS NOT NULL);
 
 CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 

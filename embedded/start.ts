@@ -3,7 +3,6 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
 import { z } from "zod";
-import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
@@ -25,7 +24,7 @@ type Settings = Readonly<Record<string, string>>;
 const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
 const API = fileURLToPath(new URL("../api/main.ts", import.meta.url));
 
-type Database = DatabaseRoles & {
+type Database = {
   readonly appUrl: string;
   readonly ownerUrl: string;
   /** What to do if it cannot be used. */
@@ -38,27 +37,26 @@ export const startDatabase = async (config: Config, context: StartContext): Prom
     return {
       ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
       appUrl: config.DATABASE_URL,
-      readerUrl: config.DATABASE_READER_URL ?? null,
       advice:
         "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
     };
   }
-  const { url, appUrl, readerUrl, process } = await startPostgres({
+  const { url, appUrl, process } = await startPostgres({
     folder: join(config.DATA_DIR, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
     disposable: false,
     context,
   });
-  return { ownerUrl: url, appUrl, readerUrl, advice: `Its log is ${process.logFile}.` };
+  return { ownerUrl: url, appUrl, advice: `Its log is ${process.logFile}.` };
 };
 
 /** @throws StartupError that says what to do if the database cannot be used */
 export const migrateDatabase = async (
-  { ownerUrl, advice, ...roles }: Database,
+  { ownerUrl, appUrl, advice }: Database,
   signal: AbortSignal,
 ): Promise<void> => {
   try {
-    await migrate(ownerUrl, roles, { signal });
+    await migrate(ownerUrl, { appUrl, signal });
   } catch (error) {
     if (error instanceof StartupError) {
       throw error;
@@ -116,8 +114,7 @@ const buildRoleEnvironment = async (
   const settings = {
     ...given,
     DATABASE_URL: databaseUrl,
-    ...hide("DATABASE_OWNER_URL", "DATABASE_READER_URL"),
-    ...hide("DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE", "DATABASE_READER_URL_FILE"),
+    ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
     // libpq's variables are for another server than the embedded one.
     ...(config.DATABASE_URL === undefined &&
       hide("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGTARGETSESSIONATTRS")),
@@ -237,7 +234,7 @@ export const startAll = async (
   };
   const apiUrl = serverUrl(config.HOST, config.PORT);
   const storeUrl = serverUrl(config.HOST, config.STORE_PORT);
-  const [{ text, ownerUrl, appUrl, readerUrl }, temporal] = await Promise.all([
+  const [{ text, ownerUrl, appUrl }, temporal] = await Promise.all([
     prepareDatabase(config, apiUrl, isDemo, context),
     startTemporal(config, context),
   ]);
@@ -251,7 +248,6 @@ export const startAll = async (
     ...identity,
     databaseUrl: appUrl,
     databaseOwnerUrl: ownerUrl,
-    databaseReaderUrl: readerUrl,
     temporalAddress: temporal.address,
     temporalNamespace: temporal.namespace,
     apiUrl,

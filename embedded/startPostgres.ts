@@ -27,9 +27,8 @@ import type { Stop } from "../runtime/processIdentity.ts";
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
   readonly url: string;
-  /** With the roles of the programs and of people; a migration creates them. */
+  /** With the role of the programs; a migration creates it. */
   readonly appUrl: string;
-  readonly readerUrl: string;
   readonly process: ManagedProcess;
 };
 
@@ -38,7 +37,6 @@ const run = promisify(execFile);
 const HOST = "127.0.0.1";
 const OWNER = "impact";
 const APP = "impact_app";
-const READER = "impact_reader";
 const DATABASE = "impact";
 /** Crash recovery may replay up to max_wal_size before the server accepts connections. */
 const READY_TIMEOUT_MS = 180_000;
@@ -296,7 +294,6 @@ export const startPostgres = async ({
   return {
     url: urlOf(OWNER, password),
     appUrl: urlOf(APP, derivePassword(password, APP)),
-    readerUrl: urlOf(READER, derivePassword(password, READER)),
     process: server,
   };
 };

@@ -4,7 +4,7 @@ import { readReconciliationStatus } from "../../modules/billing/reconciliation/r
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
-import { readPooler } from "../../db/connections/inspectPooler.ts";
+import { readPooler } from "../../db/connections/pooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
 import {
   listChangedLocales,
@@ -69,16 +69,11 @@ const checkPooler = async ({ connections }: CliContext): Promise<Result> => {
   if (pooler === null) {
     return ok("none");
   }
-  const parts = [
-    "connected through a pooler",
-    pooler.keepsPreparedStatements
-      ? "prepared statements are used"
-      : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
+  return ok(
     pooler.limitsSuffice
-      ? "the role or the database has timeouts"
-      : "each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
-  ];
-  return ok(parts.join("; "));
+      ? "connected through a pooler; the role or the database has timeouts"
+      : "connected through a pooler; each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
+  );
 };
 
 const checkRole = async ({ connections }: CliContext): Promise<Result> => {

@@ -5,7 +5,7 @@ const DAY_SECONDS = 24 * 60 * 60;
 /** How long the simulated partner takes for each stage of the demo's trees, about as long as real planting. */
 export const DEMO_STEP_SECONDS = 40 * DAY_SECONDS;
 
-const NONE = ["DATABASE_URL", "DATABASE_OWNER_URL", "DATABASE_READER_URL", "STRIPE_SECRET_KEY"];
+const NONE = ["DATABASE_URL", "DATABASE_OWNER_URL", "STRIPE_SECRET_KEY"];
 
 /**
  * Returns the settings of a demo: data of its own in a folder of `dataDir`, no payment processor, and planting that is

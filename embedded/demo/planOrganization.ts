@@ -1,4 +1,4 @@
-import { createDonationWriter, donate, readDonated } from "../../modules/charities/donate.ts";
+import { donate, readDonated } from "../../modules/charities/donate.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { chooseBySeed } from "../../modules/planting/seededChoice.rules.ts";
 import { resultOfOne } from "../../modules/records/batches.rules.ts";
@@ -8,7 +8,7 @@ import { refundRegistration } from "../../modules/registrations/refundRegistrati
 import { CHARITIES, createContext, DAYS } from "./history.ts";
 import type { History } from "./history.ts";
 
-/** So few that the first night deletes none if the operator has set TEST_DATA_RETENTION_DAYS to 90. */
+/** For how long the developers have tested. */
 const TEST_DAYS = 80;
 const ATTRIBUTIONS = ["checkout", "checkout", "checkout", "newsletter", "loyalty", "staff"];
 const COUNTRIES = ["DK", "DE", "NL", "NO", "SE", "GB"];
@@ -29,8 +29,8 @@ const activityOf = (at: Date, day: number): number =>
 
 /** Returns the writes of the organization. */
 const createOrganizationWrites = (history: History, accountId: string) => {
-  const { db, clock } = history;
-  const context = { ...createContext(history), ...createDonationWriter({ db, clock }) };
+  const { clock } = history;
+  const context = createContext(history);
   const writer = createRegistrationWriter(context);
   const owner = { accountId, mode: "live" } as const;
   const { pick } = chooseBySeed("orders");

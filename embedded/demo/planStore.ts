@@ -52,7 +52,7 @@ const createStoreWrites = (history: History, accountId: string) => {
     });
 
   const refund = (quantity: number) =>
-    storeWriter.refund({
+    storeWriter.write({
       ...writeOf("refund"),
       refunded: "tree",
       quantity,

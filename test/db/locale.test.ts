@@ -103,7 +103,7 @@ test("keys, attributions and orders are found when the database's locale orders 
     `TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE '${BEFORE}'`,
   );
   const databaseUrl = appUrlOf(new URL(ownerUrl).pathname.slice(1));
-  await migrate(ownerUrl, { appUrl: databaseUrl, readerUrl: null });
+  await migrate(ownerUrl, { appUrl: databaseUrl });
   const first = await openTestPool(t, databaseUrl);
   const { apiKeyProd: key } = await createTestOrganization(first);
   const store = await createTestStore(first, { balanceCents: 100_000 });

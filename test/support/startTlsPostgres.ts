@@ -31,7 +31,7 @@ export const startTlsPostgres = async () => {
     disposable: true,
     context,
   });
-  await migrate(url, { appUrl, readerUrl: null });
+  await migrate(url, { appUrl });
   const ca = createTestCa(folder);
   const user = findServerUser();
   const inData = (name: string): string => join(folder, "postgres/data", name);

@@ -56,8 +56,8 @@ const runDonation: Recording["run"] = async (client) => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
-const reconcile = (drifting: number): Recording["activities"] => ({
-  reconcileUsage: inOrder(() => ({ compared: 3, drifting })),
+const reconcile = (hasFailed: boolean): Recording["activities"] => ({
+  reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0, hasFailed })),
   compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
 });
 
@@ -214,8 +214,8 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "reconciliation-without-drift": {
-    activities: reconcile(0),
+  "reconciliation-succeeded": {
+    activities: reconcile(false),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
@@ -225,11 +225,11 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "reconciliation-drift-at-each-poll": {
-    activities: reconcile(1),
+  "reconciliation-unread-each-time": {
+    activities: reconcile(true),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
-        ...options("reconciliation/drifting"),
+        ...options("reconciliation/unread"),
         args: ["1 second"],
       });
       await handle.result();

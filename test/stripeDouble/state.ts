@@ -1,6 +1,28 @@
 import { randomBytes } from "node:crypto";
 import type { Stripe } from "stripe";
-import type { Clock } from "./clock.ts";
+
+/** The double's time in whole unix seconds: the machine's own plus an offset, or a fixed time. */
+export type Clock = {
+  readonly now: () => number;
+  readonly advance: (seconds: number) => void;
+  /** Stops the clock at a unix second; `advance` still moves it. */
+  readonly hold: (second: number) => void;
+};
+
+const createClock = (): Clock => {
+  let heldAt: number | null = null;
+  let offset = 0;
+  return {
+    now: () => Math.floor((heldAt ?? Date.now() / 1000) + offset),
+    advance: (seconds) => {
+      offset += seconds;
+    },
+    hold: (second) => {
+      heldAt = second;
+      offset = 0;
+    },
+  };
+};
 
 /** A meter event that was accepted with a 200. Times are unix seconds. */
 export type AcceptedEvent = {
@@ -14,52 +36,39 @@ export type AcceptedEvent = {
   readonly receivedAt: number;
   /** The code of a later, asynchronous rejection; such an event is not billed. */
   rejectedWith: string | null;
-  /** Whether a report has named or counted the rejection. */
+  /** Whether a report has named the rejection. */
   isReported: boolean;
 };
 
-/** An event of API v2, as `GET /v2/core/events/:id` returns it. Its notification lacks `data`. */
-export type ThinEvent = {
-  readonly id: string;
-  readonly object: "v2.core.event";
-  readonly type: string;
-  readonly created: string;
-  readonly livemode: boolean;
-  readonly related_object: {
-    readonly id: string;
-    readonly type: string;
-    readonly url: string;
-  } | null;
-  readonly data: unknown;
+export type Meter = Pick<
+  Stripe.Billing.Meter,
+  | "id"
+  | "created"
+  | "status"
+  | "display_name"
+  | "event_name"
+  | "event_time_window"
+  | "default_aggregation"
+  | "customer_mapping"
+  | "value_settings"
+>;
+
+export type Price = Pick<Stripe.Price, "id" | "currency" | "unit_amount"> & {
+  readonly recurring: {
+    readonly interval: "month" | "year";
+    readonly interval_count: 1;
+    readonly usage_type: "licensed" | "metered";
+    readonly meter: string | null;
+  };
 };
 
-export type Meter = Stripe.Billing.Meter;
-export type Customer = Pick<
-  Stripe.Customer,
-  "id" | "object" | "created" | "livemode" | "name" | "email" | "metadata"
->;
-export type Price = Pick<
-  Stripe.Price,
-  | "id"
-  | "object"
-  | "active"
-  | "created"
-  | "currency"
-  | "livemode"
-  | "lookup_key"
-  | "metadata"
-  | "nickname"
-  | "type"
-  | "unit_amount"
-> & { readonly product: string; readonly recurring: Stripe.Price.Recurring };
 export type StoredItem = {
   readonly id: string;
-  readonly subscriptionId: string;
   readonly created: number;
   readonly price: Price;
-  quantity: number | null;
-  metadata: Stripe.Metadata;
+  readonly quantity: number | null;
 };
+
 /** From `start` on, every period of every item ends a whole number of intervals after the anchor, or with the trial. */
 type Term = { readonly start: number; readonly anchor: number; readonly isTrial: boolean };
 
@@ -67,31 +76,22 @@ export type StoredSubscription = {
   readonly id: string;
   readonly customerId: string;
   readonly created: number;
-  terms: Term[];
+  terms: readonly Term[];
+  items: readonly StoredItem[];
   status: Stripe.Subscription.Status;
   trialStart: number | null;
   trialEnd: number | null;
-  pause: {
-    readonly behavior: "keep_as_draft" | "mark_uncollectible" | "void";
-    readonly resumesAt: number | null;
-  } | null;
-  cancelAtPeriodEnd: boolean;
-  /** When its end was decided. */
-  canceledAt: number | null;
+  pausedBy: "keep_as_draft" | "mark_uncollectible" | "void" | null;
+  endsAtPeriodEnd: boolean;
   endedAt: number | null;
-  /** The id of its schedule, and what the schedule still changes. */
-  scheduleId: string | null;
-  readonly phases: { readonly at: number; readonly apply: () => void }[];
   /** Everything that was due until this second has been done. */
   settledUntil: number;
   drafts: StoredInvoice[];
-  metadata: Stripe.Metadata;
 };
 
 export type StoredLine = {
   readonly id: string;
-  readonly itemId: string;
-  readonly price: Price;
+  readonly item: StoredItem;
   readonly start: number;
   readonly end: number;
   /** Null while the invoice takes usage. */
@@ -103,15 +103,13 @@ export type StoredInvoice = {
   readonly customerId: string;
   readonly subscriptionId: string;
   readonly created: number;
-  readonly reason: "subscription_create" | "subscription_cycle" | "subscription_update";
   readonly takesUsageUntil: number;
   autoAdvance: boolean;
   status: "draft" | "open" | "paid" | "void" | "uncollectible";
   number: string | null;
   finalizedAt: number | null;
-  paidAt: number | null;
-  voidedAt: number | null;
-  uncollectibleAt: number | null;
+  /** When it became void or uncollectible. */
+  abandonedAt: number | null;
   readonly lines: readonly StoredLine[];
 };
 
@@ -134,23 +132,22 @@ export type State = {
   readonly events: AcceptedEvent[];
   /** When each identifier was last accepted. */
   readonly identifiers: Map<string, number>;
-  readonly customers: Map<string, Customer>;
+  readonly customers: Map<string, { readonly id: string; readonly object: "customer" }>;
   /** Customers whose payments fail. */
   readonly declining: Set<string>;
   readonly prices: Map<string, Price>;
   readonly subscriptions: Map<string, StoredSubscription>;
-  readonly items: Map<string, StoredItem>;
   readonly invoices: Map<string, StoredInvoice>;
-  finalizedInvoices: number;
-  readonly thinEvents: Map<string, ThinEvent>;
+  /** The events of API v2, by id. Their notifications lack `data`. */
+  readonly thinEvents: Map<string, { readonly id: string; readonly data: object }>;
 };
 
-export const createState = (clock: Clock, settings: Settings): State => {
+export const createState = (settings: Settings): State => {
   // As at Stripe, no two accounts share an id.
   const double = randomBytes(4).toString("hex");
   let lastId = 0;
   return {
-    clock,
+    clock: createClock(),
     settings,
     nextId: (prefix) => {
       lastId += 1;
@@ -163,9 +160,7 @@ export const createState = (clock: Clock, settings: Settings): State => {
     declining: new Set(),
     prices: new Map(),
     subscriptions: new Map(),
-    items: new Map(),
     invoices: new Map(),
-    finalizedInvoices: 0,
     thinEvents: new Map(),
   };
 };
