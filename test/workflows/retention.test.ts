@@ -13,16 +13,15 @@ import { startWorker } from "./startWorker.ts";
 const test = testWithDatabase();
 const NEVER = new AbortController().signal;
 
-test.serial("the nightly workflow keeps old records of test mode", async (t) => {
+test.serial("the nightly workflow keeps what clients have recorded", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
   const { call, test: key } = await startDonationApi(t, { clock });
-  const donation = { amount_cents: 300, ein: "530196605" };
   t.is((await call("POST", "/plant/trees", { key, body: { count: 4 } })).status, 200);
+  const donation = { amount_cents: 300, ein: "530196605" };
   t.is((await call("POST", "/charities/donate", { key, body: donation })).status, 200);
   clock.set("2026-06-01T02:00:00.000Z");
   const client = await startWorker(t, createRetentionActivities({ db, clock }));
-
   await client.workflow.execute(retention, { workflowId: "first", taskQueue: "test" });
 
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 4);
