@@ -11,7 +11,7 @@ import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { presentCustomerExport, exportCustomer } from "../../modules/stores/exportCustomer.ts";
 import { forgetAllCustomers, forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
-import type { Forgotten } from "../../modules/stores/forgetCustomer.ts";
+import type { Forgotten } from "../../modules/stores/personalData.sql.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";

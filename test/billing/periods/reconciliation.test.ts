@@ -36,7 +36,6 @@ const compare = async ({ deps, stream, customerId }: BillingSetup): Promise<Stre
   return report;
 };
 
-/** Runs a reconciliation of one poll. */
 const reconcile = ({ deps, stream }: BillingSetup) =>
   runReconciliation(deps, { accountId: stream.accountId }, signal);
 

@@ -100,7 +100,7 @@ const keepsShardInvariant = test.macro({
     const setup = await setUpShards(t, 5);
     const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
     const { next, below } = createRandom(seed);
-    const registered: { id: string; refund: (id: string) => Promise<void> }[] = [];
+    const registered: { id: string; refund: (id: string) => Promise<unknown> }[] = [];
     for (let step = 0; step < 40; step += 1) {
       const organization = organizations[below(organizations.length)];
       const choice = next();

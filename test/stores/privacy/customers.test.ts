@@ -5,10 +5,9 @@ import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../star
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { MAXIMUM_CUSTOMER_RECORDS } from "../../../modules/stores/customers.rules.ts";
 import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { countSelectedRecords } from "../../../modules/stores/personalData.sql.ts";
+import { countPersonalRecords } from "../../../modules/stores/personalData.sql.ts";
 import { listPersonalRegistrations } from "../../../modules/stores/personalRecords.sql.ts";
 import { wrapPool } from "../../../db/pools/wrapPool.ts";
 import { lockBalances } from "../../../modules/stores/balances.sql.ts";
@@ -194,20 +193,6 @@ test("an export has all reasons of refunds, oldest first", async (t) => {
   t.false(hasMore);
 });
 
-test("an export has a limited number of reasons, the newest of the newest registrations, and says that there are more", async (t) => {
-  const store = await createTestStore(t.context.db);
-  await insertRefunds(t.context, store.id, [5, MAXIMUM_CUSTOMER_RECORDS, 5]);
-
-  const { registrations, hasMore } = await exportOf(t.context, store.id);
-
-  const [newest, middle, oldest] = registrations.map(({ refundReasons }) => refundReasons);
-  t.deepEqual(newest, ["1", "2", "3", "4", "5"]);
-  t.is(middle?.length, MAXIMUM_CUSTOMER_RECORDS - 5);
-  t.deepEqual([middle?.[0], middle?.at(-1)], ["6", String(MAXIMUM_CUSTOMER_RECORDS)]);
-  t.deepEqual(oldest, []);
-  t.true(hasMore);
-});
-
 const EMAIL = "orders@shop.example";
 
 /** Inserts a registration with an address for each name, and one that has only the name, in upper case. */
@@ -241,7 +226,7 @@ test("a customer may have more names than a statement can have parameters", asyn
     listed.map(({ customerName }) => customerName),
     ["NAME 1"],
   );
-  t.deepEqual(await countSelectedRecords(db, store.id, customer), {
+  t.deepEqual(await countPersonalRecords(db, store.id, customer), {
     registrations: 1,
     donations: 0,
   });

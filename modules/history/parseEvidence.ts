@@ -1,17 +1,14 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import { describeIssues, messageOfIssue, mustBe } from "../../runtime/describeIssues.rules.ts";
-import { text } from "../../modules/records/fields.rules.ts";
-import { findFactsProblem, sortByStage } from "../../modules/history/importedEvidence.rules.ts";
-import type {
-  ImportedEvidence,
-  ImportedTreeOrder,
-} from "../../modules/history/importedEvidence.rules.ts";
-import { plantingFact, reference as referenceText } from "../../modules/planting/fact.rules.ts";
-import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
-import { FOREST_TYPES } from "../../modules/planting/impactFactors.rules.ts";
-import { importedReference } from "../../modules/planting/order.rules.ts";
-import { importedId } from "../../modules/records/recordIds.rules.ts";
+import { text } from "../records/fields.rules.ts";
+import { findFactsProblem, sortByStage } from "./importedEvidence.rules.ts";
+import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
+import { plantingFact, reference as referenceText } from "../planting/fact.rules.ts";
+import type { PlantingFact } from "../planting/fact.rules.ts";
+import { FOREST_TYPES } from "../planting/impactFactors.rules.ts";
+import { importedReference } from "../planting/order.rules.ts";
+import { importedId } from "../records/recordIds.rules.ts";
 
 /*
  * Lines of evidence: the contract's response to GET /evidence/tree/{id}. What the contract does not name is rejected,
