@@ -5,7 +5,6 @@ import {
   insertImportedOrder,
   listImportedTrees,
   lockImportedTrees,
-  raiseRevision,
   updateOrderSize,
 } from "./importedEvidence.sql.ts";
 import type { ImportedTree } from "./importedEvidence.sql.ts";
@@ -183,13 +182,10 @@ const importGroup = async (
   // Trees whose evidence has gone further leave the orders that they are in.
   const trees = [...joining.keys()];
   const leaving = Map.groupBy(trees, ({ orderId }) => orderId);
-  let revision = 0;
   for (const orderId of [...leaving.keys()].filter((id) => id !== null).toSorted((a, b) => a - b)) {
-    const left = await resizeOrder(transaction, orderId, leaving.get(orderId) ?? [], -1);
-    revision = Math.max(revision, left.revision);
+    await resizeOrder(transaction, orderId, leaving.get(orderId) ?? [], -1);
   }
   const orderId = await getOrCreateOrder(transaction, owner, evidence, trees, now);
-  await raiseRevision(transaction, orderId, revision + 1);
   await assignToOrder(
     transaction,
     orderId,

@@ -66,7 +66,6 @@ export type PlantingOrder = {
   /** The partner's name for the order. */
   readonly partnerReference: string | null;
   readonly stage: OrderStage;
-  readonly revision: number;
   readonly siteShares: readonly SiteShare[];
   readonly createdAt: Date;
   readonly plantedAt: Date | null;

@@ -238,15 +238,14 @@ export const refundFromStores = async (
  */
 export const refundStoreRegistration = (
   { db, clock, actor }: OperatorContext,
-  owner: Owner,
+  { accountId, mode, kind }: Owner,
   request: RefundRequest,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<RefundedItem> =>
   db.transaction(async (transaction) => {
-    const { accountId } = owner;
     const balance = await lockBalance(transaction, accountId);
     const createdAt = nextTime(balance, clock.now());
-    const entry = { window: null, refundedAt: createdAt, ...owner, ...request };
+    const entry = { ...request, accountId, mode, kind, window: null, refundedAt: createdAt };
     const context = { db: transaction, clock, actor };
     const [outcome] = await writeRefunds(context, [entry], { isDryRun });
     const item = requireDecided(outcome);

@@ -1,7 +1,6 @@
 import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -27,12 +26,11 @@ const stepsOf = (context: Context): Steps => {
       deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
     reconciliations: () => deleteOldReconciliations(db, olderThan(RECONCILIATION_DAYS).before),
     events: (signal) => deleteOldEvents(context, signal),
-    expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };
 };
 
 /**
- * Deletes what is old enough in all capabilities, and records expired keys. What clients recorded stays. A step that fails
+ * Deletes what is old enough in all capabilities. What clients recorded stays. A step that fails
  * or takes too long does not keep the later ones from running. It may be interrupted and repeated.
  * @returns what each step did, by its name
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons

@@ -219,11 +219,14 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
 export const buildChildEnvironment = (
   without: RegExp | null,
   childSettings: Readonly<Record<string, string>>,
-  defaults: Readonly<Record<string, string>> = {},
 ): NodeJS.ProcessEnv => {
   const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
-  return { ...defaults, ...Object.fromEntries(inherited), ...childSettings };
+  return { ...Object.fromEntries(inherited), ...childSettings };
 };
 
-/** Parses the environment of this process. */
-export const readConfig = (): Config => parseConfig(process.env);
+/**
+ * Parses the environment of this process.
+ * @param given settings that replace those of the environment
+ */
+export const readConfig = (given: Readonly<Record<string, string>> = {}): Config =>
+  parseConfig({ ...process.env, ...given });

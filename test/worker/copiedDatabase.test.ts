@@ -118,7 +118,7 @@ test("a worker of a copied database waits until an operator says that it replace
   t.is(run.exitCode, 0, run.stderr);
   t.regex(
     run.stdout,
-    /^Ended the hold of restore guard .*\. This database replaces the old one\./u,
+    /\[done\] {2}The hold was ended at .* by maria; this database replaces the old one/u,
   );
   t.is((await named)?.name, name);
   t.like(await readDeployment(copy.db), {

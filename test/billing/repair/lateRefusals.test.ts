@@ -43,21 +43,6 @@ testRepair(
 );
 
 testRepair(
-  "usage that Stripe refuses later is sent to the customer that the organization has by then",
-  async (t, operator) => {
-    const { accountId } = await operator.sendNew(5);
-    const [event] = await operator.listEvents(["delivered"]);
-    await operator.refuse(event?.identifier ?? "");
-    await operator.setCustomer(accountId, operator.customerIds[4] ?? null);
-
-    await operator.retryAll();
-    await operator.settle();
-
-    t.is(operator.billedTo(4), 5);
-  },
-);
-
-testRepair(
   "a report that names an event which is still being sent is applied once that is delivered",
   async (t, operator) => {
     await operator.sendNew(5);
