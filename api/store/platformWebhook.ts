@@ -134,15 +134,12 @@ const refuseReplay = async (
 const NOTHING = { registrations: 0, donations: 0 };
 
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
-export const platformWebhook = (
-  context: Context,
-  readSecrets: () => readonly string[],
-): Webhook => {
+export const platformWebhook = (context: Context, secrets: readonly string[]): Webhook => {
   const eraseAll = createErasures();
   const run = async (ctx: RequestContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
     const signature = ctx.get("X-Shopify-Hmac-Sha256");
-    if (!isSignedByPlatform(signature, { secrets: readSecrets(), body })) {
+    if (!isSignedByPlatform(signature, { secrets, body })) {
       throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
     }
     const requested = parseRequest(

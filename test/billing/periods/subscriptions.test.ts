@@ -42,7 +42,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     ...deps,
     // Nothing is cached, so that a change is seen immediately.
     authenticator: (key) => createAuthenticator({ db, accountType: "organization" })(key),
-    readStripeWebhook: createWebhookReader(() => [SECRET]),
+    readStripeWebhook: createWebhookReader([SECRET]),
   });
   double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
   const keyOf = async (mode: "live" | "test"): Promise<string> =>

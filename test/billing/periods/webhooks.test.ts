@@ -42,7 +42,7 @@ const setUp = async (
   const api = await startStandaloneApi(t, {
     db,
     clock: deps.clock,
-    readStripeWebhook: createWebhookReader(() => secrets),
+    readStripeWebhook: createWebhookReader(secrets),
   });
   const webhookUrl = `${api.url}/webhooks/stripe`;
   double.control.setWebhook({ url: webhookUrl, secret: SECRET });
