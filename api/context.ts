@@ -43,7 +43,7 @@ import type { ListContext, RegistrationContext } from "../modules/registrations/
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import { createRetryGuard } from "../modules/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../modules/registrations/createRetryGuard.ts";
-import type { StoreContext } from "../modules/stores/context.ts";
+import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreAuthenticator } from "../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../modules/stores/createStoreAuthenticator.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
