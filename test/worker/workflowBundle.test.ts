@@ -45,7 +45,6 @@ test("a worker that is stopped while its workflows are being bundled does not wa
       hasLongTasks: false,
       workflowBundle: new Promise(() => undefined),
       logger: pino({ level: "silent" }),
-      logMissingNamespace: () => undefined,
     },
     shutdown.signal,
   );
