@@ -114,8 +114,7 @@ const buildRoleEnvironment = async (
   const settings = {
     ...given,
     DATABASE_URL: databaseUrl,
-    ...hide("DATABASE_OWNER_URL"),
-    ...hide("DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
+    ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
     // libpq's variables are for another server than the embedded one.
     ...(config.DATABASE_URL === undefined &&
       hide("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGTARGETSESSIONATTRS")),

@@ -6,11 +6,7 @@ import { countUsageAttention } from "../../modules/billing/meterEventReports.sql
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
 import { readPooler } from "../../db/connections/pooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
-import {
-  listChangedLocales,
-  readRole,
-  readServerStatus,
-} from "../../db/connections/serverStatus.ts";
+import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -87,24 +83,6 @@ const checkRole = async ({ connections }: CliContext): Promise<Result> => {
     : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
 };
 
-/** What decides identity is compared by bytes, so that only searches may miss what indexes have in another order. */
-const checkLocale = async ({ connections }: CliContext): Promise<Result> => {
-  const db = await connections.database();
-  const changed = await listChangedLocales(db);
-  const [first] = changed;
-  if (first === undefined) {
-    return ok("the sort order of the server's system has not changed");
-  }
-  const versions = changed.map(
-    ({ name, recorded, actual }) =>
-      `${name} has indexes of version ${recorded}, the system has ${actual}`,
-  );
-  const commands = [first.reindex, ...changed.map(({ refresh }) => refresh)];
-  return warning(
-    `${versions.join("; ")}; searches may miss records until an administrator runs ${commands.map((command) => `\`${command}\``).join(", then ")}`,
-  );
-};
-
 const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result> => {
   const second = await findOldestUnreportedSecond(await connections.database());
   if (second === null) {
@@ -163,7 +141,6 @@ const CHECKS = {
   "database connection": checkEncryption,
   "database pooler": checkPooler,
   "database role": checkRole,
-  "database locale": checkLocale,
   clock: checkClock,
   "unreported usage": checkBacklog,
   usage: checkUsage,

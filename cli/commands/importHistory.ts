@@ -15,7 +15,7 @@ import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
-import { printJson, printObjects } from "../output/print.ts";
+import { printObjects, printResult } from "../output/print.ts";
 import { openHistory, withHistory } from "./historyFiles.ts";
 import type { HistoryOptions } from "./historyFiles.ts";
 import { createRejects } from "./importRejects.ts";
@@ -39,7 +39,7 @@ const NAME_OF_NEW = {
   verification: "missing",
 } as const satisfies Record<Purpose, string>;
 
-const printResult = (
+const printSummary = (
   io: Io,
   { lines, bad, kinds }: ImportSummary,
   purpose: Purpose,
@@ -159,12 +159,10 @@ const runImport = async (
   bar.clear();
   await rejects.end();
   const verification = options.verify ? await verifyImport(db, owner, summary) : null;
-  if (json) {
-    const { records: _records, ...counts } = summary;
-    printJson(io, { dry_run: !isImport, ...counts, ...verification });
-  } else {
-    printResult(io, summary, purpose, verification);
-  }
+  const { records: _records, ...counts } = summary;
+  printResult({ io, json }, { dry_run: !isImport, ...counts, ...verification }, () =>
+    printSummary(io, summary, purpose, verification),
+  );
   requireSuccess(summary, purpose, verification);
 };
 

@@ -8,6 +8,7 @@ import { refundRegistration } from "../../modules/registrations/refundRegistrati
 import { CHARITIES, createContext, DAYS } from "./history.ts";
 import type { History } from "./history.ts";
 
+/** For how long the developers have tested. */
 const TEST_DAYS = 80;
 const ATTRIBUTIONS = ["checkout", "checkout", "checkout", "newsletter", "loyalty", "staff"];
 const COUNTRIES = ["DK", "DE", "NL", "NO", "SE", "GB"];

@@ -64,13 +64,13 @@ export const loadStripeInspector = async (
   return createStripeInspector(options);
 };
 
-/** @param readSecrets null if Stripe sends no webhooks */
+/** @param secrets null if Stripe sends no webhooks */
 export const loadWebhookReader = async (
-  readSecrets: (() => readonly string[]) | null,
+  secrets: readonly string[] | null,
 ): Promise<ReadWebhook | null> => {
-  if (readSecrets === null) {
+  if (secrets === null) {
     return null;
   }
   const { createWebhookReader } = await import("./stripe/createWebhookReader.ts");
-  return createWebhookReader(readSecrets);
+  return createWebhookReader(secrets);
 };

@@ -19,6 +19,8 @@ export type StoreWriter = {
   readonly queueLength: () => number;
 };
 
+export type StoreContext = Context & { readonly storeWriter: StoreWriter };
+
 type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
 
 /** A refund of 10,000 records takes some seconds. */

@@ -30,8 +30,8 @@ const stepsOf = (context: Context): Steps => {
 };
 
 /**
- * Deletes what is old enough in all capabilities. What clients recorded stays. A step that fails or takes too long does not
- * keep the later ones from running. It may be interrupted and repeated.
+ * Deletes what is old enough in all capabilities. What clients recorded stays. A step that fails
+ * or takes too long does not keep the later ones from running. It may be interrupted and repeated.
  * @returns what each step did, by its name
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons
  */

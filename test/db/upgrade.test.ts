@@ -194,28 +194,6 @@ test("who applied a migration is recorded with it, also if a later one fails", a
   ]);
 });
 
-test("a constraint holds for new rows first, and is validated by a later migration", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-  await client.query("INSERT INTO thing VALUES (0)");
-  const added = {
-    ...FIRST,
-    "0002_positive": "ALTER TABLE thing ADD CONSTRAINT thing_positive CHECK (id > 0) NOT VALID;",
-  };
-  const validated = {
-    ...added,
-    "0003_positive_validated": "ALTER TABLE thing VALIDATE CONSTRAINT thing_positive;",
-  };
-
-  await upgrade(added);
-  await t.throwsAsync(client.query("INSERT INTO thing VALUES (0)"), { message: /thing_positive/u });
-  await t.throwsAsync(upgrade(validated), {
-    message: /0003_positive_validated failed and was rolled back/u,
-  });
-  await client.query("UPDATE thing SET id = 1");
-  t.deepEqual(await upgrade(validated), { applied: ["0003_positive_validated"] });
-});
-
 test("a release runs with the later migrations that say so, and not with others", async (t) => {
   const { url, release, upgrade } = await setUp(t);
   const oldest = await release(FIRST);
@@ -272,38 +250,6 @@ test("a directive that is unknown or names no earlier migration is an error", as
   await t.throwsAsync(upgrade({ "0002_things": "-- @runs-with 0002\nSELECT 1;" }), {
     message: /must be the number of an earlier migration/u,
   });
-});
-
-test("an extension that the role may not create is named with the SQL for an administrator", async (t) => {
-  const { url, release, client } = await setUp(t);
-  const role = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`);
-  await client.query(`GRANT CREATE, USAGE ON SCHEMA public TO ${role}`);
-  t.teardown(async () => {
-    await client.query(`DROP OWNED BY ${role} CASCADE`);
-    await client.query(`DROP ROLE ${role}`);
-  });
-  const limited = new URL(url);
-  limited.username = role;
-  limited.password = "password";
-  const folder = await release({
-    "0001_search": "CREATE EXTENSION IF NOT EXISTS pg_trgm;\nCREATE TABLE thing (name text);",
-  });
-
-  const error = await t.throwsAsync(migrate(limited.href, { folder }), {
-    name: "DatabaseRoleError",
-    message: /may not create extensions/u,
-  });
-  const [statement = ""] = /CREATE EXTENSION .*;/u.exec(error?.message ?? "") ?? [];
-  await client.query(statement);
-  t.deepEqual(await migrate(limited.href, { folder }), { applied: ["0001_search"] });
-
-  await t.throwsAsync(
-    migrate(limited.href, {
-      folder: await release({ "0002_none": "CREATE EXTENSION IF NOT EXISTS no_such_extension;" }),
-    }),
-    { name: "DatabaseRoleError", message: /lacks the extensions no_such_extension/u },
-  );
 });
 
 test("this release's programs serve on the schema of a later one that says so, and refuse another", async (t) => {

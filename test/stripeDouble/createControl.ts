@@ -3,7 +3,7 @@ import { METERS } from "../../modules/billing/stripe/meters.ts";
 import type { Observations } from "./createCallHandler.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { beginTrial, cancelNow } from "./invoices.ts";
-import { createErrorReports, createMeter } from "./meters.ts";
+import { acceptMeterEvent, createErrorReports, createMeter } from "./meters.ts";
 import type { SampleForm } from "./meters.ts";
 import { sendWebhook } from "./sendWebhook.ts";
 import type { AcceptedEvent, Settings, State, StoredSubscription } from "./state.ts";
@@ -140,6 +140,28 @@ export const createControl = (state: State, faults: Faults, observations: Observ
         livemode: false,
         data: { object: { id: objectId } },
       }),
+    /** Accepts usage that another program sends; by default trees of the current second. */
+    acceptEvent: ({
+      customerId,
+      units,
+      kind = "tree",
+      second = clock.now(),
+      identifier = state.nextId("evt"),
+    }: OfCustomer & {
+      readonly units: number;
+      readonly kind?: Kind;
+      readonly second?: number;
+      readonly identifier?: string;
+    }): void => {
+      const payload = { stripe_customer_id: customerId, value: String(units) };
+      const request = {
+        event_name: METERS[kind].eventName,
+        payload,
+        identifier,
+        timestamp: second,
+      };
+      acceptMeterEvent(state, request, { idempotencyKey: null, rejectedWith: null });
+    },
     declinePayments: ({ customerId }: OfCustomer): void => {
       state.declining.add(customerId);
     },
@@ -189,6 +211,9 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       return [...entries.values()];
     },
     calls: (): Observations["calls"] => observations.calls,
+    /** Returns how many calls have sent usage. */
+    sends: (): number =>
+      observations.calls.filter(({ path }) => path === "/v1/billing/meter_events").length,
     /** Calls that the double does not model: a test that ends with any of these has failed. */
     problems: (): readonly string[] => observations.problems,
     /** Returns how many calls wait: for `release` after a `hold`, or for the client to disconnect after a `hang`. */

@@ -45,6 +45,13 @@ export type Fault = {
   readonly body?: unknown;
 };
 
+/** Stripe refuses the call for good. */
+export const REFUSED: Fault = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+};
+
 /** Returns the error of a fault as Stripe's API presents it. */
 const errorOf = (status: number, error: object, headers: HttpResponse["headers"] = {}) =>
   jsonResponse(status, { error }, headers);

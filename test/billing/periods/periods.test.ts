@@ -1,3 +1,4 @@
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
@@ -116,12 +117,11 @@ test("usage from before a trial of a running subscription is not refunded, becau
 
 test("after a subscription has ended, a refund is outside the billing cycle, and no statement is of the current one", async (t) => {
   const { register, refund, drain, double, deps, stream, subscriptionId } = await setUpBilling(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   const id = await register(5);
   await refund(id, 1);
   await drain();
 
-  await stripe.subscriptions.cancel(subscriptionId);
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
 
   const error = await t.throwsAsync(refund(id, 1), { instanceOf: DomainError });
@@ -155,9 +155,8 @@ const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
 test("what was read of a subscription earlier does not replace what was read later", async (t) => {
   const { deps, double, stream, subscriptionId, pass, refresh, finishEarly, watched } =
     await setUpOverlap(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   pass(1);
-  await stripe.subscriptions.cancel(subscriptionId);
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   await refresh();
   const before = await listBillingPeriods(deps.db, stream.accountId);
 
@@ -228,11 +227,7 @@ const setUpUnsentUsage = async (t: ExecutionContext<DatabaseContext>) => {
   const { deps, stream, register, drain, pass, double } = setup;
   pass(29 * DAY);
   const id = await register(5);
-  double.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Not now." } },
-  });
+  double.control.addFault(REFUSED);
   await drain();
   return {
     ...setup,
@@ -242,10 +237,7 @@ const setUpUnsentUsage = async (t: ExecutionContext<DatabaseContext>) => {
     /** Sends the waiting usage and returns whether that needs an operator. */
     send: async (): Promise<boolean> => {
       const results: SendResult[] = [];
-      await drainUsage(deps, stream, {
-        signal: new AbortController().signal,
-        onResult: (result) => results.push(result),
-      });
+      await drainUsage(deps, stream, { onResult: (result) => results.push(result) });
       return results.some(needsAttention);
     },
     listLate: () =>
@@ -308,9 +300,8 @@ test("usage of a period that ended less than an hour ago is not late, however ol
 test("usage that is delivered after its subscription has ended is late", async (t) => {
   const { storePeriod, pass, send, retryFailed, listLate, ...scene } = await setUpUnsentUsage(t);
   const { double, deps, stream, subscriptionId } = scene;
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   await storePeriod();
-  await stripe.subscriptions.cancel(subscriptionId);
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   pass(7200);
   await retryFailed();

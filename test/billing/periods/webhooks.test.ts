@@ -14,7 +14,7 @@ import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
 // Serial, because a test processes every pending event of the file's database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const SECRET = "whsec_of_the_tests";
 
@@ -42,7 +42,7 @@ const setUp = async (
   const api = await startStandaloneApi(t, {
     db,
     clock: deps.clock,
-    readStripeWebhook: createWebhookReader(() => secrets),
+    readStripeWebhook: createWebhookReader(secrets),
   });
   const webhookUrl = `${api.url}/webhooks/stripe`;
   double.control.setWebhook({ url: webhookUrl, secret: SECRET });
@@ -81,36 +81,33 @@ for (const [form, sampleForm, code] of [
   ["samples by idempotency key", "idempotency_key", "archived_meter"],
   ["without a meter", "identifier", "no_meter"],
 ] as const) {
-  test.serial(
-    `usage that Stripe refuses after it accepted it fails, and a retry bills it once (${form})`,
-    async (t) => {
-      const setup = await setUp(t);
-      const { register, drain, events, billed, recorded, double, process, retryFailed } = setup;
-      double.control.addFault({ kind: "reject_later", code });
-      await register(7);
-      await drain();
-      t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
-      t.deepEqual(billed(), {});
+  test(`usage that Stripe refuses after it accepted it fails, and a retry bills it once (${form})`, async (t) => {
+    const setup = await setUp(t);
+    const { register, drain, events, billed, recorded, double, process, retryFailed } = setup;
+    double.control.addFault({ kind: "reject_later", code });
+    await register(7);
+    await drain();
+    t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
+    t.deepEqual(billed(), {});
 
-      t.deepEqual(await double.control.reportErrors({ sampleForm }), [200]);
-      const type = code === "no_meter" ? "v1.billing.meter.no_meter_found" : REPORT;
-      t.deepEqual(await setup.stored(), [{ type, state: "pending" }]);
-      t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
-      await process();
+    t.deepEqual(await double.control.reportErrors({ sampleForm }), [200]);
+    const type = code === "no_meter" ? "v1.billing.meter.no_meter_found" : REPORT;
+    t.deepEqual(await setup.stored(), [{ type, state: "pending" }]);
+    t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
+    await process();
 
-      t.deepEqual(await setup.stored(), [{ type, state: "processed" }]);
-      t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
-      t.regex((await setup.lastErrors())[0] ?? "", /^refused after it was delivered at /u);
-      t.deepEqual(setup.refused, [`7 ${code}: The event was rejected: ${code}.`]);
-      await retryFailed();
-      await drain();
-      t.deepEqual(billed(), await recorded());
-      t.deepEqual(double.control.problems(), []);
-    },
-  );
+    t.deepEqual(await setup.stored(), [{ type, state: "processed" }]);
+    t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
+    t.regex((await setup.lastErrors())[0] ?? "", /^refused after it was delivered at /u);
+    t.deepEqual(setup.refused, [`7 ${code}: The event was rejected: ${code}.`]);
+    await retryFailed();
+    await drain();
+    t.deepEqual(billed(), await recorded());
+    t.deepEqual(double.control.problems(), []);
+  });
 }
 
-test.serial("a repeated webhook is stored and applied once", async (t) => {
+test("a repeated webhook is stored and applied once", async (t) => {
   const { register, drain, events, double, process, stored, retryFailed, billed, recorded } =
     await setUp(t);
   double.control.addFault({ kind: "reject_later" });
@@ -129,28 +126,25 @@ test.serial("a repeated webhook is stored and applied once", async (t) => {
   t.deepEqual(billed(), await recorded());
 });
 
-test.serial(
-  "an event that may have been accepted twice is asked about once the sums show what Stripe has",
-  async (t) => {
-    const { register, drain, drainOnce, events, double, process, retryFailed, ...setup } =
-      await setUp(t);
-    // A saved 500 gives the next attempt an idempotency key with a suffix.
-    double.control.addFault({ kind: "server_error_saved" });
-    double.control.addFault({ kind: "reject_later" });
-    await register(5);
-    await drain();
-    t.regex(double.control.events()[0]?.idempotencyKey ?? "", /#1$/u);
-    await double.control.reportErrors({ sampleForm: "idempotency_key" });
-    await process();
-    t.deepEqual(await events(), [{ state: "refused", quantity: 5 }]);
-    t.deepEqual(await retryFailed(), ["ask"]);
-    t.like(await drainOnce(), { kind: "delayed", cause: "early" });
-    await drain();
-    t.deepEqual(setup.billed(), await setup.recorded());
-  },
-);
+test("an event that may have been accepted twice is asked about once the sums show what Stripe has", async (t) => {
+  const { register, drain, drainOnce, events, double, process, retryFailed, ...setup } =
+    await setUp(t);
+  // A saved 500 gives the next attempt an idempotency key with a suffix.
+  double.control.addFault({ kind: "server_error_saved" });
+  double.control.addFault({ kind: "reject_later" });
+  await register(5);
+  await drain();
+  t.regex(double.control.events()[0]?.idempotencyKey ?? "", /#1$/u);
+  await double.control.reportErrors({ sampleForm: "idempotency_key" });
+  await process();
+  t.deepEqual(await events(), [{ state: "refused", quantity: 5 }]);
+  t.deepEqual(await retryFailed(), ["ask"]);
+  t.like(await drainOnce(), { kind: "delayed", cause: "early" });
+  await drain();
+  t.deepEqual(setup.billed(), await setup.recorded());
+});
 
-test.serial("while Stripe is down, a stored event waits and is processed later", async (t) => {
+test("while Stripe is down, a stored event waits and is processed later", async (t) => {
   const { register, drain, events, double, process, stored, pass } = await setUp(t);
   double.control.addFault({ kind: "reject_later" });
   await register(2);
@@ -169,7 +163,7 @@ test.serial("while Stripe is down, a stored event waits and is processed later",
   t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
 });
 
-test.serial("an event that Stripe does not have is recorded as failed with a reason", async (t) => {
+test("an event that Stripe does not have is recorded as failed with a reason", async (t) => {
   const { webhookUrl, double, process, failed, stored } = await setUp(t);
   const status = await sendWebhook(
     { url: webhookUrl, secret: SECRET, second: double.control.now() },
@@ -198,7 +192,7 @@ const snapshot = (type: string) => ({
   data: { object: { id: "cus_x", object: "customer" } },
 });
 
-test.serial("each of several secrets is accepted, so that secrets can be rotated", async (t) => {
+test("each of several secrets is accepted, so that secrets can be rotated", async (t) => {
   const { webhookUrl: url, double } = await setUp(t, ["whsec_old", "whsec_new"]);
   const second = double.control.now();
   for (const secret of ["whsec_old", "whsec_new"]) {
@@ -207,47 +201,44 @@ test.serial("each of several secrets is accepted, so that secrets can be rotated
   t.is(await sendWebhook({ url, secret: "whsec_other", second }, snapshot("invoice.paid")), 400);
 });
 
-test.serial(
-  "webhooks of Stripe's other mode are rejected with the reason, and logged once",
-  async (t) => {
-    const { webhookUrl: url, double, stored, api } = await setUp(t);
-    const second = double.control.now();
-    const live = { ...snapshot("customer.deleted"), livemode: true };
-    const thin = { ...live, object: "v2.core.event", type: REPORT };
-    const payload = JSON.stringify(live);
-    const signature = await Stripe.webhooks.generateTestHeaderStringAsync({
-      payload,
-      secret: SECRET,
-      timestamp: second,
-    });
-    const response = await fetch(url, {
-      method: "POST",
-      headers: { "Stripe-Signature": signature },
-      body: payload,
-    });
-    t.is(response.status, 400);
-    t.deepEqual(await response.json(), {
-      error:
-        "the event is of Stripe's live mode, and this deployment bills in test mode; point the webhook destination of test mode to this URL",
-    });
-    t.is(await sendWebhook({ url, secret: SECRET, second }, thin), 400);
-    t.deepEqual(await stored(), []);
-    const errors = api.logged().filter(({ level }) => level === 50);
-    t.deepEqual(
-      errors.map(({ msg }) => msg),
-      ["webhooks of Stripe's other mode are rejected"],
-    );
-  },
-);
+test("webhooks of Stripe's other mode are rejected with the reason, and logged once", async (t) => {
+  const { webhookUrl: url, double, stored, api } = await setUp(t);
+  const second = double.control.now();
+  const live = { ...snapshot("customer.deleted"), livemode: true };
+  const thin = { ...live, object: "v2.core.event", type: REPORT };
+  const payload = JSON.stringify(live);
+  const signature = await Stripe.webhooks.generateTestHeaderStringAsync({
+    payload,
+    secret: SECRET,
+    timestamp: second,
+  });
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "Stripe-Signature": signature },
+    body: payload,
+  });
+  t.is(response.status, 400);
+  t.deepEqual(await response.json(), {
+    error:
+      "the event is of Stripe's live mode, and this deployment bills in test mode; point the webhook destination of test mode to this URL",
+  });
+  t.is(await sendWebhook({ url, secret: SECRET, second }, thin), 400);
+  t.deepEqual(await stored(), []);
+  const errors = api.logged().filter(({ level }) => level === 50);
+  t.deepEqual(
+    errors.map(({ msg }) => msg),
+    ["webhooks of Stripe's other mode are rejected"],
+  );
+});
 
-test.serial("events of other types are acknowledged and not stored", async (t) => {
+test("events of other types are acknowledged and not stored", async (t) => {
   const { webhookUrl: url, double, stored } = await setUp(t);
   const second = double.control.now();
   t.is(await sendWebhook({ url, secret: SECRET, second }, snapshot("invoice.paid")), 200);
   t.deepEqual(await stored(), []);
 });
 
-test.serial("forged, old, oversized and malformed webhooks are refused, not stored", async (t) => {
+test("forged, old, oversized and malformed webhooks are refused, not stored", async (t) => {
   const { webhookUrl: url, double, stored } = await setUp(t);
   const second = double.control.now();
   const event = { ...snapshot(REPORT), object: "v2.core.event" };
@@ -261,7 +252,7 @@ test.serial("forged, old, oversized and malformed webhooks are refused, not stor
   t.deepEqual(await stored(), []);
 });
 
-test.serial("without a signing secret there is no webhook endpoint", async (t) => {
+test("without a signing secret there is no webhook endpoint", async (t) => {
   const api = await startStandaloneApi(t, { db: t.context.db });
   t.is((await fetch(`${api.url}/webhooks/stripe`, { method: "POST", body: "{}" })).status, 404);
 });

@@ -14,10 +14,11 @@ import { DomainError } from "../../../runtime/errors.rules.ts";
 import { openTestPool } from "../../support/database.ts";
 import { startRelay } from "../../support/relay.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
-import { REFUSED, testRepairs } from "./testRepairs.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
+import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
 const BY = { reason: "test", by: "maria", isDryRun: false } as const;
 
@@ -80,159 +81,140 @@ const fail = async (operator: Operator): Promise<StoredMeterEvent> => {
   return operator.fail(4);
 };
 
-testRepair(
-  "a retry of refused usage that breaks at any statement bills it once",
-  async (t, operator) => {
-    await breakEverywhere(
-      t,
-      operator,
-      () => fail(operator),
-      (deps, { id }) => retryUsage(deps, id),
-    );
-    await requireDelivered(t, operator);
-  },
-);
+test("a retry of refused usage that breaks at any statement bills it once", async (operator) => {
+  const { t } = operator;
+  await breakEverywhere(
+    t,
+    operator,
+    () => fail(operator),
+    (deps, { id }) => retryUsage(deps, id),
+  );
+  await requireDelivered(t, operator);
+});
 
-testRepair(
-  "a retry of usage of unknown outcome that breaks at any statement bills it once",
-  async (t, operator) => {
-    let isApplied = false;
-    const prepare = async (): Promise<StoredMeterEvent> => {
-      operator.pass(60);
-      isApplied = !isApplied;
-      return operator.failUnknown(4, isApplied);
-    };
-    await breakEverywhere(t, operator, prepare, (deps, { id }) => retryUsage(deps, id));
-    await requireDelivered(t, operator);
-  },
-);
+test("a retry of usage of unknown outcome that breaks at any statement bills it once", async (operator) => {
+  const { t } = operator;
+  let isApplied = false;
+  const prepare = async (): Promise<StoredMeterEvent> => {
+    operator.pass(60);
+    isApplied = !isApplied;
+    return operator.failUnknown(4, isApplied);
+  };
+  await breakEverywhere(t, operator, prepare, (deps, { id }) => retryUsage(deps, id));
+  await requireDelivered(t, operator);
+});
 
-testRepair(
-  "usage and its refund that are closed by a command that breaks at any statement are closed once",
-  async (t, operator) => {
-    let documents = 0;
-    const prepare = async () => {
-      await fail(operator);
-      await operator.refund(operator.registrations().at(-1) ?? t.fail(), 1);
-      await operator.send();
-      const events = await operator.listEvents(["failed"]);
-      operator.billBy(events);
-      documents += 1;
-      return { events, reference: `ii_${documents}` };
-    };
-    await breakEverywhere(t, operator, prepare, (deps, { events, reference }) =>
-      closeUsage(
-        deps,
-        { eventIds: events.map(({ id }) => id), differenceIds: [] },
-        { ...BY, document: { kind: documentFor(3), reference }, expectedUnits: 3 },
-      ),
-    );
-    t.true((await operator.states()).every((state) => state === "closed"));
-  },
-);
+test("usage and its refund that are closed by a command that breaks at any statement are closed once", async (operator) => {
+  const { t } = operator;
+  let documents = 0;
+  const prepare = async () => {
+    await fail(operator);
+    await operator.refund(operator.registrations().at(-1) ?? t.fail(), 1);
+    await operator.send();
+    const events = await operator.listEvents(["failed"]);
+    operator.billBy(events);
+    documents += 1;
+    return { events, reference: `ii_${documents}` };
+  };
+  await breakEverywhere(t, operator, prepare, (deps, { events, reference }) =>
+    closeUsage(
+      deps,
+      { eventIds: events.map(({ id }) => id), differenceIds: [] },
+      { ...BY, document: { kind: documentFor(3), reference }, expectedUnits: 3 },
+    ),
+  );
+  t.true((await operator.states()).every((state) => state === "closed"));
+});
 
-/** Adds units of another program to a minute, and compares. */
-const addSurplus = async (operator: Operator) => {
+/** Adds units of another program to another minute, and compares. */
+const addSurplus = (operator: Operator): Promise<UsageDifference> => {
   operator.pass(60);
-  const { second } = await operator.sendNew(5);
-  await operator.sendElsewhere({ kind: "tree", second, units: 3 }, operator.customerIds[0] ?? "");
-  const [difference] = await operator.reconcile();
-  if (!difference) {
-    throw new Error("No difference was found.");
-  }
-  return difference;
+  return operator.addSurplus();
 };
 
-testRepair(
-  "a difference that is sent by a command that breaks at any statement is taken back once",
-  async (t, operator) => {
-    const prepare = async () => {
+test("a difference that is sent by a command that breaks at any statement is taken back once", async (operator) => {
+  const { t } = operator;
+  const prepare = async () => {
+    await operator.send();
+    return addSurplus(operator);
+  };
+  await breakEverywhere(t, operator, prepare, (deps, { id }) => sendDifference(deps, id, BY));
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("a difference that is accepted by a command that breaks at any statement is accepted once", async (operator) => {
+  const { t } = operator;
+  const differences: UsageDifference[] = [];
+  await breakEverywhere(
+    t,
+    operator,
+    async () => {
+      const difference = await addSurplus(operator);
+      differences.push(difference);
+      return difference;
+    },
+    async (deps, difference) => {
+      await closeUsage(
+        deps,
+        { eventIds: [], differenceIds: [difference.id] },
+        { ...BY, document: null, expectedUnits: -3 },
+      );
+    },
+  );
+  operator.offset(differences);
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("a comparison that breaks at any statement finds each difference once", async (operator) => {
+  const { t } = operator;
+  await addSurplus(operator);
+  await breakEverywhere(
+    t,
+    operator,
+    () => Promise.resolve(),
+    (deps) =>
+      runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
+  );
+  const open = await listOpenDifferences(operator.deps().db, {
+    accountId: null,
+    span: null,
+    limit: 1000,
+  });
+  t.deepEqual(
+    open.map(({ units }) => units),
+    [3],
+  );
+  await operator.retryAll();
+  await operator.settle();
+});
+
+test("the end of a restore's hold that breaks at any statement asks about each event once", async (operator) => {
+  const { t } = operator;
+  const prepare = async (): Promise<void> => {
+    await operator.settle();
+    operator.pass(60);
+    await operator.register(operator.accountIds[0] ?? "", 4);
+    operator.control.addFault(REFUSED);
+    await operator.register(operator.accountIds[1] ?? "", 2);
+    await operator.send();
+    await operator.register(operator.accountIds[2] ?? "", 1);
+    await operator.restore(async () => {
+      await operator.retryAll();
       await operator.send();
-      return addSurplus(operator);
-    };
-    await breakEverywhere(t, operator, prepare, (deps, { id }) => sendDifference(deps, id, BY));
-    t.deepEqual(await operator.reconcile(), []);
-  },
-);
-
-testRepair(
-  "a difference that is accepted by a command that breaks at any statement is accepted once",
-  async (t, operator) => {
-    const differences: UsageDifference[] = [];
-    await breakEverywhere(
-      t,
-      operator,
-      async () => {
-        const difference = await addSurplus(operator);
-        differences.push(difference);
-        return difference;
-      },
-      async (deps, difference) => {
-        await closeUsage(
-          deps,
-          { eventIds: [], differenceIds: [difference.id] },
-          { ...BY, document: null, expectedUnits: -3 },
-        );
-      },
-    );
-    operator.offset(differences);
-    t.deepEqual(await operator.reconcile(), []);
-  },
-);
-
-testRepair(
-  "a comparison that breaks at any statement finds each difference once",
-  async (t, operator) => {
-    await addSurplus(operator);
-    await breakEverywhere(
-      t,
-      operator,
-      () => Promise.resolve(),
-      (deps) =>
-        runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
-    );
-    const open = await listOpenDifferences(operator.deps().db, {
-      accountId: null,
-      span: null,
-      limit: 1000,
     });
-    t.deepEqual(
-      open.map(({ units }) => units),
-      [3],
-    );
-    await operator.retryAll();
-    await operator.settle();
-  },
-);
+  };
+  await breakEverywhere(t, operator, prepare, (deps) =>
+    resumeUsage(deps, { by: "maria", wasNothingLost: false, isDryRun: false }),
+  );
+  await operator.retryAll();
+  await operator.settle();
+  await requireDelivered(t, operator);
+});
 
-testRepair(
-  "the end of a restore's hold that breaks at any statement asks about each event once",
-  async (t, operator) => {
-    const prepare = async (): Promise<void> => {
-      await operator.settle();
-      operator.pass(60);
-      await operator.register(operator.accountIds[0] ?? "", 4);
-      operator.control.addFault(REFUSED);
-      await operator.register(operator.accountIds[1] ?? "", 2);
-      await operator.send();
-      await operator.register(operator.accountIds[2] ?? "", 1);
-      await operator.restore(async () => {
-        await operator.retryAll();
-        await operator.send();
-      });
-    };
-    await breakEverywhere(t, operator, prepare, (deps) =>
-      resumeUsage(deps, { by: "maria", wasNothingLost: false, isDryRun: false }),
-    );
-    await operator.retryAll();
-    await operator.settle();
-    await requireDelivered(t, operator);
-  },
-);
-
-testRepair(
+test(
   "a move to Stripe that breaks at any statement bills the ledger's usage once",
-  async (t, operator) => {
+  async (operator) => {
+    const { t } = operator;
     const ledger = await operator.register(operator.accountIds[0] ?? "", 5);
     await operator.send();
     await operator.setCustomer(ledger.accountId, operator.customerIds[0] ?? null);
@@ -248,22 +230,20 @@ testRepair(
   { startsOnLedger: true },
 );
 
-testRepair(
-  "the questions and attempts of a sender that breaks at any statement bill once",
-  async (t, operator) => {
-    const prepare = async (): Promise<StoredMeterEvent> => {
-      await operator.settle();
-      operator.pass(60);
-      const event = await operator.failUnknown(4, true);
-      await operator.retry(event.id);
-      await operator.register(event.accountId, 2);
-      operator.pass(LAG_SECONDS);
-      return event;
-    };
-    await breakEverywhere(t, operator, prepare, async (deps) => {
-      await operator.world.sendWith(deps);
-      await operator.world.sendWith(deps);
-    });
-    await requireDelivered(t, operator);
-  },
-);
+test("the questions and attempts of a sender that breaks at any statement bill once", async (operator) => {
+  const { t } = operator;
+  const prepare = async (): Promise<StoredMeterEvent> => {
+    await operator.settle();
+    operator.pass(60);
+    const event = await operator.failUnknown(4, true);
+    await operator.retry(event.id);
+    await operator.register(event.accountId, 2);
+    operator.pass(LAG_SECONDS);
+    return event;
+  };
+  await breakEverywhere(t, operator, prepare, async (deps) => {
+    await operator.world.sendWith(deps);
+    await operator.world.sendWith(deps);
+  });
+  await requireDelivered(t, operator);
+});
