@@ -96,7 +96,7 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
     }),
     write: (write, fields) => {
       const { type, quantity } = fields;
-      return context.storeWriter.refund({
+      return context.storeWriter.write({
         ...write,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,

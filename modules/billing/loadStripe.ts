@@ -18,10 +18,7 @@ export const readStripeOptions = (config: Config): StripeOptions | null => {
   return config.STRIPE_SECRET_KEY === undefined
     ? null
     : {
-        // It may be replaced while the program runs.
-        get secretKey() {
-          return config.STRIPE_SECRET_KEY ?? "";
-        },
+        secretKey: config.STRIPE_SECRET_KEY,
         apiBase,
         donationPrices: flat === undefined || metered === undefined ? null : { flat, metered },
       };

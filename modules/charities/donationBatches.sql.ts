@@ -4,15 +4,14 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ConfirmedDonation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
-import { claimedKeys, deleteTestKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
-import { deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
+import { claimedKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
+import { namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
-import { startingAt } from "../../db/batching/deleteInBatches.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });
 
@@ -174,57 +173,5 @@ export const insertDonationRefunds = async (
     ${totalSubtractions(sql.fragment`updated`)},
     ${eventInserts(events, createdAt, sql.fragment`true`)}
     SELECT
-  `);
-};
-
-const accountIdRow = z.strictObject({ accountId: z.uuid() });
-
-/** Lists the accounts that have ever made a donation in test mode. */
-export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(accountIdRow)`
-    SELECT account_id AS "accountId"
-    FROM donor
-    WHERE mode = 'test'
-    ORDER BY account_id
-  `);
-
-const oldRow = z.strictObject({
-  id: z.uuid(),
-  createdAt: z.date(),
-  refunded: z.boolean(),
-});
-
-/**
- * Locks an account's oldest test donations before a time, without those that another transaction has locked.
- * @param from where an earlier batch ended; null for the first
- */
-export const lockOldTestDonations = (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  { from, before }: { readonly from: Date | null; readonly before: Date },
-  limit: number,
-): Promise<readonly Readonly<z.output<typeof oldRow>>[]> =>
-  transaction.any(sql.type(oldRow)`
-    SELECT id, created_at AS "createdAt", refunded
-    FROM donation
-    WHERE account_id = ${accountId} AND mode = 'test'
-      AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
-    ORDER BY created_at, id
-    LIMIT ${limit}
-    FOR UPDATE SKIP LOCKED
-  `);
-
-/** Deletes donations of test mode with their refunds and idempotency keys. */
-export const deleteDonations = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<void> => {
-  await deleteTestKeys(transaction, ids);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM donation_refund WHERE donation_id = ANY(${sql.array(ids, "uuid")})
-  `);
-  await deleteCertificatesOf(transaction, ids);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})
   `);
 };

@@ -13,7 +13,7 @@ import {
 } from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
-  lockFurtherRefunded,
+  listFurtherRefunded,
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
@@ -236,7 +236,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "refunds of imported registrations": (single) =>
       single.transaction(async (transaction) => {
         const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
-        const refunded = await lockFurtherRefunded(transaction, refunds);
+        const refunded = await listFurtherRefunded(transaction, refunds);
         await raiseRefundedCounts(transaction, refunded);
         return refunded.length;
       }),

@@ -134,9 +134,8 @@ export const createWorld = async (
       const samples = [{ identifier: report.identifier, message: "refused" }];
       try {
         await applyRefusalReport({ ...deps, observeLateRefusal: () => undefined }, id, {
-          windowStart: report.refusedAt,
           windowEnd: report.refusedAt,
-          refusals: [{ code: "archived_meter", errors: 1, samples }],
+          refusals: [{ code: "archived_meter", samples }],
         });
       } catch {
         // It is still being sent; the worker repeats the report.

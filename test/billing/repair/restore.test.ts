@@ -1,8 +1,7 @@
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage, readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
+import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
-import { countAskedUsage } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { FORGOTTEN_SECONDS, REFUSED, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
@@ -90,7 +89,7 @@ testRepair("usage that is registered after a restore is sent at once", async (t,
   operator.pass(60);
   await operator.sendNew(3);
   t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
-  t.is((await countAskedUsage(operator.deps().db)).events, 1);
+  t.like(await countUsageAttention(operator.deps().db), [{ cause: "asking", items: 1 }]);
   await operator.settle();
 });
 
@@ -102,9 +101,7 @@ testRepair(
     await operator.resume();
     const compare = async () => {
       operator.pass(16 * 60);
-      const { signal } = new AbortController();
-      const id = crypto.randomUUID();
-      await runReconciliation(operator.deps(), { id, isFinal: true }, signal);
+      await runReconciliation(operator.deps(), {}, new AbortController().signal);
       return (await readRestoreProgress(operator.deps()))?.comparedAt ?? null;
     };
     t.is(await compare(), null);
@@ -166,23 +163,6 @@ testRepair("lost refunds are differences, which a retry bills again", async (t, 
 });
 
 testRepair(
-  "lost refunds are billed by an invoice item when their difference is closed",
-  async (t, operator) => {
-    const registration = await operator.sendNew(10);
-    await operator.restore(async () => {
-      await operator.refund(registration, 4);
-      await operator.send();
-    });
-    await operator.resume();
-    const differences = await operator.reconcile();
-    const document = { kind: "invoice_item", reference: "ii_1" } as const;
-    t.is((await operator.close([], { differences, document })).units, 4);
-    operator.offset(differences);
-    t.deepEqual(await operator.reconcile(), []);
-  },
-);
-
-testRepair(
   "a lost organization's usage is found again when it is created with its customer",
   async (t, operator) => {
     await operator.restore(async () => {
@@ -199,41 +179,6 @@ testRepair(
     t.is(operator.billedTo(4), 0);
   },
 );
-
-for (const changes of [1, 3]) {
-  for (const isFailed of [true, false]) {
-    testRepair(
-      `${isFailed ? "failed" : "pending"} usage that a lost history sent after ${changes} lost changes of the customer is billed once`,
-      async (t, operator) => {
-        await operator.register(accountOf(operator), 6);
-        if (isFailed) {
-          operator.control.addFault(REFUSED);
-          await operator.send();
-        }
-        const customers = operator.customerIds.slice(-changes);
-        const setAll = async () => {
-          for (const customerId of customers) {
-            await operator.setCustomer(accountOf(operator), customerId);
-          }
-        };
-        await operator.restore(async () => {
-          await operator.setCustomer(accountOf(operator), customers[0] ?? null);
-          await operator.retryAll();
-          await operator.send();
-          operator.pass(FORGOTTEN_SECONDS);
-        });
-        await setAll();
-        await operator.resume();
-        await operator.retryAll();
-        await operator.settle();
-
-        t.deepEqual(operator.billed(), { 0: 6 });
-        t.deepEqual(await operator.states(), ["delivered"]);
-      },
-      { accounts: 2 },
-    );
-  }
-}
 
 testRepair(
   "usage that a lost history closed is failed again, and closed with the same document",
@@ -269,52 +214,5 @@ testRepair(
     await operator.resume();
     await operator.settle();
     t.deepEqual(operator.billed(), { 0: 6 });
-  },
-);
-
-testRepair(
-  "two restores, the second during the questions of the first, bill once",
-  async (t, operator) => {
-    await operator.register(accountOf(operator), 6);
-    operator.pass(60);
-    await operator.register(accountOf(operator), 3);
-    await operator.restore(async () => {
-      await operator.send();
-      operator.pass(FORGOTTEN_SECONDS);
-    });
-    await operator.resume();
-    await operator.send();
-    await operator.restore(async () => {
-      await operator.settle();
-      operator.pass(FORGOTTEN_SECONDS);
-    });
-    await operator.resume();
-    await operator.settle();
-    t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
-  },
-);
-
-testRepair(
-  "a promoted standby that lacks the last 12 seconds sends only what Stripe lacks",
-  async (t, operator) => {
-    for (let second = 0; second < 30; second += 3) {
-      await operator.register(accountOf(operator), 1 + second);
-      operator.pass(3);
-      await operator.world.send();
-    }
-    await operator.restore(async () => {
-      for (let second = 0; second < 12; second += 3) {
-        await operator.register(accountOf(operator), 100);
-        operator.pass(3);
-        await operator.world.send();
-      }
-    });
-    await operator.resume();
-    await operator.register(accountOf(operator), 1000);
-    await operator.settle();
-    await operator.reconcile();
-    await operator.retryAll();
-    await operator.settle();
-    t.is(operator.billedTo(0), 145 + 1000);
   },
 );

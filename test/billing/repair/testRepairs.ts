@@ -137,12 +137,7 @@ const createOperator = (world: World) => {
     reconcile: async (): Promise<readonly UsageDifference[]> => {
       world.pass(LAG_SECONDS);
       const { signal } = new AbortController();
-      const id = crypto.randomUUID();
-      await runReconciliation(
-        world.deps(),
-        { id, isFinal: true, span: world.comparedSpan() },
-        signal,
-      );
+      await runReconciliation(world.deps(), { span: world.comparedSpan() }, signal);
       return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
     },
     sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>

@@ -1,8 +1,4 @@
 import { z } from "zod";
-import {
-  insertProcessorEvent,
-  saveAppliedReport,
-} from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
@@ -174,27 +170,6 @@ test.serial(
     t.regex(drifted.stderr, /1 differs at Stripe/u);
   },
 );
-
-test.serial("the overview names refusals of which Stripe named only some events", async (t) => {
-  const scene = await setUpUsage(t);
-  const { db } = t.context;
-  const now = new Date();
-  await insertProcessorEvent(
-    db,
-    { id: "evt_report", type: "report", objectId: null, createdAt: now },
-    now,
-  );
-  await saveAppliedReport(db, "evt_report", {
-    windowStart: now,
-    windowEnd: now,
-    refusals: [{ code: "archived_meter", errors: 12, named: 5, leftIds: [] }],
-  });
-  const overview = await scene.impact("usage");
-  t.regex(overview.stderr, /Stripe refused 7 events that it did not name \(archived_meter\)/u);
-  t.like(readJson(await scene.impact("usage", "--json")), {
-    unnamed_refusals: [{ code: "archived_meter", unnamed: 7, window_start: now.toISOString() }],
-  });
-});
 
 test.serial("usage explain says why a registration has no usage", async (t) => {
   const scene = await setUpUsage(t);

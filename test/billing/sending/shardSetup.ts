@@ -1,10 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
-import {
-  listResumableStreams,
-  listWaitingStreams,
-} from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
@@ -130,15 +127,6 @@ export const setUpShards = async (
       throw new Error("The usage was not reported after 100 rounds.");
     },
   };
-};
-
-/** Returns whether the event of a stream waits for the sender of its shard. */
-export const isResumable = async (
-  { deps: { db, clock } }: ShardSetup,
-  { accountId }: Owner,
-): Promise<boolean> => {
-  const streams = await listResumableStreams(db, { after: null, now: clock.now(), limit: 100 });
-  return streams.some((stream) => stream.accountId === accountId);
 };
 
 /** Seals what is ready of every organization, and returns the events. */

@@ -4,8 +4,6 @@ import { listWaitingStreams } from "../../../modules/billing/sending/waitingStre
 import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
@@ -66,45 +64,6 @@ test.serial(
 );
 
 test.serial(
-  "if the calls for the customer of a canceled subscription fail, only its stream waits, and it is billed later",
-  async (t) => {
-    const setup = await setUpShards(t, 4);
-    const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
-    const [failing, ...others] = organizations;
-    if (!failing) {
-      throw new Error("There is no organization.");
-    }
-    double.control.changeSubscription({
-      subscriptionId: failing.subscriptionId,
-      status: "canceled",
-    });
-    await sweep(setup);
-    double.control.addFault({
-      kind: "server_error",
-      mentioning: failing.customerId,
-      times: 1000,
-    });
-    for (let second = 0; second < 3; second += 1) {
-      await Promise.all(organizations.map(({ register }) => register(2)));
-      pass(10);
-      await reportOnce();
-      t.deepEqual(
-        others.map(({ billed }) => billed()),
-        others.map(() => 2 * (second + 1)),
-      );
-    }
-
-    t.like(await listWaitingStreams(deps.db), [{ ...failing.stream, attempts: 3 }]);
-    t.is((await listWaitingStreams(deps.db)).length, 1);
-    t.is(failing.billed(), 0);
-    double.control.clearFaults();
-    await reportAll();
-    t.is(failing.billed(), 6);
-    t.is(double.control.overlaps(), 0);
-  },
-);
-
-test.serial(
   "if Stripe rejects only one customer's calls as too many, only its stream waits",
   async (t) => {
     const { organizations, pass, reportOnce, double, results } = await setUpShards(t, 4);
@@ -128,60 +87,5 @@ test.serial(
     await reportOnce();
 
     t.is(limited.billed(), 2);
-  },
-);
-
-test.serial(
-  "nothing is sealed or sent while usage is held, and all of it afterwards",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    const { db, clock, actor } = deps;
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-    await holdUsage({ db, clock, actor }, { reason: "a check", by: "ada" });
-
-    await reportOnce();
-    t.is(sends(), 0);
-    t.is(
-      await db.oneFirst(
-        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state = 'pending'`,
-      ),
-      0,
-    );
-
-    await resumeUsage({ db, clock, actor }, { by: "ada", wasNothingLost: false, isDryRun: false });
-    await reportOnce();
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [2, 2, 2],
-    );
-  },
-);
-
-test.serial(
-  "the usage of a customer that Stripe has deleted fails, and the others' is billed",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, double, results } = setup;
-    const [gone] = organizations;
-    if (!gone) {
-      throw new Error("There is no organization.");
-    }
-    double.control.deleteCustomer({ customerId: gone.customerId });
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-
-    await reportOnce();
-
-    t.deepEqual(
-      organizations.slice(1).map(({ billed }) => billed()),
-      [2, 2],
-    );
-    t.like(
-      results.find(({ key }) => key === ownerKey(gone.stream)),
-      { result: { kind: "settled", state: "failed", failure: "refused" } },
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
   },
 );

@@ -7,15 +7,12 @@ import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import {
-  createOutcomeRecords,
-  reserveStripeCalls,
-} from "../../../modules/billing/sending/createAttempts.ts";
+import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
+import { reserveStripeCalls } from "../../../modules/billing/sending/createAttempts.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
+import { runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { BilledOrganization } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
@@ -48,22 +45,6 @@ test.serial(
     );
     t.is(double.control.overlaps(), 0);
     t.is(setup.sends(), 21);
-  },
-);
-
-test.serial(
-  "a sealed event whose worker was killed before the attempt is sent by the next one",
-  async (t) => {
-    const setup = await setUpShards(t, 2);
-    const { organizations, pass, reportOnce, sends } = setup;
-    await firstOf(organizations).register(4);
-    pass(5);
-    t.is((await sealAll(setup)).length, 1);
-
-    await reportOnce();
-
-    t.is(sends(), 1);
-    t.is(firstOf(organizations).billed(), 4);
   },
 );
 
@@ -127,44 +108,6 @@ test.serial(
   },
 );
 
-test.serial(
-  "a worker that continues after another took over its shard sends and records nothing",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    for (const { register } of organizations) {
-      await register(4);
-    }
-    pass(5);
-    const events = await sealAll(setup);
-    const late = await beginSending(
-      deps,
-      events.map(({ id }) => id),
-    );
-    pass(16);
-    await reportOnce();
-    t.is(sends(), 3);
-
-    const record = createOutcomeRecords(deps);
-    const results = await Promise.all(
-      late.events.map((event) =>
-        finishSending({ ...deps, record }, event, {
-          started: late.started,
-          signal: new AbortController().signal,
-        }),
-      ),
-    );
-
-    t.true(results.every(({ kind }) => kind === "delayed"));
-    t.is(sends(), 3);
-    t.deepEqual(await listWaitingStreams(deps.db), []);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [4, 4, 4],
-    );
-  },
-);
-
 test.serial("two senders of one shard at the same time bill everything once", async (t) => {
   const setup = await setUpShards(t, 30);
   const { organizations, deps, pass, sender, double } = setup;
@@ -184,31 +127,6 @@ test.serial("two senders of one shard at the same time bill everything once", as
   );
   t.is(double.control.overlaps(), 0);
   t.deepEqual(await listWaitingStreams(deps.db), []);
-});
-
-test.serial("a call that takes long delays only its own stream", async (t) => {
-  const setup = await setUpShards(t, 3);
-  const { organizations, pass, sender, double } = setup;
-  const slow = firstOf(organizations);
-  double.control.addFault({ kind: "hold", mentioning: slow.customerId });
-  for (let second = 0; second < 3; second += 1) {
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(1);
-  }
-  pass(5);
-  const shardSender = sender(shardOf(slow.stream.accountId));
-  await shardSender.scan();
-  const others = organizations.slice(1);
-  while (others.some(({ billed }) => billed() < 6)) {
-    await shardSender.step();
-    await shardSender.waitForWork(20);
-  }
-  t.is(slow.billed(), 0);
-  t.is(double.control.held(), 1);
-
-  double.control.release();
-  await runSender(shardSender);
-  t.is(slow.billed(), 6);
 });
 
 test.serial("a stream whose usage the database rejects is reported, and delays none", async (t) => {
@@ -318,41 +236,5 @@ test.serial(
     t.true(secondsSinceChange >= 0);
     t.true(reservedSeconds <= 1);
     await db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
-  },
-);
-
-test.serial(
-  "an event that fails again and again waits with its own delay in the shard, and delays no other stream",
-  async (t) => {
-    const setup = await setUpShards(t, 2);
-    const { organizations, deps, pass, reportOnce, reportAll, double, results } = setup;
-    const failing = firstOf(organizations);
-    double.control.addFault({ kind: "server_error", mentioning: failing.customerId, times: 1000 });
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
-
-    await reportOnce();
-    t.false(await isResumable(setup, failing.stream));
-    pass(5);
-    t.true(await isResumable(setup, failing.stream));
-    await reportOnce();
-    pass(10);
-    await reportOnce();
-    t.like(await listWaitingStreams(deps.db), [{ ...failing.stream, attempts: 3 }]);
-    t.false(await isResumable(setup, failing.stream));
-    pass(3600);
-    await organizations[1]?.register(5);
-    pass(5);
-    await reportOnce();
-    t.is(results.filter(({ key }) => key === ownerKey(failing.stream)).length, 4);
-    t.is(organizations[1]?.billed(), 7);
-
-    double.control.clearFaults();
-    await reportAll();
-    await failing.register(4);
-    pass(5);
-    await reportOnce();
-    t.is(failing.billed(), 6);
-    t.is(double.control.overlaps(), 0);
   },
 );
