@@ -26,7 +26,8 @@ import {
 } from "./order.rules.ts";
 import { tallyChange, withImpactFactors } from "./tally.rules.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
-import { recordEvents } from "../events/recordEvent.ts";
+import { insertEvents } from "../events/events.sql.ts";
+import { createEvent } from "../events/recordEvent.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
 export type RecordedFact = {
@@ -202,18 +203,19 @@ export const recordMilestones = async (
     (stage) => hasReached(accepted, stage) && !hasReached(before, stage),
   );
   const { shownId, shownPublicId, accountId, mode, treeCount, refundedCount } = after;
-  await recordEvents(
-    transaction,
-    { accountId, mode },
-    now,
-    reached.map((milestone) => ({
-      type: "evidence.milestone_reached",
-      data: {
-        order_id: shownId,
-        public_id: shownPublicId,
-        milestone,
-        tree_count: treeCount - refundedCount,
+  const events = reached.map((milestone) =>
+    createEvent(
+      { accountId, mode },
+      {
+        type: "evidence.milestone_reached",
+        data: {
+          order_id: shownId,
+          public_id: shownPublicId,
+          milestone,
+          tree_count: treeCount - refundedCount,
+        },
       },
-    })),
+    ),
   );
+  await insertEvents(transaction, events, now);
 };
