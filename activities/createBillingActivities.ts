@@ -20,7 +20,7 @@ export type BillingObservers = ProcessorEventObservers & {
   readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
   /** Called for each account whose subscription, and each customer whose invoices could not be read at night. */
   readonly observeUnreadSubscription: (id: string, error: unknown) => void;
-  /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
+  /** Called after a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
@@ -56,25 +56,21 @@ export const createBillingActivities = (
       }),
     ),
 
-  /**
-   * Makes and stores one poll of a reconciliation. Drift is reported to `observeDrift` only by the final poll, because
-   * the processor's sums lag.
-   * @param id a UUID; the later polls of a reconciliation compare only what the poll before found
-   */
-  reconcileUsage: async ({
-    id,
-    isFinal,
-  }: {
-    readonly id: string;
-    readonly isFinal: boolean;
-  }): Promise<{ readonly compared: number; readonly drifting: number }> => {
-    const { streams, drifting } = await withHeartbeat((signal) =>
-      runReconciliation(context, { id, isFinal }, signal),
+  /** Compares the processor's sums with ours. `hasFailed`: some of its sums could not be read, and may be later. */
+  reconcileUsage: async (): Promise<{
+    readonly compared: number;
+    readonly drifting: number;
+    readonly hasFailed: boolean;
+  }> => {
+    const { streams, drifting, failure } = await withHeartbeat((signal) =>
+      runReconciliation(context, {}, signal),
     );
-    if (isFinal) {
-      context.observeDrift(drifting);
-    }
-    return { compared: streams.length, drifting: drifting.length };
+    context.observeDrift(drifting);
+    return {
+      compared: streams.length,
+      drifting: drifting.length,
+      hasFailed: failure !== null,
+    };
   },
 
   /** Compares the invoices of the customers that were not compared since a time, in milliseconds of the Unix epoch. */
@@ -87,10 +83,8 @@ export const createBillingActivities = (
       ),
     ),
 
-  recordReconciliationFailure: (failure: {
-    readonly id: string;
-    readonly error: string;
-  }): Promise<void> => recordReconciliationFailure(context, failure),
+  recordReconciliationFailure: (error: string): Promise<void> =>
+    recordReconciliationFailure(context, error),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

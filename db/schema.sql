@@ -52,13 +52,11 @@ CREATE TABLE api_key (
   scope text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone,
-  expiry_recorded_at timestamp with time zone,
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
   CONSTRAINT api_key_hash UNIQUE (hash),
   CONSTRAINT api_key_pkey PRIMARY KEY (id),
   CONSTRAINT api_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT api_key_expiry_recorded CHECK (expiry_recorded_at >= expires_at),
   CONSTRAINT api_key_hash_check CHECK (length(hash) = 32),
   CONSTRAINT api_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT api_key_name CHECK (length(name) >= 1 AND length(name) <= 100),
@@ -256,9 +254,7 @@ CREATE TABLE donor (
   subscription_id text,
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
-  attempt integer NOT NULL DEFAULT 0,
   key_generation integer NOT NULL DEFAULT 0,
-  leased_until timestamp with time zone,
   CONSTRAINT donor_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT donor_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donor_count CHECK (count >= 0),
@@ -447,7 +443,6 @@ CREATE TABLE planting_order (
   refunded_count bigint NOT NULL DEFAULT 0,
   partner_reference text,
   stage text NOT NULL DEFAULT 'created'::text,
-  revision integer NOT NULL DEFAULT 1,
   site_shares jsonb NOT NULL DEFAULT '[]'::jsonb,
   created_at timestamp with time zone NOT NULL,
   planted_at timestamp with time zone,
@@ -516,7 +511,6 @@ CREATE TABLE processor_event (
   state text NOT NULL DEFAULT 'pending'::text,
   last_error text,
   settled_at timestamp with time zone,
-  report jsonb,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
   CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
 ) WITH ();
@@ -554,18 +548,14 @@ CREATE UNLOGGED TABLE rate_limit (
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
 
 CREATE TABLE reconciliation (
-  id uuid NOT NULL,
-  is_complete boolean NOT NULL,
-  start_second bigint NOT NULL,
-  end_second bigint NOT NULL,
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   started_at timestamp with time zone NOT NULL,
-  ended_at timestamp with time zone,
+  ended_at timestamp with time zone NOT NULL,
   asked bigint NOT NULL,
   streams integer,
-  found jsonb NOT NULL DEFAULT '[]'::jsonb,
+  unreadable jsonb NOT NULL,
   error text,
-  CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
-  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+  CONSTRAINT reconciliation_pkey PRIMARY KEY (id)
 ) WITH ();
 
 CREATE TABLE refund (
@@ -796,7 +786,7 @@ CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_s
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
 
-CREATE INDEX api_key_unrecorded_expiry ON public.api_key USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (expiry_recorded_at IS NULL) AND (revoked_at IS NULL));
+CREATE INDEX api_key_expiry ON public.api_key USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (revoked_at IS NULL));
 
 CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, id);
 
@@ -905,8 +895,6 @@ CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) W
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
-
-CREATE INDEX processor_event_report ON public.processor_event USING btree (id) WHERE (report IS NOT NULL);
 
 CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 

@@ -33,34 +33,28 @@ const { recordReconciliationFailure } = proxyActivities<BillingActivities>({
   scheduleToCloseTimeout: "20 hours",
 });
 
-const POLLS = 3;
+const ATTEMPTS = 3;
 
-type Poll = Awaited<ReturnType<typeof reconcileUsage>>;
-
-const poll = async (id: string, pollInterval: Duration): Promise<Poll> => {
-  for (let made = 1; ; made += 1) {
-    const isFinal = made === POLLS;
-    const result = await reconcileUsage({ id, isFinal });
-    if (isFinal || result.drifting === 0) {
-      return result;
-    }
-    await sleep(pollInterval);
-  }
-};
+type Reconciled = Awaited<ReturnType<typeof reconcileUsage>>;
 
 /**
- * Compares the processor's usage with ours, and then its invoices. A stream is reported only if it drifts in each of three
- * polls.
+ * Compares the processor's usage with ours, and then its invoices. If sums could not be read, all are compared again, a few
+ * times.
  */
-export const reconciliation = async (pollInterval: Duration = "5 minutes"): Promise<Poll> => {
-  const { runId: id, startTime } = workflowInfo();
+export const reconciliation = async (
+  retryInterval: Duration = "5 minutes",
+): Promise<Reconciled> => {
   try {
-    const result = await poll(id, pollInterval);
-    await compareInvoices(startTime.getTime());
+    let result = await reconcileUsage();
+    for (let attempts = 1; result.hasFailed && attempts < ATTEMPTS; attempts += 1) {
+      await sleep(retryInterval);
+      result = await reconcileUsage();
+    }
+    await compareInvoices(workflowInfo().startTime.getTime());
     return result;
   } catch (error) {
     if (error instanceof ActivityFailure) {
-      await recordReconciliationFailure({ id, error: rootCause(error) ?? error.message });
+      await recordReconciliationFailure(rootCause(error) ?? error.message);
     }
     throw error;
   }

@@ -4,7 +4,6 @@ import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import { createDonationWriter } from "../../modules/charities/donate.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
@@ -29,13 +28,12 @@ records made with one are not visible to the other, and the test key causes no c
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
-  const donating = { ...context, ...createDonationWriter(context) };
   const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
     ...registrationEndpoints(refunding),
     ...batchEndpoints(refunding),
-    ...charityEndpoints(donating),
-    ...donationBatchEndpoints(donating),
+    ...charityEndpoints(context),
+    ...donationBatchEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
     statementEndpoint(context),

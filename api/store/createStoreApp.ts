@@ -4,14 +4,17 @@ import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import {
+  certificateUrlEndpoint,
+  orderCertificateUrlEndpoint,
+} from "../endpoints/certificateEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
-import { certificateEndpoints } from "./certificateEndpoints.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
 import { donationListEndpoint, listEndpoint } from "./storeListEndpoints.ts";
-import { errorBody, KEY_ERROR, presentStoreError } from "./storeErrors.ts";
+import { errorBody, KEY_ERROR, presentStoreError, QUERY_ERROR } from "./storeErrors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
 import { refundEndpoint } from "./refundEndpoint.ts";
@@ -48,7 +51,13 @@ export const createStoreApp = (context: StoreAppContext): App => {
     refundEndpoint(context),
     evidenceEndpoint(context),
     balanceEndpoint(context),
-    ...certificateEndpoints(context),
+    certificateUrlEndpoint(context, {
+      path: "/app/api/certificate_url",
+      tag: "impact",
+      accountType: "store",
+      errors: [QUERY_ERROR, KEY_ERROR],
+    }),
+    orderCertificateUrlEndpoint(context, [QUERY_ERROR, KEY_ERROR]),
     ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api", keyError: KEY_ERROR }),
     ...healthEndpoints(context.readReadiness),
   ];

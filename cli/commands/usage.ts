@@ -8,13 +8,9 @@ import {
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
-import {
-  listProcessorEvents,
-  listUnnamedRefusals,
-} from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
@@ -54,7 +50,6 @@ import { addRetryCommand } from "./usageRetry.ts";
 type OverviewOptions = JsonOption & { readonly org?: string };
 
 const STRIPE_EVENTS_SHOWN = 50;
-const UNNAMED_SHOWN = 5;
 
 const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): void => {
   printText(io, "\nStripe events that could not be processed:");
@@ -68,7 +63,7 @@ const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): voi
   printText(io, `Next: impact usage retry ${events.length === 1 ? events[0]?.id : "--all"}`);
 };
 
-const readOverview = async ({ connections, clock }: CliContext, org: string | undefined) => {
+const readOverview = async ({ connections }: CliContext, org: string | undefined) => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const last = await findLastReconciliation(db);
@@ -76,36 +71,25 @@ const readOverview = async ({ connections, clock }: CliContext, org: string | un
     attention: await listUsageAttention(db, accountId),
     hold: findHold(await readDeployment(db)),
     last,
-    unreadable: (last?.found ?? []).filter(
-      ({ error, accountIds }) =>
-        error !== null && (accountId === null || accountIds.includes(accountId)),
+    unreadable: (last?.unreadable ?? []).filter(
+      ({ accountIds }) => accountId === null || accountIds.includes(accountId),
     ),
     // What belongs to no organization is left out of the overview of one.
     stripeEvents:
       accountId === null ? await listProcessorEvents(db, "failed", STRIPE_EVENTS_SHOWN) : [],
-    unnamed:
-      accountId === null
-        ? await listUnnamedRefusals(db, timeOf(defaultSpan(clock.now()).start), UNNAMED_SHOWN)
-        : [],
   };
 };
 
 type Overview = Awaited<ReturnType<typeof readOverview>>;
 
 const printOverview = (io: Io, overview: Overview): void => {
-  const { attention, hold, last, unreadable, stripeEvents, unnamed } = overview;
+  const { attention, hold, last, unreadable, stripeEvents } = overview;
   printAttention(io, attention);
   if (stripeEvents.length > 0) {
     printStripeEvents(io, stripeEvents);
   }
   for (const { accountName, kind, customerId, error } of unreadable) {
     printText(io, `\nNot compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
-  }
-  for (const { code, unnamed: events, windowStart, windowEnd } of unnamed) {
-    say(
-      io,
-      `Stripe refused ${counted(events, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. The next comparison finds what is missing: impact usage reconcile`,
-    );
   }
   if (last !== null && last.error !== null) {
     say(
@@ -137,7 +121,6 @@ const showOverview = async (context: CliContext, { org, json }: OverviewOptions)
       },
       unreadable: unreadable.map(snakeCased),
       stripe_events: stripeEvents.map(snakeCased),
-      unnamed_refusals: overview.unnamed.map(snakeCased),
     });
   } else {
     printOverview(io, overview);

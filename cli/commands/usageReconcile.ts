@@ -133,19 +133,17 @@ const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
   return { start, end };
 };
 
-/** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
+/** Runs a reconciliation. One of all usage that breaks off is stored as failed. */
 const runOnce = async (
   context: CliContext,
-  { accountId, span }: { readonly accountId: string | null; readonly span: Span | null },
+  compared: { readonly accountId: string | null; readonly span: Span | null },
 ) => {
   const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
-  const id = crypto.randomUUID();
   try {
-    const polled = { id, isFinal: true, accountId, span };
-    return await runReconciliation(deps, polled, AbortSignal.timeout(TIMEOUT_MS));
+    return await runReconciliation(deps, compared, AbortSignal.timeout(TIMEOUT_MS));
   } catch (error) {
-    if (accountId === null && span === null) {
-      await recordReconciliationFailure(deps, { id, error: describeError(error) });
+    if (compared.accountId === null && compared.span === null) {
+      await recordReconciliationFailure(deps, describeError(error));
     }
     throw error;
   }

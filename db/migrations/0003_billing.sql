@@ -335,38 +335,27 @@ CREATE TABLE processor_event (
     CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed', 'discarded')),
   -- Why the last attempt failed.
   last_error text,
-  settled_at timestamptz,
-  -- What was applied of a report of late refusals: `AppliedReport` in
-  -- modules/billing/processorEvents/processorEvents.rules.ts. Its samples name only some of the refused events.
-  report jsonb
+  settled_at timestamptz
 );
 
-CREATE INDEX processor_event_report ON processor_event (id) WHERE report IS NOT NULL;
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
 CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
 -- For deleting old ones.
 CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state IN ('processed', 'discarded');
 
--- A comparison of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
+-- A comparison of all of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
 CREATE TABLE reconciliation (
-  id uuid PRIMARY KEY,
-  -- Whether it covers all accounts and the default span. Only these count for the metrics.
-  is_complete boolean NOT NULL,
-  -- The compared span, half-open, in unix seconds.
-  start_second bigint NOT NULL,
-  end_second bigint NOT NULL,
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   started_at timestamptz NOT NULL,
-  ended_at timestamptz,
+  ended_at timestamptz NOT NULL,
   -- How much usage the processor was still asked about when it began: events, and facts in no event yet.
   asked bigint NOT NULL,
-  -- The compared streams; null before the first poll has ended.
+  -- How many streams were compared; null if it could not be finished.
   streams integer,
-  -- The streams that differ or could not be read, for the next poll and for operators: `FoundStream` in
-  -- modules/billing/reconciliation/reconciliations.sql.ts.
-  found jsonb NOT NULL DEFAULT '[]',
+  -- The streams that could not be read: `UnreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
+  unreadable jsonb NOT NULL,
   -- Why the reconciliation failed; null if it succeeded.
-  error text,
-  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+  error text
 );
 
 CREATE INDEX reconciliation_started ON reconciliation (started_at);

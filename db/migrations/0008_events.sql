@@ -30,7 +30,7 @@ CREATE TABLE webhook_endpoint (
   description text NOT NULL CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
   -- Null for all, also those of later releases.
   types text[] CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
-  -- What deliveries are signed with. It is needed in plain text; the role of DATABASE_READER_URL may not read it.
+  -- What deliveries are signed with. It is needed in plain text.
   secret text COLLATE "C" NOT NULL,
   -- The one that it has replaced, which also signs until a time.
   previous_secret text COLLATE "C",

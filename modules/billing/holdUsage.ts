@@ -182,12 +182,7 @@ export const readRestoreProgress = async ({
   }
   const sumsCompleteAt = new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS);
   const last = await findLastReconciliation(db);
-  const isComplete =
-    last !== null &&
-    last.endedAt !== null &&
-    last.error === null &&
-    last.asked === 0 &&
-    last.startedAt >= sumsCompleteAt;
+  const isComplete = last?.error === null && last.asked === 0 && last.startedAt >= sumsCompleteAt;
   return {
     noticedAt: doubtedUntil,
     isHeld: findHold(deployment) !== null,

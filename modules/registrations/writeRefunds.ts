@@ -41,6 +41,8 @@ export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
     readonly window: RefundWindow | null;
+    /** When it is recorded, by default now. */
+    readonly refundedAt?: string;
   };
 
 /** A refund that was made, now or by an earlier call. */
@@ -104,8 +106,6 @@ type Options = {
   readonly withDetails?: boolean;
   /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
-  /** When the refunds are recorded; by default now. */
-  readonly refundedAt?: string;
 };
 
 /** Returns the windows of the owners of entries by `ownerKey`, without those that only the processor knows. */
@@ -235,7 +235,6 @@ const recordAll = async (
   { clock, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
   decisions: readonly Decision[],
-  refundedAt: string | undefined,
 ): Promise<ReadonlyMap<string, number>> => {
   if (decisions.length === 0) {
     return new Map();
@@ -251,13 +250,14 @@ const recordAll = async (
     registeredAt: registration.createdAt,
     reason: entry.reason,
     idempotencyKey: entry.idempotencyKey,
+    createdAt: entry.refundedAt ?? now.toISOString(),
   }));
   const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);
   if (trees.length > 0) {
     await releaseRefundedTrees(transaction, trees);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, refunds, refundedAt ?? now, actor !== undefined)) < keys) {
+  if ((await insertRefunds(transaction, refunds, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
   await insertEvents(transaction, decisions.map(refundedEvent), now);
@@ -292,7 +292,7 @@ export const writeRefunds = (
       }
       const decisions = outcomes.filter(isDecision);
       const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
-      const totals = new Map(await recordAll(context, transaction, made, options.refundedAt));
+      const totals = new Map(await recordAll(context, transaction, made));
       for (const { entry } of decisions) {
         if (!totals.has(ownerKey(entry))) {
           const { all } = await readTotals(transaction, entry, context.clock.now());

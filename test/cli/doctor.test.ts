@@ -208,7 +208,6 @@ test.serial("doctor does not check the APIs of an npm start with another databas
     storeUrl: "http://127.0.0.1:1",
     databaseUrl: "postgres://impact_app@127.0.0.1:1/other",
     databaseOwnerUrl: "postgres://impact@127.0.0.1:1/other",
-    databaseReaderUrl: null,
     temporalAddress: "127.0.0.1:1",
     temporalNamespace: "default",
   });

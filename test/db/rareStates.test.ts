@@ -6,7 +6,6 @@ import {
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
-import { listWithWaitingRefund } from "../../modules/registrations/oldTestRegistrations.sql.ts";
 import { sql } from "../../db/sql.ts";
 import {
   claimDeliveries,
@@ -167,7 +166,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
   const pendingId = "pending-2000";
-  const [busy = "", quiet = ""] = await filler.anyFirst(sql.type(uuidRow)`
+  const [busy = ""] = await filler.anyFirst(sql.type(uuidRow)`
     SELECT id FROM webhook_endpoint ORDER BY id LIMIT 2
   `);
   const claimed: ClaimedDelivery[] = [];
@@ -186,13 +185,6 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       2,
     ],
     "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
-    "registrations with a waiting refund": [
-      (db) =>
-        db.transaction(
-          async (transaction) => (await listWithWaitingRefund(transaction, [busy, quiet])).length,
-        ),
-      2,
-    ],
     "the start of processing": [async (db) => (await beginProcessing(db, until))?.attempts, 1],
     "an error of processing": [
       (db) =>

@@ -7,7 +7,7 @@ import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { CharityValidation } from "../../modules/charities/charities.rules.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
@@ -56,8 +56,8 @@ const runDonation: Recording["run"] = async (client) => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
-const reconcile = (drifting: number): Recording["activities"] => ({
-  reconcileUsage: inOrder(() => ({ compared: 3, drifting })),
+const reconcile = (hasFailed: boolean): Recording["activities"] => ({
+  reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0, hasFailed })),
   compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
 });
 
@@ -214,8 +214,8 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "reconciliation-without-drift": {
-    activities: reconcile(0),
+  "reconciliation-succeeded": {
+    activities: reconcile(false),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
@@ -225,11 +225,11 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "reconciliation-drift-at-each-poll": {
-    activities: reconcile(1),
+  "reconciliation-unread-each-time": {
+    activities: reconcile(true),
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
-        ...options("reconciliation/drifting"),
+        ...options("reconciliation/unread"),
         args: ["1 second"],
       });
       await handle.result();

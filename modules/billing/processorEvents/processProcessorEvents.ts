@@ -13,17 +13,16 @@ import {
   listMeterEventsByIdentifier,
 } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { namedEvents } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import { lockStream } from "../streams.sql.ts";
+import { lockStreams } from "../streams.sql.ts";
 import {
   beginProcessing,
   changeProcessorEvent,
-  findAppliedReport,
   insertProcessorEvent,
   lockProcessorEvent,
-  saveAppliedReport,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import {
@@ -77,75 +76,57 @@ type RefusalObserver = {
 };
 
 /**
- * Records that the processor refuses an event that it had accepted. A retry asks it first: what it lacks may have been sent again
- * already, to make up for a difference or in a history that was lost.
- * @returns whether the event is still being sent, so that the report has to be applied later
- */
-const refuseDelivered = async (
-  { db, clock, observeLateRefusal }: Context & RefusalObserver,
-  { id, ...stream }: StoredMeterEvent,
-  { report, reason }: { readonly report: RefusalReport; readonly reason: string },
-): Promise<boolean> => {
-  const [event, decision] = await db.transaction(async (transaction) => {
-    await lockStream(transaction, stream);
-    // It may have been delivered since it was listed.
-    const [current] = await lockMeterEvents(transaction, [id]);
-    const decided = current ? decideLateRefusal(current, report) : null;
-    if (current && (decided === "failed" || decided === "closed")) {
-      const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
-      const note = `refused after it was delivered at ${deliveredAt}: ${reason}`;
-      await recordLateRefusal(transaction, id, { state: decided, note });
-      const now = await readDatabaseTime(transaction, clock);
-      await recordUsageEvent(transaction, current, decided, now);
-    }
-    return [current, decided] as const;
-  });
-  if (event && decision === "failed") {
-    observeLateRefusal({ event, reason });
-  }
-  return decision === "wait";
-};
-
-/**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
- * samples name become failed ones, or closed ones if a document bills them, and the counts of all others are stored for
- * operators. A repeated call considers only the events that were still being sent: the others may have been retried since,
- * and found to be delivered. Samples of other programs that use the same processor are skipped.
- * @throws Error if a named meter event is still being sent; all others have been changed by then
+ * samples name become failed ones, or closed ones if a document bills them. A retry asks the processor first: what it lacks
+ * may have been sent again already. All of a report is applied at the same time, and once: its events may have been retried
+ * since. Samples of other programs that use the same processor are skipped.
+ * @throws Error if a named meter event is still being sent; nothing is changed then
  */
 export const applyRefusalReport = async (
-  context: Context & RefusalObserver,
+  { db, clock, observeLateRefusal }: Context & RefusalObserver,
   processorEventId: string,
-  report: RefusalReport,
+  { windowEnd, refusals }: RefusalReport,
 ): Promise<void> => {
-  const { db } = context;
-  const { windowStart, windowEnd } = report;
-  const earlier = await findAppliedReport(db, processorEventId);
-  const applied = new Map(earlier?.refusals.map((refusal) => [refusal.code, refusal]));
-  for (const { code, errors, samples } of report.refusals) {
-    const reasons = new Map(
-      samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
-    );
-    const events = await listMeterEventsByIdentifier(db, [...reasons.keys()]);
-    const left = applied.get(code)?.leftIds;
-    const leftIds: string[] = [];
-    for (const event of events) {
-      const id = String(event.id);
-      const reason = `${code}: ${reasons.get(event.identifier)}`;
-      if (
-        (left === undefined || left.includes(id)) &&
-        (await refuseDelivered(context, event, { report, reason }))
-      ) {
-        leftIds.push(id);
+  const reasons = new Map(
+    refusals.flatMap(({ code, samples }) =>
+      samples.map(({ identifier, message }) => [identifierOf(identifier), `${code}: ${message}`]),
+    ),
+  );
+  const refused = await db.transaction(async (transaction) => {
+    const report = await lockProcessorEvent(transaction, processorEventId);
+    if (report?.state !== "pending") {
+      return [];
+    }
+    const named = await listMeterEventsByIdentifier(transaction, [...reasons.keys()]);
+    await lockStreams(transaction, named);
+    const ids = named.map(({ id }) => id);
+    // They may have been delivered, or sent again under other identifiers, since they were listed.
+    const decided = (await lockMeterEvents(transaction, ids)).flatMap((event) => {
+      const reason = reasons.get(event.identifier);
+      const decision = decideLateRefusal(event, { windowEnd });
+      return reason === undefined ? [] : [{ event, decision, reason }];
+    });
+    const waiting = decided.filter(({ decision }) => decision === "wait");
+    if (waiting.length > 0) {
+      throw new Error(
+        `These refused meter events are still being sent: ${namedEvents(waiting.map(({ event }) => event.id))}.`,
+      );
+    }
+    const now = await readDatabaseTime(transaction, clock);
+    for (const { event, decision, reason } of decided) {
+      if (decision === "failed" || decision === "closed") {
+        const deliveredAt = event.settledAt?.toISOString() ?? "an unknown time";
+        const note = `refused after it was delivered at ${deliveredAt}: ${reason}`;
+        await recordLateRefusal(transaction, event.id, { state: decision, note });
+        await recordUsageEvent(transaction, event, decision, now);
       }
     }
-    applied.set(code, { code, errors, named: Math.min(events.length, errors), leftIds });
-    const refusals = [...applied.values()];
-    await saveAppliedReport(db, processorEventId, { windowStart, windowEnd, refusals });
-  }
-  const unsettled = [...applied.values()].flatMap(({ leftIds }) => leftIds);
-  if (unsettled.length > 0) {
-    throw new Error(`These refused meter events are still being sent: ${unsettled.join(", ")}.`);
+    const processed = { from: "pending", state: "processed", now } as const;
+    await changeProcessorEvent(transaction, processorEventId, processed);
+    return decided.filter(({ decision }) => decision === "failed");
+  });
+  for (const { event, reason } of refused) {
+    observeLateRefusal({ event, reason });
   }
 };
 

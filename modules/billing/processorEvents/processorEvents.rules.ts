@@ -1,4 +1,3 @@
-import { z } from "zod";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import type { LiveProcessor } from "../deployment.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";
@@ -48,35 +47,14 @@ export const isSubscriptionChange = (type: string): boolean =>
 export const isProcessed = (type: string): boolean =>
   REPORT_TYPES.has(type) || isSubscriptionChange(type);
 
-/** What the processor refused of the usage that it received in a window, by error code. */
+/** The samples of what the processor refused of the usage that it received until a time, by error code. */
 export type RefusalReport = {
-  readonly windowStart: Date;
   readonly windowEnd: Date;
   readonly refusals: readonly {
     readonly code: string;
-    /** How many events were refused, including those that no sample names. */
-    readonly errors: number;
     readonly samples: readonly { readonly identifier: string; readonly message: string }[];
   }[];
 };
-
-export const appliedReport = z.strictObject({
-  windowStart: z.coerce.date(),
-  windowEnd: z.coerce.date(),
-  refusals: z.array(
-    z.strictObject({
-      code: z.string(),
-      errors: z.int(),
-      /** How many of our meter events the samples name. */
-      named: z.int(),
-      /** Those of them to which the report could not be applied yet, because they were still being sent. */
-      leftIds: z.array(z.string()),
-    }),
-  ),
-});
-
-/** What was applied of a report. The window is that in which the processor received the events, not that of their usage. */
-export type AppliedReport = Readonly<z.output<typeof appliedReport>>;
 
 /** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */
 export const identifierOf = (identifierOrKey: string): string =>

@@ -1,16 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import {
-  appliedReport,
   FIRST_PROCESSING_DELAY_MS,
   MAXIMUM_PROCESSING_DELAY_MS,
   PROCESSOR_EVENT_STATES,
 } from "./processorEvents.rules.ts";
-import type {
-  AppliedReport,
-  ProcessorEvent,
-  ProcessorEventState,
-} from "./processorEvents.rules.ts";
+import type { ProcessorEvent, ProcessorEventState } from "./processorEvents.rules.ts";
 import { afterLookup, columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
@@ -113,8 +108,7 @@ export const changeProcessorEvent = async (
 };
 
 /**
- * Deletes events that were processed or discarded before a time, oldest first. An event that reported unnamed refusals stays:
- * comparisons of the usage that was sent meanwhile name it.
+ * Deletes events that were processed or discarded before a time, oldest first.
  * @param from where an earlier batch ended; null for the first
  */
 export const deleteProcessedEvents = (
@@ -131,11 +125,6 @@ export const deleteProcessedEvents = (
         WHERE state IN ('processed', 'discarded')
           AND settled_at >= ${startingAt(from)}
           AND settled_at < ${timestamp(before)}
-          AND NOT EXISTS (
-            SELECT
-            FROM jsonb_to_recordset(report -> 'refusals') AS refusal (errors bigint, named bigint)
-            WHERE errors > named
-          )
         ORDER BY settled_at
         LIMIT ${limit}
       ))
@@ -176,57 +165,4 @@ export const countFailedProcessorEvents = (db: CommonQueryMethods): Promise<numb
     SELECT count(*) AS failed
     FROM processor_event
     WHERE state = 'failed'
-  `);
-
-/** Stores what was applied of a report. */
-export const saveAppliedReport = async (
-  db: CommonQueryMethods,
-  id: string,
-  report: AppliedReport,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE processor_event SET report = ${JSON.stringify(report)}::jsonb WHERE id = ${id}
-  `);
-};
-
-const reportRow = z.strictObject({ report: appliedReport.nullable() });
-
-/** Returns what was applied of a report by an earlier attempt; null if there was none. */
-export const findAppliedReport = (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<AppliedReport | null> =>
-  db.maybeOneFirst(sql.type(reportRow)`
-    SELECT report FROM processor_event WHERE id = ${id}
-  `);
-
-const unnamedRow = z.strictObject({
-  code: z.string(),
-  unnamed: safeInteger,
-  windowStart: z.date(),
-  windowEnd: z.date(),
-});
-
-/** Refused events that no sample named: how many, and when the processor received them. */
-export type UnnamedRefusals = Readonly<z.output<typeof unnamedRow>>;
-
-/** Lists refusals of which the processor did not name every event, for usage received after a time, the latest first. */
-export const listUnnamedRefusals = (
-  db: CommonQueryMethods,
-  after: Date,
-  limit: number,
-): Promise<readonly UnnamedRefusals[]> =>
-  db.any(sql.type(unnamedRow)`
-    SELECT
-      code,
-      errors - named AS unnamed,
-      (report ->> 'windowStart')::timestamptz AS "windowStart",
-      (report ->> 'windowEnd')::timestamptz AS "windowEnd"
-    FROM processor_event
-    CROSS JOIN LATERAL jsonb_to_recordset(report -> 'refusals') AS refusal (code text, errors bigint, named bigint)
-    WHERE report IS NOT NULL
-      AND errors > named
-      AND (report ->> 'windowEnd')::timestamptz > ${timestamp(after)}
-    ORDER BY 4 DESC
-    LIMIT ${limit}
   `);

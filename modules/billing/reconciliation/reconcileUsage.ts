@@ -227,18 +227,15 @@ export const listStreamsNeedingAttention = (
 /**
  * Compares Stripe's usage with what was delivered, stream by stream. The built-in ledger is our own table, so there is nothing
  * to compare. Differences that add up to zero within the span are not found.
- * @param options.among compares only these streams
  * @param options.accountId compares only the streams of this account
  */
 export const reconcileUsage = async (
   { pace = unhurriedPace, ...given }: BillingContext & { readonly pace?: BulkPace | undefined },
   {
     accountId = null,
-    among = null,
     span: givenSpan = null,
   }: {
     readonly accountId?: string | null;
-    readonly among?: readonly ReportedStream[] | null;
     readonly span?: Span | null;
   },
   signal: AbortSignal,
@@ -250,7 +247,7 @@ export const reconcileUsage = async (
     return [];
   }
   const span = ownSpanOf(givenSpan ?? defaultSpan(clock.now()), separatedAt);
-  const streams = among ?? (await listStripeStreams(context.db, span, accountId));
+  const streams = await listStripeStreams(context.db, span, accountId);
   return runConcurrently(streams, (stream) => compareStream(context, stream, span, signal), {
     concurrency: CONCURRENT_READS,
     signal,

@@ -1,8 +1,4 @@
-import {
-  failReconciliation,
-  insertReconciliation,
-  updateReconciliation,
-} from "./reconciliations.sql.ts";
+import { countAskedUsage, insertReconciliation } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
@@ -19,14 +15,14 @@ import {
 import type { StreamReport } from "./reconcileUsage.ts";
 import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
 
-export type ReconciliationPoll = {
-  /** All compared streams. Later polls compare only those that differed in the poll before. */
+export type Reconciliation = {
   readonly streams: readonly StreamReport[];
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
+  /** Why it does not count as a success: the processor may be down or not configured. */
+  readonly failure: string | null;
 };
 
-/** Returns why a poll does not count as a success: the processor may be down or not configured. */
 const failureOf = (drifting: readonly StreamReport[]): string | null => {
   const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
   return unread.length === 0
@@ -41,75 +37,60 @@ const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span
 });
 
 /**
- * Makes one poll of a reconciliation and stores its result. It can be repeated: the first poll compares all streams,
- * every later one those that the last stored poll found. The last poll stores what no event explains as open differences.
- * @param reconciliation.id a UUID; a reconciliation of this id is continued
- * @param reconciliation.isFinal the reconciliation ends with this poll, even if streams differ
- * @param reconciliation.accountId null for all
- * @param reconciliation.span null for the default one
+ * Compares the processor's sums with ours, and stores what no event explains as open differences. It can be repeated.
+ * @param options.accountId only the streams of this account; null for all
+ * @param options.span null for the default one. Only a reconciliation of all accounts in that is stored
  */
 export const runReconciliation = async (
   context: BillingContext & { readonly pace?: BulkPace | undefined },
   {
-    id,
-    isFinal,
     accountId = null,
     span: givenSpan = null,
-  }: {
-    readonly id: string;
-    readonly isFinal: boolean;
-    readonly accountId?: string | null;
-    readonly span?: Span | null;
-  },
+  }: { readonly accountId?: string | null; readonly span?: Span | null },
   signal: AbortSignal,
-): Promise<ReconciliationPoll> => {
+): Promise<Reconciliation> => {
   const { db } = context;
   const clock = await correctClock(db, context.clock);
   const startedAt = clock.now();
-  const stored = await insertReconciliation(db, {
-    id,
-    isComplete: accountId === null && givenSpan === null,
-    span: givenSpan ?? defaultSpan(startedAt),
-    startedAt,
-  });
-  const span = { start: stored.startSecond, end: stored.endSecond };
-  const streams = await reconcileUsage(
-    context,
-    {
-      accountId,
-      among: stored.streams === null ? null : stored.found,
-      span,
-    },
-    signal,
-  );
+  const { events, unsealedFacts } = await countAskedUsage(db);
+  const span = givenSpan ?? defaultSpan(startedAt);
+  const streams = await reconcileUsage(context, { accountId, span }, signal);
   const drifting = listStreamsNeedingAttention(streams);
-  const isLast = isFinal || drifting.length === 0;
+  const failure = failureOf(drifting);
   await db.transaction(async (transaction) => {
-    await updateReconciliation(transaction, id, {
-      streams: streams.length,
-      found: drifting.map(({ differences: _differences, ...stream }) => stream),
-      endedAt: isLast ? clock.now() : null,
-      error: isLast ? failureOf(drifting) : null,
-    });
-    // A stream that agreed in an earlier poll has no open difference; those of this poll are final.
     for (const stream of streams.filter(({ error }) => error === null)) {
+      const compared = comparedSpan(stream, span);
       const found = listUnexplained(stream);
-      if (isLast || found.length === 0) {
-        const compared = comparedSpan(stream, span);
-        await replaceOpenDifferences(transaction, stream, compared, found, startedAt);
-      }
+      await replaceOpenDifferences(transaction, stream, compared, found, startedAt);
+    }
+    if (accountId === null && givenSpan === null) {
+      await insertReconciliation(transaction, {
+        startedAt,
+        endedAt: clock.now(),
+        asked: events + unsealedFacts,
+        streams: streams.length,
+        unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
+          error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],
+        ),
+        error: failure,
+      });
     }
   });
-  return { streams, drifting };
+  return { streams, drifting, failure };
 };
 
 /** Stores that a reconciliation could not be finished, so that its failure is seen. */
-export const recordReconciliationFailure = async (
+export const recordReconciliationFailure = (
   { db, clock }: Context,
-  { id, error }: { readonly id: string; readonly error: string },
+  error: string,
 ): Promise<void> => {
-  const startedAt = clock.now();
-  // It may have failed before anything was stored.
-  await insertReconciliation(db, { id, isComplete: true, span: defaultSpan(startedAt), startedAt });
-  await failReconciliation(db, id, error, startedAt);
+  const now = clock.now();
+  return insertReconciliation(db, {
+    startedAt: now,
+    endedAt: now,
+    asked: 0,
+    streams: null,
+    unreadable: [],
+    error,
+  });
 };

@@ -12,13 +12,11 @@ const sampleRequest = z.union([
 ]);
 
 const reportData = z.object({
-  validation_start: time,
   validation_end: time,
   reason: z.object({
     error_types: z.array(
       z.object({
         code: z.string(),
-        error_count: z.int().nonnegative(),
         sample_errors: z
           .array(z.object({ error_message: z.string().default(""), request: sampleRequest }))
           .default([]),
@@ -51,13 +49,11 @@ export const readRefusalReport = async (
       { cause: report.error },
     );
   }
-  const { validation_start: windowStart, validation_end: windowEnd, reason } = report.data;
+  const { validation_end: windowEnd, reason } = report.data;
   return {
-    windowStart,
     windowEnd,
-    refusals: reason.error_types.map(({ code, error_count: errors, sample_errors: samples }) => ({
+    refusals: reason.error_types.map(({ code, sample_errors: samples }) => ({
       code,
-      errors,
       samples: samples.map(({ error_message: message, request: identifier }) => ({
         identifier,
         message,

@@ -105,7 +105,7 @@ export const createRepairs = (
     await passLag();
     const deps = world.deps();
     const { signal } = new AbortController();
-    const compared = { id: crypto.randomUUID(), isFinal: true, span: world.comparedSpan() };
+    const compared = { span: world.comparedSpan() };
     await asOperator(() => runReconciliation(deps, compared, signal));
     return listOpenDifferences(deps.db, { accountId: null, span: null, limit: 1000 });
   };

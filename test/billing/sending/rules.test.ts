@@ -1,3 +1,4 @@
+import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
 import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
@@ -299,4 +300,11 @@ test("a lowered rate rises by a tenth a second up to the maximum, whatever the c
 test("another maximum counts immediately", (t) => {
   t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 25 }), 25);
   t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 5000 }), 5000);
+});
+
+test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {
+  t.is(SHARDS, 4);
+  t.is(shardOf("01920000-0000-7000-8000-000000000000"), 0);
+  t.is(shardOf("01920000-0000-7000-8000-0000000000ff"), 3);
+  t.is(shardOf("01920000-0000-7000-8000-0000000000F6"), 2);
 });
