@@ -724,7 +724,6 @@ CREATE TABLE webhook_delivery (
   last_attempt json,
   created_at timestamp with time zone NOT NULL,
   due_at timestamp with time zone,
-  leased_until timestamp with time zone,
   CONSTRAINT webhook_delivery_pkey PRIMARY KEY (event_id, endpoint_id),
   CONSTRAINT webhook_delivery_event_id_fkey FOREIGN KEY (event_id) REFERENCES event(id) ON DELETE CASCADE,
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'::text)),

@@ -19,15 +19,11 @@ import { batchEndpoints } from "./batchEndpoints.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { donationBatchEndpoints } from "./donationEndpoints.ts";
-import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
-
-const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", keyError: KEY_ERROR };
 
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
@@ -42,8 +38,7 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
     ...usageEndpoints(context),
     statementEndpoint(context),
     ...eventEndpoints(context),
-    ...webhookEndpoints(context, WEBHOOKS),
-    ...deliveryEndpoints(context, WEBHOOKS),
+    ...webhookEndpoints(context, { accountType: "organization", prefix: "", keyError: KEY_ERROR }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
     ...(plantingCallbackSecrets === null

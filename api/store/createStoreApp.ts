@@ -8,9 +8,7 @@ import {
   certificateUrlEndpoint,
   orderCertificateUrlEndpoint,
 } from "../endpoints/certificateEndpoints.ts";
-import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
@@ -40,12 +38,6 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-const WEBHOOKS: WebhookInterface = {
-  accountType: "store",
-  prefix: "/app/api",
-  keyError: KEY_ERROR,
-};
-
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
   const { storeAuthenticator, platformSecrets } = context;
@@ -66,8 +58,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
       errors: [QUERY_ERROR, KEY_ERROR],
     }),
     orderCertificateUrlEndpoint(context, [QUERY_ERROR, KEY_ERROR]),
-    ...webhookEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
-    ...deliveryEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
+    ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api", keyError: KEY_ERROR }),
     ...healthEndpoints(context.readReadiness),
   ];
   const document = (): object =>

@@ -67,10 +67,8 @@ CREATE TABLE webhook_delivery (
   -- How the last attempt has ended, as clients see it.
   last_attempt json,
   created_at timestamptz NOT NULL,
-  -- When the next attempt is due.
+  -- When the next attempt is due. While a worker makes one, when its lease ends: then the attempt is made again.
   due_at timestamptz,
-  -- A worker is making an attempt until then, or has ended without its result.
-  leased_until timestamptz,
   PRIMARY KEY (event_id, endpoint_id),
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'))
 );

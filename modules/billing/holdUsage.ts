@@ -29,7 +29,7 @@ import { askAboutUnsent } from "./meterEvents.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import { countAskedUsage, findLastReconciliation } from "./reconciliation/reconciliations.sql.ts";
-import { disableAllEndpoints } from "../events/endpoints.sql.ts";
+import { disableEndpoints } from "../events/endpoints.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
@@ -242,7 +242,8 @@ export const separateDeployment = (
     const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
     await recordHold(transaction, hold);
     await recordSeparation(transaction, now);
-    const disabledEndpoints = await disableAllEndpoints(transaction, now);
+    const disabled = await disableEndpoints(transaction, { reason: "requested", now });
+    const disabledEndpoints = disabled.length;
     await recordAction(transaction, actor, now, {
       action: "deployment.separate",
       details: { id, originalId: original.id, disabledWebhookEndpoints: disabledEndpoints },

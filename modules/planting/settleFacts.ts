@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
-import { recordEvents } from "../events/recordEvent.ts";
+import { insertEvents } from "../events/events.sql.ts";
+import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
@@ -106,19 +107,20 @@ const recordMilestones = (
   stages: readonly PlantingStage[],
   now: Date,
 ): Promise<void> =>
-  recordEvents(
+  insertEvents(
     transaction,
-    order,
+    PLANTING_STAGES.filter((stage) => stages.includes(stage)).map((milestone) =>
+      createEvent(order, {
+        type: "evidence.milestone_reached",
+        data: {
+          order_id: order.shownId,
+          public_id: order.shownPublicId,
+          milestone,
+          tree_count: order.treeCount - order.refundedCount,
+        },
+      }),
+    ),
     now,
-    PLANTING_STAGES.filter((stage) => stages.includes(stage)).map((milestone) => ({
-      type: "evidence.milestone_reached",
-      data: {
-        order_id: order.shownId,
-        public_id: order.shownPublicId,
-        milestone,
-        tree_count: order.treeCount - order.refundedCount,
-      },
-    })),
   );
 
 /** Decides all facts of an order anew, and stores and returns the decisions and the order that follows from them. */

@@ -6,8 +6,9 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { recordEventsOfOwners } from "../events/recordEvent.ts";
-import type { OwnedEvent } from "../events/recordEvent.ts";
+import { insertEvents } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
+import { createEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { outcomeOf, requireAll } from "../records/batches.rules.ts";
@@ -210,21 +211,21 @@ const refundedEvent = ({
   registration,
   refundedCount,
   refundedSoFar,
-}: Decision): OwnedEvent => ({
-  accountId,
-  mode,
-  content: {
-    type: "registration.refunded",
-    data: {
-      registration_id: shownIdOf(registration),
-      kind,
-      count: refundedCount,
-      remaining_count: registration.count - refundedSoFar,
-      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
-      reason: registration.unitPriceCents === null ? (reason ?? "") : "",
+}: Decision): NewEvent =>
+  createEvent(
+    { accountId, mode },
+    {
+      type: "registration.refunded",
+      data: {
+        registration_id: shownIdOf(registration),
+        kind,
+        count: refundedCount,
+        remaining_count: registration.count - refundedSoFar,
+        // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+        reason: registration.unitPriceCents === null ? (reason ?? "") : "",
+      },
     },
-  },
-});
+  );
 
 /**
  * Records refunds of locked registrations, each with its usage facts and its event, and returns their owners' totals after
@@ -259,7 +260,7 @@ const recordAll = async (
   if ((await insertRefunds(transaction, refunds, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
-  await recordEventsOfOwners(transaction, now, decisions.map(refundedEvent));
+  await insertEvents(transaction, decisions.map(refundedEvent), now);
   if (actor) {
     for (const { accountId, registrationId, count } of refunds) {
       await recordAction(transaction, actor, now, {
