@@ -60,22 +60,6 @@ CREATE TABLE shard (
   PRIMARY KEY (kind, number)
 );
 
--- How fast all workers together send meter events to Stripe. It has one row, which this migration creates.
-CREATE TABLE call_rate (
-  -- Always true, so that there is at most one row.
-  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT call_rate_only CHECK (is_only),
-  -- Falls when Stripe rejects calls because there are too many, and then rises again.
-  calls_per_second double precision NOT NULL DEFAULT 1000,
-  -- The setting STRIPE_CALLS_PER_SECOND of the worker that started last.
-  maximum_calls_per_second double precision NOT NULL DEFAULT 1000,
-  -- When the rate last changed.
-  changed_at timestamptz NOT NULL DEFAULT now(),
-  -- Earlier calls are reserved up to this time.
-  reserved_until timestamptz NOT NULL DEFAULT now()
-);
-
-INSERT INTO call_rate DEFAULT VALUES;
-
 -- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

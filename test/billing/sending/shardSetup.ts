@@ -34,7 +34,10 @@ export type BilledOrganization = {
 export type ShardSetup = BillingSetup & {
   readonly organizations: readonly BilledOrganization[];
   /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  readonly sender: (shard: number, deps?: BillingContext, maximumRunning?: number) => UsageSender;
+  readonly sender: (
+    shard: number,
+    options?: { deps?: BillingContext; maximumRunning?: number; callsPerSecond?: number },
+  ) => UsageSender;
   readonly results: readonly { readonly key: string; readonly result: SendResult }[];
   readonly failures: readonly { readonly key: string; readonly error: unknown }[];
   /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
@@ -98,9 +101,9 @@ export const setUpShards = async (
 
   // Of one worker that has all shards. Scans are always due, also if they take long on a busy machine.
   const scans = createStreamScans(deps, createRestlessPace);
-  const sender: ShardSetup["sender"] = (shard, dependencies = deps, maximumRunning = 500) =>
+  const sender: ShardSetup["sender"] = (shard, { deps: dependencies = deps, ...options } = {}) =>
     createShardSender(dependencies, shard, {
-      maximumRunning,
+      ...options,
       scans,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
