@@ -647,7 +647,6 @@ CREATE TABLE store (
 CREATE TABLE stripe_customer (
   customer_id text COLLATE "C" NOT NULL,
   read_at timestamp with time zone NOT NULL,
-  open_since bigint NOT NULL,
   CONSTRAINT stripe_customer_pkey PRIMARY KEY (customer_id)
 ) WITH ();
 

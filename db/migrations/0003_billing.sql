@@ -266,9 +266,7 @@ CREATE TABLE stripe_subscription (
 -- A customer of Stripe whose invoices were compared with what was delivered.
 CREATE TABLE stripe_customer (
   customer_id text COLLATE "C" PRIMARY KEY,
-  read_at timestamptz NOT NULL,
-  -- Unix seconds. Usage from before is on finalized invoices that were found equal, or its problem is old.
-  open_since bigint NOT NULL
+  read_at timestamptz NOT NULL
 );
 
 -- The usage of a Stripe customer in a span, and the invoice that has it, or the reason why none has it. A row for each
@@ -334,7 +332,7 @@ CREATE TABLE reconciliation (
   ended_at timestamptz NOT NULL,
   -- How many streams were compared; null if it could not be finished.
   streams integer,
-  -- The streams that could not be read: `UnreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
+  -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
   unreadable jsonb NOT NULL,
   -- Why the reconciliation failed; null if it succeeded.
   error text
