@@ -179,7 +179,7 @@ test.serial("usage explain says why a registration has no usage", async (t) => {
     SELECT id FROM registration WHERE account_id = ${store.id}
   `);
   const prepaid = await scene.impact("usage", "explain", id);
-  t.regex(prepaid.stdout, /billing +prepaid/u);
+  t.regex(prepaid.stdout, /billing +not_billed/u);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
   const reversed = await scene.impact("usage", "explain", id);
   t.regex(reversed.stdout, /refunded count +1\n/u);
