@@ -224,7 +224,13 @@ test.serial("what a comparison finds is stored, explained, and sent by a retry",
   await scene.drain();
   t.is(scene.billed(), 9);
   t.is((await scene.impactLater("usage", "reconcile", "--org", scene.id)).exitCode, 0);
-  t.is((await scene.impact("usage", "--org", scene.id)).exitCode, 0);
+  const settled = await scene.impact("usage", "--org", scene.id);
+  t.is(settled.exitCode, 1);
+  t.notRegex(settled.stdout, /Needs a person/u);
+  t.regex(
+    settled.stdout,
+    /9 trees on no invoice: the customer has no subscription\. Create one at Stripe/u,
+  );
   t.is((await scene.impact("usage", "retry", item)).exitCode, 1);
   t.is((await scene.impact("usage", "retry", "D999999")).exitCode, 3);
 });
