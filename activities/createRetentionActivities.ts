@@ -1,10 +1,9 @@
 import { deleteOldData } from "../modules/support/deleteOldData.ts";
 import type { Context } from "../runtime/context.ts";
-import type { RetentionSettings } from "../modules/support/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */
-export const createRetentionActivities = (context: Context & RetentionSettings) => ({
+export const createRetentionActivities = (context: Context) => ({
   deleteOldData: () => withHeartbeat((signal) => deleteOldData(context, signal)),
 });
 

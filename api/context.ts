@@ -43,7 +43,7 @@ import type { ListContext, RegistrationContext } from "../modules/registrations/
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import { createRetryGuard } from "../modules/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../modules/registrations/createRetryGuard.ts";
-import type { StoreContext } from "../modules/stores/context.ts";
+import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreAuthenticator } from "../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../modules/stores/createStoreAuthenticator.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
@@ -81,7 +81,7 @@ export type StandaloneContext = HttpContext &
     /** The base URL in the API description; `/` if the program does not know its public URL. */
     readonly documentBaseUrl: string;
     /** The secrets that the planting partner may sign its reports with; null if it sends none. */
-    readonly plantingCallbackSecrets: (() => readonly string[]) | null;
+    readonly plantingCallbackSecrets: readonly string[] | null;
     /** Verifies Stripe's webhooks; null if there is no signing secret. */
     readonly readStripeWebhook: ReadWebhook | null;
   };
@@ -91,7 +91,7 @@ export type StoreAppContext = HttpContext &
   StoreContext & {
     readonly storeAuthenticator: AuthenticateStore;
     /** With which the platform signs its privacy requests; null rejects the path as unknown. */
-    readonly platformSecrets: (() => readonly string[]) | null;
+    readonly platformSecrets: readonly string[] | null;
   };
 
 /** What the API process creates once. */
@@ -156,12 +156,9 @@ const createWriters = (
   };
 };
 
-/** Returns what reads secrets that are separated by commas, or null if there are none. */
-const secretsOf = (
-  config: Config,
-  name: "PLANTING_CALLBACK_SECRET" | "STORE_PLATFORM_SECRET" | "STRIPE_WEBHOOK_SECRET",
-): (() => readonly string[]) | null =>
-  config[name] === undefined ? null : () => config[name]?.split(",") ?? [];
+/** Returns secrets that are separated by commas, or null if there are none. */
+const secretsOf = (given: string | undefined): readonly string[] | null =>
+  given?.split(",") ?? null;
 
 /** Creates everything that the API's interfaces use. */
 export const openApiContext = async (
@@ -224,9 +221,9 @@ export const openApiContext = async (
     documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
     authenticator: createAuthenticator({ ...context, keyUses, accountType: "organization" }),
     storeAuthenticator: createStoreAuthenticator({ ...context, keyUses }),
-    plantingCallbackSecrets: secretsOf(config, "PLANTING_CALLBACK_SECRET"),
-    platformSecrets: secretsOf(config, "STORE_PLATFORM_SECRET"),
-    readStripeWebhook: await loadWebhookReader(secretsOf(config, "STRIPE_WEBHOOK_SECRET")),
+    plantingCallbackSecrets: secretsOf(config.PLANTING_CALLBACK_SECRET),
+    platformSecrets: secretsOf(config.STORE_PLATFORM_SECRET),
+    readStripeWebhook: await loadWebhookReader(secretsOf(config.STRIPE_WEBHOOK_SECRET)),
     billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
     writer: writers.writer,
     storeWriter: writers.storeWriter,

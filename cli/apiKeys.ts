@@ -7,7 +7,7 @@ import type { Mode } from "../modules/records/owner.rules.ts";
 import { KEY_SCOPES } from "../modules/accounts/apiKeys.rules.ts";
 import type { KeyScope, KeySettings } from "../modules/accounts/apiKeys.rules.ts";
 import { DAY_MS } from "../runtime/durations.rules.ts";
-import { CACHED_MS } from "../modules/accounts/createRefreshedCache.ts";
+import { CACHED_MS } from "../modules/accounts/cacheLookups.ts";
 import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
 import { say } from "./io.ts";
 import type { Io } from "./io.ts";

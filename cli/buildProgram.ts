@@ -17,7 +17,7 @@ Connection:
   Otherwise it connects to the \`npm start\` that runs with the data folder DATA_DIR
   (default: ./.data).`;
 
-const HELP_COMMAND = ["help [command]", "Show help for a command"] as const;
+const HELP_COMMAND = ["help [command...]", "Show help for a command"] as const;
 
 const MORE_HELP = 'Run "impact <command> --help" for more information about a command.';
 
@@ -131,11 +131,15 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       description: "Inspect and terminate workflows",
       load: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,
     },
+    completion: {
+      description: "Print a script that lets a shell complete commands and options",
+      load: async () => (await import("./commands/completion.ts")).defineCompletionCommand,
+    },
   },
 };
 
-/** They write a file, or print nothing but JSON. */
-const WITHOUT_JSON = new Set(["export", "export-customer", "listen"]);
+/** They write a file or a script, or print nothing but JSON. */
+const WITHOUT_JSON = new Set(["export", "export-customer", "listen", "completion"]);
 
 /** Adds `--json` to the commands that have no subcommands. */
 const addJsonOption = (command: Command): void => {
@@ -163,10 +167,10 @@ const rejectOptionsAsValues = (command: Command): void => {
   }
 };
 
-/** Returns the name of the command that a command line runs or asks the help of. */
-const commandIn = (args: readonly string[]): string | undefined => {
-  const [first, second] = args.filter((arg) => !arg.startsWith("-"));
-  return first === "help" ? second : first;
+/** Returns the name of the command that a command line runs, or null if all commands are needed. */
+const commandIn = (args: readonly string[]): string | null | undefined => {
+  const name = args.find((arg) => !arg.startsWith("-"));
+  return name === "completion" ? null : name;
 };
 
 /**
@@ -207,7 +211,7 @@ export const buildProgram = async (
     program.commandsGroup(heading);
     for (const [name, { description, load }] of Object.entries(group)) {
       const command = program.command(name).description(description);
-      if (args === null || name === wanted) {
+      if (wanted === null || name === wanted) {
         const define = await load();
         define(command, context);
         addJsonOption(command);

@@ -5,7 +5,6 @@ import type { Config } from "../runtime/config/config.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { systemClock } from "../runtime/clock.ts";
-import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
@@ -33,8 +32,8 @@ export type Connections = {
   readonly publicBaseUrl: () => Promise<string>;
   /** @throws StartupError if there is neither a setting nor a running `npm start` */
   readonly databaseUrl: () => Promise<string>;
-  /** The URLs that a migration needs: the owner's, and the others whose roles receive their privileges. */
-  readonly databaseRoles: () => Promise<DatabaseRoles & { readonly ownerUrl: string }>;
+  /** The URLs that a migration needs: the owner's, and that of the role that receives its privileges. */
+  readonly databaseRoles: () => Promise<{ readonly ownerUrl: string; readonly appUrl: string }>;
   /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
   /** The deployment's name in Temporal, for commands that only read. */
@@ -105,13 +104,12 @@ const createAddresses = (config: () => Config): Addresses => {
   });
 
   const databaseRoles = once(async () => {
-    const { DATABASE_URL, DATABASE_OWNER_URL, DATABASE_READER_URL } = config();
+    const { DATABASE_URL, DATABASE_OWNER_URL } = config();
     const appUrl = await databaseUrl();
     const started = DATABASE_URL === undefined ? await running() : null;
     return {
       ownerUrl: DATABASE_OWNER_URL ?? started?.databaseOwnerUrl ?? appUrl,
       appUrl,
-      readerUrl: DATABASE_READER_URL ?? started?.databaseReaderUrl ?? null,
     };
   });
 

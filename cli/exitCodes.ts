@@ -1,4 +1,3 @@
-import { isConnectionLost } from "../db/databaseErrors.ts";
 import { ConfigError } from "../runtime/config/config.ts";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
 import { DomainError, UnavailableError, StartupError } from "../runtime/errors.rules.ts";
@@ -61,8 +60,11 @@ const UNREACHABLE_CODES = new Set([
   "57P03",
 ]);
 
-/** Errors of a processor that cannot be used, by name, so that Stripe's SDK is loaded only by commands that call it. */
-const UNREACHABLE_PROCESSOR = new Set([
+/** Errors of slonik and of Stripe's SDK, by name, so that only commands that use these load them. */
+const UNREACHABLE_ERRORS = new Set([
+  "ConnectionError",
+  "BackendTerminatedError",
+  "BackendTerminatedUnexpectedlyError",
   "ProcessorUnavailableError",
   "ProcessorMismatchError",
   "StripeAuthenticationError",
@@ -73,8 +75,9 @@ const UNREACHABLE_PROCESSOR = new Set([
 export const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
   error instanceof UnavailableError ||
-  isConnectionLost(error) ||
-  UNREACHABLE_PROCESSOR.has("type" in error ? String(error.type) : error.name) ||
+  [error.constructor.name, error.name, "type" in error ? String(error.type) : ""].some((name) =>
+    UNREACHABLE_ERRORS.has(name),
+  ) ||
   ("code" in error && UNREACHABLE_CODES.has(String(error.code)));
 
 export const exitCodeOf = (error: unknown): number => {

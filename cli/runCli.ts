@@ -24,12 +24,17 @@ const sayPause = ({ io, connections }: CliContext): void => {
   }
 };
 
+/** Returns the command line that `impact help usage retry` stands for. Commander's own help knows the first word only. */
+const withoutHelp = ([first, ...words]: readonly string[]): readonly string[] =>
+  first === "help" ? [...words, "--help"] : [...(first === undefined ? [] : [first]), ...words];
+
 /**
  * Runs one command line. Errors are reported on stderr, as JSON if the command line has `--json`.
- * @param args the arguments after the program's name
+ * @param given the arguments after the program's name
  * @returns the exit code
  */
-export const runCli = async (args: readonly string[], context: CliContext): Promise<number> => {
+export const runCli = async (given: readonly string[], context: CliContext): Promise<number> => {
+  const args = withoutHelp(given);
   const isJson = asksForJson(args);
   try {
     const program = await buildProgram(context, { args, printsUsageErrors: !isJson });

@@ -1,4 +1,3 @@
-import { escapeIdentifier } from "pg";
 import type { Client } from "pg";
 import type { Connected } from "./connections/connectClient.ts";
 import type { Migration } from "./readMigrations.ts";
@@ -64,60 +63,23 @@ const record = async (
   }
 };
 
-const inTransaction = async (client: Client, work: () => Promise<void>): Promise<void> => {
+const runTransaction = async (
+  client: Client,
+  migration: Migration,
+  migrator: Migrator,
+  lockTimeoutMs: number,
+): Promise<void> => {
   await client.query("BEGIN");
   try {
-    await work();
+    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    await client.query(migration.text);
+    await record(client, migration, migrator);
     await client.query("COMMIT");
   } catch (error) {
     // It fails only on a lost connection, whose transaction the server rolls back.
     await client.query("ROLLBACK").catch(() => undefined);
     throw error;
   }
-};
-
-const runTransaction = (
-  client: Client,
-  migration: Migration,
-  migrator: Migrator,
-  lockTimeoutMs: number,
-): Promise<void> =>
-  inTransaction(client, async () => {
-    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    await client.query(migration.text);
-    await record(client, migration, migrator);
-  });
-
-/**
- * Drops the invalid indexes that the migration creates: an attempt that was interrupted leaves one, which
- * `CREATE INDEX CONCURRENTLY IF NOT EXISTS` takes for the index.
- */
-const dropInvalidIndexes = async (client: Client, { text }: Migration): Promise<void> => {
-  const { rows } = await client.query<{ name: string }>(`
-    SELECT relname AS name
-    FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-    WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace
-  `);
-  const words = new Set(text.match(/\w+/gu));
-  for (const { name } of rows) {
-    if (words.has(name)) {
-      await client.query(`DROP INDEX CONCURRENTLY ${escapeIdentifier(name)}`);
-    }
-  }
-};
-
-/**
- * Runs a statement outside of a transaction. It waits for locks as long as it takes: the lock that concurrent statements
- * need blocks neither reads nor writes.
- */
-const runStatement = async (
-  client: Client,
-  migration: Migration,
-  migrator: Migrator,
-): Promise<void> => {
-  await dropInvalidIndexes(client, migration);
-  await client.query(migration.text);
-  await inTransaction(client, () => record(client, migration, migrator));
 };
 
 /**
@@ -131,19 +93,14 @@ export const applyMigration = async (
   migrator: Migrator,
   { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits,
 ): Promise<void> => {
-  const { name, isTransaction } = migration;
+  const { name } = migration;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await (isTransaction
-        ? runTransaction(client, migration, migrator, lockTimeoutMs)
-        : runStatement(client, migration, migrator));
+      await runTransaction(client, migration, migrator, lockTimeoutMs);
       return;
     } catch (error) {
       if (!isLockError(error)) {
-        const outcome = isTransaction
-          ? "failed and was rolled back"
-          : "failed; it is one statement that can be run again";
-        throw new Error(`Migration ${name} ${outcome}.`, { cause: error });
+        throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
       }
       if (attempt === maximumAttempts) {
         throw new MigrationBlockedError(

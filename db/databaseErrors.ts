@@ -1,9 +1,6 @@
 import {
   IntegrityConstraintViolationError,
   InvalidInputError,
-  BackendTerminatedError,
-  BackendTerminatedUnexpectedlyError,
-  ConnectionError,
   StatementTimeoutError,
 } from "slonik";
 import { DomainError, UnavailableError } from "../runtime/errors.rules.ts";
@@ -43,12 +40,6 @@ export const findRefusalForNow = (error: unknown): Error | null => {
 /** Returns the error for work that the database cannot do now, and of which nothing was done. */
 export const databaseUnavailable = (cause: unknown): UnavailableError =>
   new UnavailableError("the service is temporarily unavailable, try again", { cause });
-
-/** Returns whether a connection could not be opened, or was closed by the server. */
-export const isConnectionLost = (error: unknown): boolean =>
-  error instanceof ConnectionError ||
-  error instanceof BackendTerminatedError ||
-  error instanceof BackendTerminatedUnexpectedlyError;
 
 /** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
 const QUERY_CANCELED = "57014";

@@ -2,14 +2,6 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from "node:crypto";
 import { Client, escapeIdentifier, escapeLiteral } from "pg";
 import { readDatabaseServers } from "./connections/databaseServers.ts";
 
-/** The roles that use the database without owning its tables. Each is the user of a URL; null if there is none. */
-export type DatabaseRoles = {
-  /** The role of the programs. It may read and write data. */
-  readonly appUrl: string | null;
-  /** The role of people and reports. It may read data. */
-  readonly readerUrl: string | null;
-};
-
 /** A role lacks a privilege, or does not exist; the message says what to do. */
 export class DatabaseRoleError extends Error {
   override readonly name = "DatabaseRoleError";
@@ -19,7 +11,7 @@ type Role = { readonly name: string; readonly password: string | null };
 
 /** Returns the user with whom the driver connects, which the URL need not name. */
 const roleOf = (url: string): Role => {
-  const [server] = readDatabaseServers(url).list();
+  const [server] = readDatabaseServers(url).list;
   const { user, password } = new Client(server?.config);
   return { name: user ?? "", password: password ?? null };
 };
@@ -82,22 +74,13 @@ const ensureRole = async (
   );
 };
 
-type Table = {
-  readonly name: string;
-  readonly isAppendOnly: boolean;
-  readonly columns: readonly string[];
-};
+type Table = { readonly name: string; readonly isAppendOnly: boolean };
 
 /** A trigger `<table>_append_only` marks a table that is only ever added to. */
 const listTables = async (client: Client): Promise<readonly Table[]> => {
   const { rows } = await client.query<Table>(`
     SELECT
       relname AS name,
-      ARRAY(
-        SELECT attname::text FROM pg_attribute
-        WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
-        ORDER BY attnum
-      ) AS columns,
       EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND tgname = relname || '_append_only') AS "isAppendOnly"
     FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
@@ -109,47 +92,14 @@ const listTables = async (client: Client): Promise<readonly Table[]> => {
 /** What the programs only read: migrations write it. */
 const READ_ONLY = new Set(["schema_migration"]);
 
-const appPrivileges = ({ name, isAppendOnly }: Table): string => {
+const privilegesOf = ({ name, isAppendOnly }: Table): string => {
   if (READ_ONLY.has(name)) {
     return "SELECT";
   }
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Columns that open or sign something, can be guessed from their hash, or protect idempotency keys from such guesses. */
-const SECRET_COLUMNS: Readonly<Record<string, readonly string[]>> = {
-  api_key: ["hash"],
-  idempotency_key: ["request_hash"],
-  certificate: ["token"],
-  deployment: ["idempotency_secret"],
-  webhook_endpoint: ["url", "secret", "previous_secret"],
-};
-
-const readerPrivileges = ({ name, columns }: Table): string => {
-  const secrets = SECRET_COLUMNS[name];
-  return secrets === undefined
-    ? "SELECT"
-    : `SELECT (${columns
-        .filter((column) => !secrets.includes(column))
-        .map(escapeIdentifier)
-        .join(", ")})`;
-};
-
-const grantTables = (
-  session: Session,
-  role: string,
-  tables: readonly Table[],
-  privilegesOf: (table: Table) => string,
-): readonly string[] =>
-  tables.flatMap((table) => {
-    const name = `${escapeIdentifier(session.schema)}.${escapeIdentifier(table.name)}`;
-    return [
-      `REVOKE ALL ON ${name} FROM ${role}`,
-      `GRANT ${privilegesOf(table)} ON ${name} TO ${role}`,
-    ];
-  });
-
-const appStatements = (
+const statementsFor = (
   session: Session,
   name: string,
   tables: readonly Table[],
@@ -157,9 +107,17 @@ const appStatements = (
   const role = escapeIdentifier(name);
   const schema = escapeIdentifier(session.schema);
   return [
+    // In databases that were created before PostgreSQL 15, every role may create tables.
+    `REVOKE CREATE ON SCHEMA ${schema} FROM PUBLIC`,
     `GRANT CONNECT ON DATABASE ${escapeIdentifier(session.database)} TO ${role}`,
     `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
-    ...grantTables(session, role, tables, appPrivileges),
+    ...tables.flatMap((table) => {
+      const qualified = `${schema}.${escapeIdentifier(table.name)}`;
+      return [
+        `REVOKE ALL ON ${qualified} FROM ${role}`,
+        `GRANT ${privilegesOf(table)} ON ${qualified} TO ${role}`,
+      ];
+    }),
     `GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${schema} TO ${role}`,
     // For the moment between a later migration and its grants, while the previous release is still running.
     `ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} GRANT SELECT, INSERT, UPDATE ON TABLES TO ${role}`,
@@ -167,54 +125,20 @@ const appStatements = (
   ];
 };
 
-const readerStatements = (
-  session: Session,
-  name: string,
-  tables: readonly Table[],
-): readonly string[] => {
-  const role = escapeIdentifier(name);
-  const schema = escapeIdentifier(session.schema);
-  return [
-    `GRANT CONNECT ON DATABASE ${escapeIdentifier(session.database)} TO ${role}`,
-    `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
-    ...grantTables(session, role, tables, readerPrivileges),
-    `ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} GRANT SELECT ON TABLES TO ${role}`,
-  ];
-};
-
 /**
- * Gives the roles exactly the privileges that they need, and creates them if they are missing. A role that is the owner
- * itself keeps what it has, so one role for everything works.
- * @throws DatabaseRoleError if a role is missing and the owner may not create it, or if both are the same
+ * Gives the programs' role exactly the privileges that it needs, and creates it if it is missing. The owner's own role keeps
+ * what it has, so one role for everything works.
+ * @param appUrl its user is the role
+ * @throws DatabaseRoleError if the role is missing and the owner may not create it
  */
-export const grantPrivileges = async (
-  client: Client,
-  { appUrl, readerUrl }: DatabaseRoles,
-): Promise<void> => {
+export const grantPrivileges = async (client: Client, appUrl: string): Promise<void> => {
   const session = await readSession(client);
-  const app = appUrl === null ? null : roleOf(appUrl);
-  const reader = readerUrl === null ? null : roleOf(readerUrl);
-  if (reader !== null && (reader.name === session.owner || reader.name === app?.name)) {
-    throw new DatabaseRoleError(
-      `The role ${reader.name} also writes. Set DATABASE_READER_URL to a role that only reads.`,
-    );
-  }
-  const separateApp = app?.name === session.owner ? null : app;
-  const roles = [separateApp, reader].filter((role) => role !== null);
-  if (roles.length === 0) {
+  const role = roleOf(appUrl);
+  if (role.name === session.owner) {
     return;
   }
-  for (const role of roles) {
-    await ensureRole(client, session, role);
-  }
+  await ensureRole(client, session, role);
   const tables = await listTables(client);
   // One query without parameters is one transaction, so no session sees a table between REVOKE and GRANT.
-  await client.query(
-    [
-      // In databases that were created before PostgreSQL 15, every role may create tables.
-      `REVOKE CREATE ON SCHEMA ${escapeIdentifier(session.schema)} FROM PUBLIC`,
-      ...(separateApp === null ? [] : appStatements(session, separateApp.name, tables)),
-      ...(reader === null ? [] : readerStatements(session, reader.name, tables)),
-    ].join(";\n"),
-  );
+  await client.query(statementsFor(session, role.name, tables).join(";\n"));
 };

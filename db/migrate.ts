@@ -1,66 +1,13 @@
 import { SchemaMismatchError } from "../runtime/errors.rules.ts";
 import type { Client } from "pg";
-import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
+import { isPooled, PoolerError } from "./connections/pooler.ts";
 import { connectClient } from "./connections/connectClient.ts";
 import type { Connected } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
-import type { DatabaseRoles } from "./grantPrivileges.ts";
 import { applyMigration, LOCK_WAITS, MigrationBlockedError } from "./applyMigration.ts";
 import type { LockWaits, Migrator } from "./applyMigration.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
-
-const CREATE_EXTENSION = /^CREATE EXTENSION IF NOT EXISTS (?<name>\w+);/gmu;
-
-type Extension = {
-  readonly name: string;
-  readonly isAvailable: boolean;
-  readonly mayCreate: boolean;
-  readonly role: string;
-};
-
-/**
- * Checks that the extensions of the migrations exist or can be created, before anything is changed.
- * @throws DatabaseRoleError with the SQL for an administrator
- */
-const requireExtensions = async (
-  client: Client,
-  migrations: readonly Migration[],
-): Promise<void> => {
-  const names = migrations.flatMap(({ text }) =>
-    Array.from(text.matchAll(CREATE_EXTENSION), ({ groups }) => groups?.["name"] ?? ""),
-  );
-  const { rows } = await client.query<Extension>(
-    `
-      SELECT
-        name,
-        EXISTS (SELECT FROM pg_available_extensions available WHERE available.name = wanted.name) AS "isAvailable",
-        rolsuper OR (
-          has_database_privilege(current_database(), 'CREATE')
-          AND EXISTS (
-            SELECT FROM pg_available_extension_versions version WHERE version.name = wanted.name AND trusted
-          )
-        ) AS "mayCreate",
-        current_user AS role
-      FROM unnest($1::text[]) AS wanted (name), pg_roles
-      WHERE rolname = current_user AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = wanted.name)
-    `,
-    [names],
-  );
-  const absent = rows.filter(({ isAvailable }) => !isAvailable);
-  if (absent.length > 0) {
-    throw new DatabaseRoleError(
-      `The database server lacks the extensions ${absent.map(({ name }) => name).join(", ")}. Install PostgreSQL's contrib package there.`,
-    );
-  }
-  const forbidden = rows.filter(({ mayCreate }) => !mayCreate);
-  if (forbidden.length > 0) {
-    const statements = forbidden.map(({ name }) => `CREATE EXTENSION ${name};`).join(" ");
-    throw new DatabaseRoleError(
-      `The role ${forbidden[0]?.role} may not create extensions. Run in this database as an administrator: ${statements}`,
-    );
-  }
-};
 
 type Applied = {
   readonly number: number;
@@ -159,10 +106,7 @@ const describeHolder = async (client: Client): Promise<string> => {
   return rows[0]?.holder ?? "another session";
 };
 
-/**
- * Waits until no other migrator works; the lock ends with the connection. It polls, because a waiting statement would hold
- * a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
- */
+/** Waits until no other migrator works; the lock ends with the connection. It polls, so that the wait can be given up. */
 const becomeOnlyMigrator = async (
   { client, pause }: Pick<Connected, "client" | "pause">,
   { migratorTimeoutMs }: LockWaits,
@@ -186,24 +130,25 @@ const becomeOnlyMigrator = async (
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @param ownerUrl its role owns the tables
- * @param roles receive their privileges, also if nothing is to be applied
+ * @param options.appUrl its role receives its privileges, also if nothing is to be applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
  * @param options.signal ends waiting for locks, and the work after the current migration
  * @throws SchemaMismatchError when a newer release or another version has migrated the database
- * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
+ * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or the other role is missing
  * @throws PoolerError if `ownerUrl` is a pooler's
  * @throws MigrationBlockedError if another session holds a lock for too long
  */
 export const migrate = (
   ownerUrl: string,
-  roles: DatabaseRoles = { appUrl: null, readerUrl: null },
   {
+    appUrl = null,
     folder,
     migrator = null,
     signal,
     ...waits
   }: Partial<LockWaits> & {
+    readonly appUrl?: string | null;
     readonly folder?: string;
     readonly migrator?: Migrator;
     readonly signal?: AbortSignal;
@@ -240,12 +185,13 @@ export const migrate = (
     const applied = await readApplied(client);
     requireCompatible(applied, migrations);
     const missing = findMissing(applied, migrations);
-    await requireExtensions(client, missing);
     for (const migration of missing) {
       signal?.throwIfAborted();
       await applyMigration(connection, migration, migrator, lockWaits);
     }
-    await grantPrivileges(client, roles);
+    if (appUrl !== null) {
+      await grantPrivileges(client, appUrl);
+    }
     return { applied: missing.map(({ name }) => name) };
   });
 

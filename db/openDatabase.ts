@@ -14,12 +14,6 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
   return DATABASE_URL;
 };
 
-/** Each new connection reads the URL, because its file may have another password by then. */
-const sourceOf = (config: Pick<Config, "DATABASE_URL">): (() => string) => {
-  requireDatabaseUrl(config);
-  return () => requireDatabaseUrl(config);
-};
-
 /** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
 const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
 
@@ -55,7 +49,7 @@ export const openDatabase = async (
   const databaseUrl = requireDatabaseUrl(config);
   try {
     await requireCurrentSchema(databaseUrl);
-    return await openPool(sourceOf(config), config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
   } catch (error) {
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
@@ -86,7 +80,7 @@ export const openSearches = (
   config: Pick<Config, "DATABASE_URL">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
-  openPool(sourceOf(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
+  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
     interceptors,
     reservedConnections: 0,
     maximumWaitMs: SEARCH_WAIT_MS,
@@ -101,7 +95,7 @@ const openReadPool = (
   interceptors: readonly Interceptor[],
   timeoutMs = READ_TIMEOUT_MS,
 ): Promise<DatabasePool> =>
-  openPool(sourceOf(config), connections, timeoutMs, {
+  openPool(requireDatabaseUrl(config), connections, timeoutMs, {
     interceptors,
     reservedConnections: 0,
     timeoutAdvice: READ_ADVICE,
@@ -132,4 +126,4 @@ export const openLists = (
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
-  openPool(sourceOf(config), 1, HEALTH_TIMEOUT_MS);
+  openPool(requireDatabaseUrl(config), 1, HEALTH_TIMEOUT_MS);

@@ -9,8 +9,6 @@ export type Migration = {
   readonly number: number;
   readonly name: string;
   readonly text: string;
-  /** Whether it is one transaction. Otherwise it is one statement that cannot be part of one. */
-  readonly isTransaction: boolean;
   /**
    * The newest migration that a release must know to run with this one. Its own number if only releases that know it run
    * with it.
@@ -25,36 +23,21 @@ const checksumOf = (text: string): string =>
     .update(text.replaceAll(/--.*$/gmu, "").replaceAll(/\s+/gu, " ").trim())
     .digest("hex");
 
-/** `-- @name value`, in the comment at the beginning of a file. */
-const DIRECTIVE = /^-- @(?<name>\S+)(?: (?<value>\S+))?$/u;
+/** A line such as `-- @runs-with 0001`. */
+const DIRECTIVE = /^-- @(?<name>\S+)(?: (?<value>\S+))?$/gmu;
 
-const readDirectives = (file: string, text: string): ReadonlyMap<string, string> => {
-  const directives = new Map<string, string>();
-  for (const line of text.split("\n")) {
-    if (!line.startsWith("--")) {
-      break;
-    }
-    const { name, value = "" } = DIRECTIVE.exec(line)?.groups ?? {};
-    if (name !== undefined) {
-      directives.set(name, value);
-    }
-  }
-  for (const name of directives.keys()) {
-    if (name !== "no-transaction" && name !== "runs-with") {
+const readRunsWith = (file: string, number: number, text: string): number => {
+  let runsWith = number;
+  for (const { groups: { name, value = "" } = {} } of text.matchAll(DIRECTIVE)) {
+    if (name !== "runs-with") {
       throw new Error(`${file} has the unknown directive @${name}.`);
     }
+    runsWith = Number(value);
+    if (!/^\d{4}$/u.test(value) || runsWith >= number) {
+      throw new Error(`${file}: @runs-with must be the number of an earlier migration.`);
+    }
   }
-  return directives;
-};
-
-const readRunsWith = (file: string, number: number, value: string | undefined): number => {
-  if (value === undefined) {
-    return number;
-  }
-  if (!/^\d{4}$/u.test(value) || Number(value) >= number) {
-    throw new Error(`${file}: @runs-with must be the number of an earlier migration.`);
-  }
-  return Number(value);
+  return runsWith;
 };
 
 /** Reads the migrations of a folder, in their order. */
@@ -63,14 +46,12 @@ export const readMigrations = async (folder = MIGRATIONS): Promise<readonly Migr
   return Promise.all(
     files.map(async (file) => {
       const text = await readFile(`${folder}/${file}`, "utf8");
-      const directives = readDirectives(file, text);
       const number = Number.parseInt(file, 10);
       return {
         number,
         name: file.replace(/\.sql$/u, ""),
         text,
-        isTransaction: !directives.has("no-transaction"),
-        runsWith: readRunsWith(file, number, directives.get("runs-with")),
+        runsWith: readRunsWith(file, number, text),
         checksum: checksumOf(text),
       };
     }),

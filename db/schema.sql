@@ -52,13 +52,11 @@ CREATE TABLE api_key (
   scope text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone,
-  expiry_recorded_at timestamp with time zone,
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
   CONSTRAINT api_key_hash UNIQUE (hash),
   CONSTRAINT api_key_pkey PRIMARY KEY (id),
   CONSTRAINT api_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT api_key_expiry_recorded CHECK (expiry_recorded_at >= expires_at),
   CONSTRAINT api_key_hash_check CHECK (length(hash) = 32),
   CONSTRAINT api_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT api_key_name CHECK (length(name) >= 1 AND length(name) <= 100),
@@ -246,9 +244,7 @@ CREATE TABLE donor (
   subscription_id text,
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
-  attempt integer NOT NULL DEFAULT 0,
   key_generation integer NOT NULL DEFAULT 0,
-  leased_until timestamp with time zone,
   CONSTRAINT donor_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT donor_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donor_count CHECK (count >= 0),
@@ -437,7 +433,6 @@ CREATE TABLE planting_order (
   refunded_count bigint NOT NULL DEFAULT 0,
   partner_reference text,
   stage text NOT NULL DEFAULT 'created'::text,
-  revision integer NOT NULL DEFAULT 1,
   site_shares jsonb NOT NULL DEFAULT '[]'::jsonb,
   created_at timestamp with time zone NOT NULL,
   planted_at timestamp with time zone,
@@ -546,6 +541,7 @@ CREATE TABLE reconciliation (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   started_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone NOT NULL,
+  asked bigint NOT NULL,
   streams integer,
   unreadable jsonb NOT NULL,
   error text,
@@ -717,7 +713,6 @@ CREATE TABLE webhook_delivery (
   last_attempt json,
   created_at timestamp with time zone NOT NULL,
   due_at timestamp with time zone,
-  leased_until timestamp with time zone,
   CONSTRAINT webhook_delivery_pkey PRIMARY KEY (event_id, endpoint_id),
   CONSTRAINT webhook_delivery_event_id_fkey FOREIGN KEY (event_id) REFERENCES event(id) ON DELETE CASCADE,
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'::text)),
@@ -780,7 +775,7 @@ CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_s
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
 
-CREATE INDEX api_key_unrecorded_expiry ON public.api_key USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (expiry_recorded_at IS NULL) AND (revoked_at IS NULL));
+CREATE INDEX api_key_expiry ON public.api_key USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (revoked_at IS NULL));
 
 CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, id);
 

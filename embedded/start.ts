@@ -1,152 +1,91 @@
-import { execFile } from "node:child_process";
-import { once } from "node:events";
-import { access, constants, mkdir, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
-import { join, resolve } from "node:path";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
+import { Client } from "pg";
+import { z } from "zod";
+import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
-import { browsableUrl } from "../runtime/loopback.rules.ts";
-import { serverUrl } from "../runtime/server/startServer.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import { requireHarmlessSettings } from "./demo/demoData.ts";
-import { DEMO_SETTINGS } from "./demo/createDemoPlanting.ts";
-import { lockFolder } from "./lockFolder.ts";
-import type { StartContext, Role, RunningRole } from "./managedProcess.ts";
-import { prepareDatabase, startDatabase } from "./prepareDatabase.ts";
-import { requireFreePort } from "./requireFreePort.ts";
-import { printDemo, printFirstRequest } from "./printFirstSteps.ts";
-import type { Output } from "./printFirstSteps.ts";
+import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { identifyProcess } from "../runtime/processIdentity.ts";
-import { startRole } from "./managedProcess.ts";
-import { removeRunFile, writeRunFile } from "../runtime/runFile.ts";
-import type { RunFile } from "../runtime/runFile.ts";
-import { createSupervisor, stopLeftovers } from "./createSupervisor.ts";
-import type { Supervisor } from "./createSupervisor.ts";
+import { writeRunFile } from "../runtime/runFile.ts";
+import { findFreePort } from "../runtime/server/probePort.ts";
+import { serverUrl } from "../runtime/server/startServer.ts";
 import { findTemporalCli } from "./findTemporalCli.ts";
-import type { TemporalCli } from "./findTemporalCli.ts";
-import { startTemporalServer, TEMPORAL_HOST } from "./startTemporalServer.ts";
+import { startPostgres } from "./startPostgres.ts";
+import { startTemporalServer } from "./startTemporalServer.ts";
+import { startRole } from "./supervisor.ts";
+import type { StartContext } from "./supervisor.ts";
 
-const run = promisify(execFile);
+type Settings = Readonly<Record<string, string>>;
 
-/** How long to wait for a previous `npm start` that is stopping. */
-const LOCK_WAIT_MS = 5000;
-const CONNECT_TIMEOUT_MS = 5000;
+const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
+const API = fileURLToPath(new URL("../api/main.ts", import.meta.url));
 
-const WORKER: Role = {
-  name: "worker",
-  module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)),
-};
-const API: Role = {
-  name: "API",
-  module: fileURLToPath(new URL("../api/main.ts", import.meta.url)),
-};
-
-export type Start = {
-  /** Resolves when everything runs. */
-  readonly ready: Promise<void>;
-  readonly supervisor: Supervisor;
-  /** Removes the file that names what runs, for a process that does not wait for `release`. */
-  readonly forget: () => Promise<void>;
-  /** Releases the data folder; to be called after the supervisor has stopped everything. */
-  readonly release: () => Promise<void>;
+type Database = {
+  readonly appUrl: string;
+  readonly ownerUrl: string;
+  /** What to do if it cannot be used. */
+  readonly advice: string;
 };
 
-const printPart = ({ print }: Output, name: string, where: string): void =>
-  print(`${name.padEnd(16)} ${where}`);
-
-const printMetrics = (output: Output, name: string, { urls }: RunningRole): void => {
-  if (urls["metrics"] !== undefined) {
-    printPart(output, name, `${urls["metrics"]}/metrics`);
+/** Starts the embedded PostgreSQL, unless the configuration names a database. */
+export const startDatabase = async (config: Config, context: StartContext): Promise<Database> => {
+  if (config.DATABASE_URL !== undefined) {
+    return {
+      ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
+      appUrl: config.DATABASE_URL,
+      advice:
+        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
+    };
   }
+  const { url, appUrl, process } = await startPostgres({
+    folder: join(config.DATA_DIR, "postgres"),
+    port: config.EMBEDDED_POSTGRES_PORT,
+    disposable: false,
+    context,
+  });
+  return { ownerUrl: url, appUrl, advice: `Its log is ${process.logFile}.` };
 };
 
-/** Uses mkdir -p, because Node's recursive mkdir never returns for a folder below /proc. */
-const makeDataFolder = async (dataDir: string): Promise<string> => {
-  const folder = resolve(dataDir);
+/** @throws StartupError that says what to do if the database cannot be used */
+export const migrateDatabase = async (
+  { ownerUrl, appUrl, advice }: Database,
+  signal: AbortSignal,
+): Promise<void> => {
   try {
-    await run("mkdir", ["-p", "--", folder]);
-    await access(folder, constants.W_OK | constants.X_OK);
-    return folder;
+    await migrate(ownerUrl, { appUrl, signal });
   } catch (error) {
+    if (error instanceof StartupError) {
+      throw error;
+    }
+    const { message, code } = errorDetails(error);
+    const cause = errorDetails(error instanceof Error ? error.cause : undefined);
+    const reasons = [message || code, error instanceof Error && error.cause ? cause.message : ""];
     throw new StartupError(
-      `The data folder ${folder} cannot be used: ${(errorDetails(error).stderr ?? errorDetails(error).message).trim()}. Set DATA_DIR to a folder that you can write to.`,
+      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reasons.filter(Boolean).join(" ")}\n${advice}`,
       { cause: error },
     );
-  }
-};
-
-/** Reports ports in use before anything is started. The embedded PostgreSQL checks its own, after stopping an orphan. */
-const requireFreePorts = async (config: Config): Promise<void> => {
-  const { HOST, METRICS_HOST } = config;
-  const purposes = [
-    [HOST, "PORT", "standalone API"],
-    [HOST, "STORE_PORT", "store API"],
-    [METRICS_HOST, "METRICS_PORT", "metrics endpoint of the API"],
-    [METRICS_HOST, "WORKER_METRICS_PORT", "metrics endpoint of the worker"],
-    ...(config.TEMPORAL_ADDRESS === undefined
-      ? ([
-          [TEMPORAL_HOST, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server"],
-          [
-            config.EMBEDDED_TEMPORAL_UI_HOST,
-            "EMBEDDED_TEMPORAL_UI_PORT",
-            "embedded Temporal web UI",
-          ],
-        ] as const)
-      : []),
-  ] as const;
-  for (const [host, setting, purpose] of purposes) {
-    const port = config[setting];
-    if (port !== "off") {
-      await requireFreePort(host, port, setting, purpose);
-    }
   }
 };
 
 type Temporal = {
   readonly address: string;
   readonly namespace: string;
+  /** Null if it is not embedded. */
   readonly uiUrl: string | null;
 };
 
-const requireTemporal = async (address: string): Promise<void> => {
-  const { hostname, port } = new URL(`tcp://${address}`);
-  const socket = connect({ host: hostname, port: Number(port) });
-  try {
-    await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
-  } catch (error) {
-    throw new StartupError(
-      `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${errorDetails(error).message}. ` +
-        "Start it or correct TEMPORAL_ADDRESS. Without TEMPORAL_ADDRESS, an embedded server is used.",
-      { cause: error },
-    );
-  } finally {
-    socket.destroy();
-  }
-};
-
-/** @returns the CLI that runs the embedded server; null if TEMPORAL_ADDRESS names a server, which can be reached */
-const findTemporal = async (config: Config, context: StartContext): Promise<TemporalCli | null> => {
-  if (config.TEMPORAL_ADDRESS === undefined) {
-    return findTemporalCli({ setting: config.TEMPORAL_CLI, context });
-  }
-  await requireTemporal(config.TEMPORAL_ADDRESS);
-  return null;
-};
-
-const startTemporal = async (
-  config: Config,
-  cli: TemporalCli | null,
-  dataDir: string,
-  context: StartContext,
-): Promise<Temporal> => {
+/** Starts the embedded Temporal server, unless the configuration has the address of one. */
+const startTemporal = async (config: Config, context: StartContext): Promise<Temporal> => {
   const namespace = config.TEMPORAL_NAMESPACE ?? "default";
-  if (cli === null) {
-    return { address: config.TEMPORAL_ADDRESS ?? "", namespace, uiUrl: null };
+  if (config.TEMPORAL_ADDRESS !== undefined) {
+    return { address: config.TEMPORAL_ADDRESS, namespace, uiUrl: null };
   }
-  const folder = join(dataDir, "temporal");
+  const cli = await findTemporalCli({ setting: config.TEMPORAL_CLI, context });
+  const folder = join(config.DATA_DIR, "temporal");
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const { address, uiUrl } = await startTemporalServer({
     cli,
@@ -161,195 +100,174 @@ const startTemporal = async (
   return { address, namespace, uiUrl };
 };
 
-/**
- * No balancer waits for this machine's only API. The programs connect with one role; the empty settings also hide those of
- * a .env file, which the programs read themselves.
- */
-const ROLE_SETTINGS = {
-  DRAIN_SECONDS: "0",
-  DATABASE_OWNER_URL: "",
-  DATABASE_READER_URL: "",
-  DATABASE_URL_FILE: "",
-  DATABASE_OWNER_URL_FILE: "",
-  DATABASE_READER_URL_FILE: "",
-};
+/** Empty settings hide those of the environment, and of a .env file that the programs read themselves. */
+const hide = (...names: readonly string[]): Settings =>
+  Object.fromEntries(names.map((name) => [name, ""]));
 
-/** libpq's variables are for another server than the embedded one. */
-const EMBEDDED_DATABASE_SETTINGS = {
-  PGSSLMODE: "",
-  PGSSLROOTCERT: "",
-  PGSSLCERT: "",
-  PGSSLKEY: "",
-  PGTARGETSESSIONATTRS: "",
-};
-
-/**
- * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
- * (TLS, keys) are for another server, so a generated profile replaces them.
- */
+/** Returns the environment of the API and the worker, which use the same servers with one role. */
 const buildRoleEnvironment = async (
   config: Config,
-  dataDir: string,
+  given: Settings,
   databaseUrl: string,
-  { address, namespace }: Temporal,
-  defaults: Readonly<Record<string, string>>,
+  { address, namespace, uiUrl }: Temporal,
 ): Promise<NodeJS.ProcessEnv> => {
   const settings = {
+    ...given,
     DATABASE_URL: databaseUrl,
-    ...ROLE_SETTINGS,
-    ...(config.DATABASE_URL === undefined ? EMBEDDED_DATABASE_SETTINGS : {}),
+    ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
+    // libpq's variables are for another server than the embedded one.
+    ...(config.DATABASE_URL === undefined &&
+      hide("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGTARGETSESSIONATTRS")),
+    PORT: String(config.PORT),
+    STORE_PORT: String(config.STORE_PORT),
+    // No balancer waits for this machine's only API.
+    DRAIN_SECONDS: "0",
   };
-  if (config.TEMPORAL_ADDRESS !== undefined) {
-    return buildChildEnvironment(null, settings, defaults);
+  if (uiUrl === null) {
+    return buildChildEnvironment(null, settings);
   }
-  const profile = join(dataDir, "temporal/client.toml");
+  // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
+  const profile = join(config.DATA_DIR, "temporal/client.toml");
   await writeFile(
     profile,
     `[profile.default]\naddress = "${address}"\nnamespace = "${namespace}"\n`,
   );
-  return buildChildEnvironment(
-    /^TEMPORAL_/u,
-    {
-      ...settings,
-      TEMPORAL_ADDRESS: address,
-      TEMPORAL_NAMESPACE: namespace,
-      TEMPORAL_CONFIG_FILE: profile,
-    },
-    defaults,
-  );
+  return buildChildEnvironment(/^TEMPORAL_/u, {
+    ...settings,
+    TEMPORAL_ADDRESS: address,
+    TEMPORAL_NAMESPACE: namespace,
+    TEMPORAL_CONFIG_FILE: profile,
+  });
 };
 
-type ApiUrls = Pick<RunFile, "apiUrl" | "storeUrl">;
-
-/** Returns the URLs that the API will have; null if a port is chosen only when it starts. */
-const expectedUrls = ({ HOST, PORT, STORE_PORT }: Config): ApiUrls | null =>
-  PORT === 0 || STORE_PORT === 0
-    ? null
-    : { apiUrl: serverUrl(HOST, PORT), storeUrl: serverUrl(HOST, STORE_PORT) };
-
-const printRoles = (output: Output, worker: RunningRole, api: RunningRole & ApiUrls): void => {
-  const { apiUrl, storeUrl } = api;
-  printPart(output, "worker", `process ${worker.process.identity.pid}`);
-  printMetrics(output, "worker metrics", worker);
-  printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
-  printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
-  printMetrics(output, "API metrics", api);
+const hasAccounts = async (connectionString: string): Promise<boolean> => {
+  const client = new Client({ connectionString, ssl: false });
+  await client.connect();
+  try {
+    return (await client.query("SELECT FROM account LIMIT 1")).rowCount !== 0;
+  } finally {
+    await client.end();
+  }
 };
 
-type StartOptions = {
-  /** Whether a new database is filled with demo data. */
-  readonly isDemo: boolean;
-};
+const demo = z.object({ organizationId: z.string(), pages: z.record(z.string(), z.string()) });
 
-const startAll = async (
-  config: Config,
-  dataDir: string,
-  context: StartContext,
-  output: Output,
-  options: StartOptions,
-): Promise<void> => {
-  if (options.isDemo) {
-    requireHarmlessSettings(config);
-  }
-  await stopLeftovers(dataDir, context.onProgress);
-  await requireFreePorts(config);
-  const temporalCli = await findTemporal(config, context);
-  const database = await startDatabase(config, dataDir, context);
-  const { appUrl: databaseUrl } = database;
-  const { applied, demo } = await prepareDatabase(config, database, options.isDemo, context);
-  printPart(
-    output,
-    "database",
-    config.DATABASE_URL === undefined
-      ? `${withoutPassword(databaseUrl)} (passwords in ${join(dataDir, "run.json")})`
-      : withoutPassword(databaseUrl),
-  );
-  if (applied.length > 0) {
-    printPart(output, "migrations", applied.join(", "));
-  }
-
-  const temporal = await startTemporal(config, temporalCli, dataDir, context);
-  printPart(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
-  if (temporal.uiUrl !== null) {
-    printPart(output, "Temporal web UI", temporal.uiUrl);
-  }
-
-  const environment = await buildRoleEnvironment(
-    config,
-    dataDir,
-    databaseUrl,
-    temporal,
-    options.isDemo ? DEMO_SETTINGS : {},
-  );
-  const identity = identifyProcess(process.pid);
-  if (identity === null) {
-    throw new TypeError("This process has no identity.");
-  }
-  const writeUrls = (urls: ApiUrls): Promise<void> =>
-    writeRunFile(dataDir, {
-      ...identity,
-      databaseUrl,
-      databaseOwnerUrl: database.ownerUrl,
-      databaseReaderUrl: database.readerUrl,
-      temporalAddress: temporal.address,
-      temporalNamespace: temporal.namespace,
-      ...urls,
-    });
-  // Before the API responds, so that the command line finds what a client can already use.
-  const expected = expectedUrls(config);
-  if (expected !== null) {
-    await writeUrls(expected);
-  }
-  const startApi = async (): Promise<RunningRole & ApiUrls> => {
-    const api = await startRole(API, environment, context);
-    const { standalone: apiUrl, store: storeUrl } = api.urls;
-    if (apiUrl === undefined || storeUrl === undefined) {
-      throw new TypeError("The API reported no URLs.");
+/** Adds the first accounts to a new embedded database. @returns what a user needs to know of them */
+const prepareAccounts = async (
+  { DATA_DIR, PUBLIC_BASE_URL }: Config,
+  databaseUrl: string,
+  apiUrl: string,
+  isDemo: boolean,
+  { onProgress, signal }: StartContext,
+): Promise<string> => {
+  const publicUrl = PUBLIC_BASE_URL ?? browsableUrl(apiUrl);
+  const inDataDir = isDemo ? `DATA_DIR=${relative("", DATA_DIR)} ` : "";
+  const demoFile = join(DATA_DIR, "demo.json");
+  let text = "";
+  if (!(await hasAccounts(databaseUrl))) {
+    signal.throwIfAborted();
+    // Imported when it is needed, because what it imports takes 40 MB.
+    const { createFirstAccounts } = await import("./createFirstAccounts.ts");
+    if (isDemo) {
+      onProgress("Adding a year of demo data …");
     }
-    await writeUrls({ apiUrl, storeUrl });
-    return { ...api, apiUrl, storeUrl };
-  };
-  const [worker, api] = await Promise.all([startRole(WORKER, environment, context), startApi()]);
-  printRoles(output, worker, api);
-  const { apiUrl } = api;
-  if (demo !== null) {
-    const publicUrl = config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl);
-    await printDemo(databaseUrl, { apiUrl, publicUrl }, demo, output);
+    const { keys, made } = await createFirstAccounts(databaseUrl, apiUrl, isDemo);
+    await (made && writeFile(demoFile, JSON.stringify(made), { mode: 0o600 }));
+    text = keys;
   }
-  // Only in a database of its own: another one belongs to a deployment, which must not get an account by itself.
-  if (config.DATABASE_URL === undefined) {
-    await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
+  if (isDemo) {
+    // Written last, so that a demo that has it is complete.
+    const stored = await readFile(demoFile, "utf8").catch(() => null);
+    if (stored === null) {
+      throw new StartupError(
+        `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${DATA_DIR}, and start again.`,
+      );
+    }
+    const { pages } = demo.parse(JSON.parse(stored));
+    text += `Look at:\n${Object.entries(pages)
+      .map(([name, path]) => `  ${name.padEnd(14)}  ${publicUrl}${path}\n`)
+      .join("")}`;
   }
-  output.print("ready");
-  output.onProgress("Press Ctrl-C to stop.");
+  return `${text}To issue an API key to an organization that \`impact org list\` shows:
+  ${inDataDir}npm run -s impact -- key issue --org ID --mode live
+`;
+};
+
+const prepareDatabase = async (
+  config: Config,
+  apiUrl: string,
+  isDemo: boolean,
+  context: StartContext,
+) => {
+  const database = await startDatabase(config, context);
+  await migrateDatabase(database, context.signal);
+  // Another database belongs to a deployment, which must not get an account by itself.
+  const text =
+    config.DATABASE_URL === undefined
+      ? await prepareAccounts(config, database.appUrl, apiUrl, isDemo, context)
+      : "";
+  return { ...database, text };
+};
+
+const printParts = (parts: Readonly<Record<string, string | null | undefined>>): void => {
+  for (const [name, where] of Object.entries(parts)) {
+    if (where) {
+      console.log(`${name.padEnd(16)} ${where}`);
+    }
+  }
 };
 
 /**
  * Starts the worker and the API, and PostgreSQL and Temporal unless the configuration has their addresses.
- * @returns as soon as the data folder is locked, so that the caller can cancel the start
- * @throws StartupError if the data folder cannot be used
+ * @param settings replace those of the environment
  */
-export const start = async (
-  config: Config,
-  output: Output,
-  options: StartOptions,
-): Promise<Start> => {
-  const dataDir = await makeDataFolder(config.DATA_DIR);
-  const unlock = await lockFolder(dataDir, LOCK_WAIT_MS, () =>
-    output.onProgress(`Waiting for another \`npm start\` to release ${dataDir} …`),
-  );
-  const supervisor = createSupervisor(dataDir, output.onProgress);
-  const ready = startAll(config, dataDir, supervisor.context, output, options);
-  return {
-    ready,
-    supervisor,
-    forget: () => removeRunFile(dataDir),
-    release: async () => {
-      await removeRunFile(dataDir);
-      await ready.catch(() => {
-        // The caller handles this error; here it only has to be over.
-      });
-      unlock();
-    },
+export const startAll = async (
+  given: Config,
+  settings: Settings,
+  context: StartContext,
+  isDemo: boolean,
+): Promise<void> => {
+  const config = {
+    ...given,
+    PORT: given.PORT || (await findFreePort()),
+    STORE_PORT: given.STORE_PORT || (await findFreePort()),
   };
+  const apiUrl = serverUrl(config.HOST, config.PORT);
+  const storeUrl = serverUrl(config.HOST, config.STORE_PORT);
+  const [{ text, ownerUrl, appUrl }, temporal] = await Promise.all([
+    prepareDatabase(config, apiUrl, isDemo, context),
+    startTemporal(config, context),
+  ]);
+
+  const identity = identifyProcess(process.pid);
+  if (identity === null) {
+    throw new TypeError("This process has no identity.");
+  }
+  // Before the API responds, so that the command line finds what a client can already use.
+  await writeRunFile(config.DATA_DIR, {
+    ...identity,
+    databaseUrl: appUrl,
+    databaseOwnerUrl: ownerUrl,
+    temporalAddress: temporal.address,
+    temporalNamespace: temporal.namespace,
+    apiUrl,
+    storeUrl,
+  });
+  const environment = await buildRoleEnvironment(config, settings, appUrl, temporal);
+  const [worker, api] = await Promise.all([
+    startRole("worker", WORKER, environment, context),
+    startRole("API", API, environment, context),
+  ]);
+  const isEmbedded = config.DATABASE_URL === undefined;
+  printParts({
+    "standalone API": `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`,
+    "store API": `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`,
+    database: `${withoutPassword(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,
+    Temporal: `${temporal.address} (namespace ${temporal.namespace})`,
+    "Temporal web UI": temporal.uiUrl,
+    "API metrics": api["metrics"] && `${api["metrics"]}/metrics`,
+    "worker metrics": worker["metrics"] && `${worker["metrics"]}/metrics`,
+  });
+  console.log(`\n${text}ready`);
+  context.onProgress("Press Ctrl-C to stop.");
 };

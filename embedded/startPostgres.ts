@@ -15,22 +15,20 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
-import { findFreePort } from "../runtime/server/probePort.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import { readLogTail, spawnWithLog } from "./managedProcess.ts";
-import type { ManagedProcess, StartContext } from "./managedProcess.ts";
-import { requireFreePort } from "./requireFreePort.ts";
+import { choosePort } from "./choosePort.ts";
+import { readLogTail, spawnWithLog } from "./supervisor.ts";
+import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
 import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
-import type { StopSignals } from "../runtime/processIdentity.ts";
+import type { Stop } from "../runtime/processIdentity.ts";
 
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
   readonly url: string;
-  /** With the roles of the programs and of people; a migration creates them. */
+  /** With the role of the programs; a migration creates it. */
   readonly appUrl: string;
-  readonly readerUrl: string;
   readonly process: ManagedProcess;
 };
 
@@ -39,17 +37,13 @@ const run = promisify(execFile);
 const HOST = "127.0.0.1";
 const OWNER = "impact";
 const APP = "impact_app";
-const READER = "impact_reader";
 const DATABASE = "impact";
 /** Crash recovery may replay up to max_wal_size before the server accepts connections. */
 const READY_TIMEOUT_MS = 180_000;
 const POLL_MS = 50;
 
-/** SIGINT closes connections and writes a checkpoint; SIGQUIT leaves it to crash recovery at the next start. */
-const STOP_SIGNALS: StopSignals = [
-  { signal: "SIGINT", waitMs: 20_000 },
-  { signal: "SIGQUIT", waitMs: 5000 },
-];
+/** SIGINT closes connections and writes a checkpoint. If the server is killed, the next start recovers. */
+const STOP: Stop = { signal: "SIGINT", waitMs: 20_000 };
 
 /** The server does not inherit our environment (PGDATA, LC_ALL, …). */
 const ENVIRONMENT = { LC_ALL: "C", PATH: "/usr/bin:/bin" };
@@ -187,39 +181,34 @@ const stopOrphan = async (data: string): Promise<void> => {
   }
   const orphan = identifyProcess(Number.parseInt(content, 10));
   if (orphan !== null && (await worksIn(orphan.pid, data))) {
-    await stopProcess(orphan, STOP_SIGNALS);
+    await stopProcess(orphan, STOP);
   }
   await rm(file, { force: true });
 };
 
-/** @returns a connection, or null if the server does not accept connections yet */
-const tryToConnect = async (url: string): Promise<Client | null> => {
-  // PGSSLMODE is for another server.
-  const client = new Client({ connectionString: url, ssl: false });
-  // A server that ends closes the connection; the query reports it.
-  client.on("error", () => undefined);
-  try {
-    await client.connect();
-    return client;
-  } catch (error) {
-    // 57P03: the server is starting up or recovering. An error that is not PostgreSQL's: it does not listen, or it ends.
-    if (error instanceof DatabaseError && error.code !== "57P03") {
-      throw error;
-    }
-    return null;
-  }
-};
-
+/**
+ * Returns a connection as soon as the server accepts one.
+ * @throws StartupError if it ends, or takes too long
+ */
 const connectWhenReady = async (
-  url: string,
+  connectionString: string,
   server: ManagedProcess,
   logFile: string,
 ): Promise<Client> => {
   const deadline = performance.now() + READY_TIMEOUT_MS;
   while (isRunning(server.identity) && performance.now() < deadline) {
-    const client = await tryToConnect(url);
-    if (client !== null) {
+    // PGSSLMODE is for another server.
+    const client = new Client({ connectionString, ssl: false });
+    // A server that ends closes the connection; the query reports it.
+    client.on("error", () => undefined);
+    try {
+      await client.connect();
       return client;
+    } catch (error) {
+      // 57P03: the server is starting up or recovering. An error that is not PostgreSQL's: it does not listen, or it ends.
+      if (error instanceof DatabaseError && error.code !== "57P03") {
+        throw error;
+      }
     }
     await sleep(POLL_MS);
   }
@@ -260,14 +249,13 @@ export const startPostgres = async ({
   await makeFolder(folder, user);
   const data = join(folder, "data");
   await stopOrphan(data);
-  await requireFreePort(HOST, port, "EMBEDDED_POSTGRES_PORT", "embedded PostgreSQL");
+  const actualPort = await choosePort(HOST, port, "EMBEDDED_POSTGRES_PORT");
   const password = await readPassword(folder, user);
   const exists = await readFile(join(data, "PG_VERSION"), "utf8").catch(() => null);
   if (exists === null) {
     await initialize(folder, data, binaries.initdb, user);
   }
 
-  const actualPort = port === 0 ? await findFreePort() : port;
   const logFile = join(folder, "postgres.log");
   const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}) };
   const server = await spawnWithLog({
@@ -282,7 +270,7 @@ export const startPostgres = async ({
     ],
     options: { ...user, cwd: data, env: ENVIRONMENT },
     logFile,
-    stopSignals: STOP_SIGNALS,
+    stop: STOP,
     context,
   });
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
@@ -306,7 +294,6 @@ export const startPostgres = async ({
   return {
     url: urlOf(OWNER, password),
     appUrl: urlOf(APP, derivePassword(password, APP)),
-    readerUrl: urlOf(READER, derivePassword(password, READER)),
     process: server,
   };
 };

@@ -2,10 +2,11 @@ import { execFile } from "node:child_process";
 import { basename, dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { findFreePort } from "../runtime/server/probePort.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
-import { readLogTail, spawnWithLog } from "./managedProcess.ts";
-import type { ManagedProcess, StartContext } from "./managedProcess.ts";
+import { isRunning } from "../runtime/processIdentity.ts";
+import { choosePort } from "./choosePort.ts";
+import { readLogTail, spawnWithLog } from "./supervisor.ts";
+import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import type { TemporalCli } from "./findTemporalCli.ts";
 
 type EmbeddedTemporal = {
@@ -16,7 +17,7 @@ type EmbeddedTemporal = {
 
 const run = promisify(execFile);
 
-export const TEMPORAL_HOST = "127.0.0.1";
+const HOST = "127.0.0.1";
 /** It usually takes a second; a busy machine may need much longer. */
 const READY_TIMEOUT_MS = 120_000;
 const POLL_MS = 100;
@@ -55,30 +56,23 @@ const waitUntilReady = async (
   server: ManagedProcess,
   logFile: string,
 ): Promise<void> => {
-  const ended = server.exited.then(() => true);
   const deadline = performance.now() + READY_TIMEOUT_MS;
   const update = ["operator", "namespace", "update", "--retention", RETENTION, "-n", namespace];
   // Profiles and environment variables for another Temporal must not redirect this call.
   const target = ["--address", address, "--disable-config-env", "--disable-config-file"];
-  for (;;) {
-    const responded = run(cli.path, [...update, ...target], { timeout: 10_000 }).then(
-      () => true,
-      () => false,
-    );
-    if (await Promise.race([ended, responded.then(() => false)])) {
-      throw new StartupError(`The Temporal server ended during startup:\n${readLogTail(logFile)}`);
-    }
-    if (await responded) {
+  while (isRunning(server.identity) && performance.now() < deadline) {
+    try {
+      await run(cli.path, [...update, ...target], { timeout: 10_000 });
       return;
+    } catch {
+      await sleep(POLL_MS);
     }
-    if (performance.now() > deadline) {
-      await server.stop();
-      throw new StartupError(
-        `The Temporal server did not respond within ${READY_TIMEOUT_MS / 1000} seconds:\n${readLogTail(logFile)}`,
-      );
-    }
-    await sleep(POLL_MS);
   }
+  const problem = isRunning(server.identity)
+    ? `did not respond within ${READY_TIMEOUT_MS / 1000} seconds`
+    : "ended during startup";
+  await server.stop();
+  throw new StartupError(`The Temporal server ${problem}:\n${readLogTail(logFile)}`);
 };
 
 /**
@@ -94,7 +88,7 @@ export const startTemporalServer = async ({
   databaseFile,
   namespace,
   port,
-  uiHost = TEMPORAL_HOST,
+  uiHost = HOST,
   uiPort,
   logFile,
   context,
@@ -108,9 +102,10 @@ export const startTemporalServer = async ({
   readonly logFile: string;
   readonly context: StartContext;
 }): Promise<EmbeddedTemporal> => {
-  const actualPort = port === 0 ? await findFreePort() : port;
-  const actualUiPort = uiPort === 0 ? await findFreePort() : uiPort;
-  const address = `${TEMPORAL_HOST}:${actualPort}`;
+  const actualPort = await choosePort(HOST, port, "EMBEDDED_TEMPORAL_PORT");
+  const actualUiPort =
+    uiPort === null ? null : await choosePort(uiHost, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
+  const address = `${HOST}:${actualPort}`;
   const server = await spawnWithLog({
     name: "Temporal server",
     command: cli.path.includes("/") ? resolve(cli.path) : cli.path,
@@ -119,7 +114,7 @@ export const startTemporalServer = async ({
       "start-dev",
       "--log-level=warn",
       "--log-format=json",
-      `--ip=${TEMPORAL_HOST}`,
+      `--ip=${HOST}`,
       `--port=${actualPort}`,
       `--namespace=${namespace}`,
       ...(actualUiPort === null
@@ -131,7 +126,7 @@ export const startTemporalServer = async ({
     // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
     options: databaseFile === null ? {} : { cwd: dirname(databaseFile) },
     logFile,
-    stopSignals: [{ signal: "SIGTERM", waitMs: 10_000 }],
+    stop: { signal: "SIGTERM", waitMs: 10_000 },
     context,
   });
   await waitUntilReady(cli, address, namespace, server, logFile);

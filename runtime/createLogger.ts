@@ -1,7 +1,8 @@
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import { pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
-import { build as buildPretty } from "pino-pretty";
+import { prettyFactory } from "pino-pretty";
+import { z } from "zod";
 import type { Config } from "./config/config.ts";
 import { counted } from "./counted.rules.ts";
 
@@ -175,13 +176,45 @@ const openStdout = (): number => {
   return STDOUT;
 };
 
+const requestLine = z.object({
+  level: z.int(),
+  time: z.int(),
+  msg: z.literal("request"),
+  method: z.string(),
+  route: z.string(),
+  status: z.int(),
+  durationMs: z.number(),
+});
+
+/** Returns a function that makes a line readable. That of a request has only what a person looks at. */
+const createPrettifier = (): ((line: string) => string) => {
+  const prettify = prettyFactory({
+    colorize: process.stdout.isTTY,
+    ignore: "pid,hostname",
+    translateTime: "HH:MM:ss",
+    singleLine: true,
+  });
+  return (line) => {
+    const { data } = requestLine.safeParse(JSON.parse(line));
+    if (data === undefined) {
+      return prettify(line);
+    }
+    const { level, time, method, route, status, durationMs } = data;
+    return prettify({ level, time, msg: `${method} ${route} ${status} ${durationMs} ms` });
+  };
+};
+
 const openDestination = (
   format: "json" | "pretty",
   onLost: (lines: number) => void,
-): DestinationStream =>
-  format === "pretty"
-    ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
-    : writeLines(openStdout(), { report: reportOnStderr, onLost });
+): DestinationStream => {
+  const destination = writeLines(openStdout(), { report: reportOnStderr, onLost });
+  if (format === "json") {
+    return destination;
+  }
+  const prettify = createPrettifier();
+  return { ...destination, write: (line) => destination.write(prettify(line)) };
+};
 
 /**
  * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.

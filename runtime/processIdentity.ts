@@ -5,11 +5,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** A process by its id and start time, because the system reuses ids. */
 export type ProcessIdentity = { readonly pid: number; readonly startedAt: string };
 
-/** The signals that stop a process, in order, and how long to wait after each. */
-export type StopSignals = readonly {
-  readonly signal: "SIGINT" | "SIGTERM" | "SIGQUIT";
-  readonly waitMs: number;
-}[];
+/** The signal that asks a process to stop, and how long to wait before it is killed. */
+export type Stop = { readonly signal: "SIGINT" | "SIGTERM"; readonly waitMs: number };
 
 const POLL_MS = 25;
 
@@ -67,17 +64,17 @@ const waitForEnd = async (identity: ProcessIdentity, waitMs: number): Promise<bo
   return true;
 };
 
-/** Stops a process, which need not be a child, and waits until it has ended; SIGKILL is the last resort. */
+/** Stops a process, which need not be a child, and waits until it has ended. */
 export const stopProcess = async (
   identity: ProcessIdentity,
-  signals: StopSignals,
+  { signal, waitMs }: Stop,
 ): Promise<void> => {
-  for (const { signal, waitMs } of [...signals, LAST_RESORT]) {
+  for (const step of [{ signal, waitMs }, LAST_RESORT]) {
     if (!isRunning(identity)) {
       return;
     }
     try {
-      process.kill(identity.pid, signal);
+      process.kill(identity.pid, step.signal);
     } catch (error) {
       // It may have ended between the check and the signal. EPERM means that another user's process has the id.
       if (isRunning(identity)) {
@@ -85,7 +82,7 @@ export const stopProcess = async (
       }
       return;
     }
-    if (await waitForEnd(identity, waitMs)) {
+    if (await waitForEnd(identity, step.waitMs)) {
       return;
     }
   }

@@ -13,10 +13,9 @@ type Urls = Readonly<z.output<typeof readyMessage>["urls"]>;
 /** It usually takes seconds; a busy machine may need much longer. */
 const READY_TIMEOUT_MS = 120_000;
 
-/** Reports to the parent, if there is one, that this program is ready. */
-export const reportReady = (urls: Urls): void => {
-  process.send?.({ type: "ready", urls } satisfies z.input<typeof readyMessage>);
-};
+/** Reports to the parent that this program is ready. @returns false if no program has started this one */
+export const reportReady = (urls: Urls): boolean =>
+  process.send?.({ type: "ready", urls } satisfies z.input<typeof readyMessage>) !== undefined;
 
 /**
  * Waits until a program that was forked reports that it is ready.

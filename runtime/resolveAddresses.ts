@@ -1,5 +1,5 @@
 import dns from "node:dns";
-import { lookup as lookUpInSystem, Resolver } from "node:dns/promises";
+import { Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { LookupFunction } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -17,45 +17,26 @@ const IPV6_DELAY_MS = 300;
 
 const none = (): string[] => [];
 
-/** Returns the IPv4 addresses of a host, then its IPv6 addresses if DNS returns them in time. */
-const resolveBoth = async (
-  hostname: string,
-  resolveIpv4: (resolver: Resolver) => Promise<readonly string[]>,
-): Promise<readonly string[]> => {
+/**
+ * Returns the IPv4 addresses of a host from DNS, then its IPv6 addresses if DNS returns them in time. It does not use the
+ * threads that `dns.lookup` shares with the rest of the process, so a name server that does not respond delays no other
+ * work. It does not read /etc/hosts either.
+ */
+export const resolveAddresses: Resolve = async (hostname) => {
+  if (LOCALHOST.test(hostname)) {
+    return ["127.0.0.1", "::1"];
+  }
   const resolver = new Resolver({ timeout: TRY_TIMEOUT_MS, tries: TRIES });
   // A named import would keep the servers of the start.
   resolver.setServers(dns.getServers());
   const ipv6 = resolver.resolve6(hostname).catch(none);
-  const ipv4 = await resolveIpv4(resolver).catch(none);
+  const ipv4 = await resolver.resolve4(hostname).catch(none);
   const others = ipv4.length === 0 ? ipv6 : Promise.race([ipv6, delay(IPV6_DELAY_MS, [])]);
   try {
     return [...ipv4, ...(await others)];
   } finally {
     resolver.cancel();
   }
-};
-
-/**
- * Returns the addresses of a host from DNS. It does not use the threads that `dns.lookup` shares with the rest of the
- * process, so a name server that does not respond delays no other work. It does not read /etc/hosts either.
- */
-export const resolveAddresses: Resolve = (hostname) =>
-  LOCALHOST.test(hostname)
-    ? Promise.resolve(["127.0.0.1", "::1"])
-    : resolveBoth(hostname, (resolver) => resolver.resolve4(hostname));
-
-/** @throws the system's error if the host has no address */
-const findInSystem = async (hostname: string, family: 0 | 4): Promise<readonly string[]> => {
-  const found = await lookUpInSystem(hostname, { family, all: true });
-  return found.map(({ address }) => address);
-};
-
-/** Returns the addresses of a host as this machine names it: /etc/hosts and search domains count. */
-const findAddresses = async (hostname: string): Promise<readonly string[]> => {
-  const found = LOCALHOST.test(hostname)
-    ? []
-    : await resolveBoth(hostname, () => findInSystem(hostname, 4));
-  return found.length === 0 ? findInSystem(hostname, 0) : found;
 };
 
 /** Returns a look-up for connections over the addresses that `find` returns. */
@@ -79,6 +60,3 @@ export const lookUpWith = (find: Resolve): LookupFunction => {
   };
   return (hostname, options, callback) => void lookUp(hostname, options, callback);
 };
-
-/** A look-up that waits only briefly for IPv6 addresses. The system's waits ten seconds if no response arrives. */
-export const lookUpHost: LookupFunction = lookUpWith(findAddresses);

@@ -9,7 +9,6 @@ const runFile = z.strictObject({
   startedAt: z.string(),
   databaseUrl: z.string(),
   databaseOwnerUrl: z.string(),
-  databaseReaderUrl: z.string().nullable(),
   temporalAddress: z.string(),
   temporalNamespace: z.string(),
   apiUrl: z.string(),

@@ -87,8 +87,9 @@ export const runProgram = async (
     }
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger, tracing);
-    logger.info(urls, "ready");
-    reportReady(urls);
+    if (!reportReady(urls)) {
+      logger.info(urls, "ready");
+    }
     const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
     logger.info({ reason }, "stopping");
     if (drain && reason === "SIGTERM") {

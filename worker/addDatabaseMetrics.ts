@@ -13,7 +13,7 @@ import { listWaitingStreams } from "../modules/billing/sending/waitingStreams.sq
 import { listShardStatuses } from "../db/shards.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
-import { readWebhookState } from "../modules/events/endpointHealth.sql.ts";
+import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpointHealth.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
 import { findHold } from "../modules/billing/deployment.rules.ts";
 import {
@@ -139,14 +139,16 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       },
     ],
   }),
-  gaugeOf({
-    read: ({ db }) => listShardStatuses(db, "usage"),
-    name: "impact_usage_shard_last_pass_age_seconds",
-    help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; until then, the time since the installation.",
-    labelNames: ["shard"],
-    values: (shards) =>
-      shards.map(({ number, ageSeconds }) => [{ shard: String(number) }, ageSeconds]),
-  }),
+  ...(["usage", "webhooks"] as const).map((kind) =>
+    gaugeOf({
+      read: ({ db }) => listShardStatuses(db, kind),
+      name: `impact_${kind === "usage" ? "usage" : "webhook"}_shard_last_pass_age_seconds`,
+      help: `How long ago the sender of a shard last looked for ${kind === "usage" ? "usage" : "deliveries"}, by PostgreSQL's clock; until then, the time since the installation.`,
+      labelNames: ["shard"],
+      values: (shards) =>
+        shards.map(({ number, ageSeconds }) => [{ shard: String(number) }, ageSeconds]),
+    }),
+  ),
   gaugeOf({
     read: ({ db }) => listShardStatuses(db, "dispatcher"),
     name: "impact_dispatcher_last_pass_age_seconds",
@@ -255,23 +257,13 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     help: "Stores whose balance is below their low-balance threshold.",
     values: (count) => count,
   }),
-  gaugesOf({
-    read: ({ db, clock }) => readWebhookState(db, clock.now()),
+  gaugeOf({
+    read: ({ db }) => countEndpointStates(db),
     isCostly: true,
-    gauges: [
-      {
-        name: "impact_webhook_endpoints",
-        help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
-        labelNames: ["state"],
-        values: ({ endpoints }) =>
-          Object.entries(endpoints).map(([state, count]) => [{ state }, count]),
-      },
-      {
-        name: "impact_webhook_unattended_seconds",
-        help: "Longest wait of a due delivery to an endpoint that is not failing and that no worker is calling; 0 if there is none.",
-        values: ({ unattendedSeconds }) => unattendedSeconds,
-      },
-    ],
+    name: "impact_webhook_endpoints",
+    help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
+    labelNames: ["state"],
+    values: (counts) => ENDPOINT_STATES.map((state) => [{ state }, counts.get(state) ?? 0]),
   }),
 ];
 

@@ -47,11 +47,7 @@ const createBackgroundActivities = (
     BillingObservers & { readonly startOrder: (orderId: number) => Promise<void> },
 ) => ({
   ...createBillingActivities(context),
-  ...createRetentionActivities({
-    ...context,
-    db: context.bulkDb,
-    testDataDays: config.TEST_DATA_RETENTION_DAYS,
-  }),
+  ...createRetentionActivities({ ...context, db: context.bulkDb }),
   ...createPlantingActivities({
     ...context,
     planting: createPlanting(readPlantingSettings(config), (unusable) => {

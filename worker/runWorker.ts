@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isGrpcServiceError } from "@temporalio/client";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
 import type { WorkflowBundle, NativeConnectionOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
@@ -60,21 +59,6 @@ type WorkerSettings = {
   /** Whether its workflow tasks wait for other services, in local activities. */
   readonly hasLongTasks: boolean;
   readonly logger: Logger;
-  /** Called at each attempt while the namespace is missing. */
-  readonly logMissingNamespace: (error: Error) => void;
-};
-
-/** Returns a function that logs once, for all task queues, that the worker waits for its namespace. */
-const createNamespaceLog = (logger: Logger): ((error: Error) => void) => {
-  let isLogged = false;
-  return (error) => {
-    if (!isLogged) {
-      isLogged = true;
-      logger.warn(
-        `${error.message} The worker waits for it. Create it, or correct TEMPORAL_NAMESPACE.`,
-      );
-    }
-  };
 };
 
 const POLLS_REJECTED =
@@ -97,29 +81,6 @@ const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<voi
   }
 };
 
-/** The namespace may be created after the worker was started, or TEMPORAL_NAMESPACE is misspelt. */
-class NamespaceMissingError extends Error {
-  override readonly name = "NamespaceMissingError";
-}
-
-/** Of gRPC. */
-const NOT_FOUND = 5;
-const CALL_TIMEOUT_MS = 4000;
-
-/** @throws NamespaceMissingError; other errors are left to the worker, which retries */
-const requireNamespace = async (connection: NativeConnection, namespace: string): Promise<void> => {
-  try {
-    await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
-      connection.workflowService.describeNamespace({ namespace }),
-    );
-  } catch (error) {
-    const code: number | null = isGrpcServiceError(error) ? error.code : null;
-    if (code === NOT_FOUND) {
-      throw new NamespaceMissingError(`Temporal has no namespace ${namespace}.`, { cause: error });
-    }
-  }
-};
-
 const connectAndRun = async (
   { identity, activities, taskQueue, hasLongTasks }: WorkerSettings,
   workflowBundle: WorkflowBundle,
@@ -131,7 +92,6 @@ const connectAndRun = async (
     ...readTemporalProxy(connectionOptions.address),
   });
   try {
-    await requireNamespace(connection, namespace);
     const worker = await Worker.create({
       connection,
       namespace,
@@ -209,19 +169,16 @@ export const runWorker = async (
   }
   const logOutage = createOutageLog(
     settings.logger,
-    "cannot connect to Temporal; retrying, usage waits in the database",
+    "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",
   );
   while (!signal.aborted) {
     try {
       await connectAndRun(settings, bundle, signal);
     } catch (error) {
-      if (error instanceof NamespaceMissingError) {
-        settings.logMissingNamespace(error);
-      } else if (error instanceof TransportError) {
-        logOutage(error);
-      } else {
+      if (!(error instanceof TransportError)) {
         throw error;
       }
+      logOutage(error);
       await pause(RECONNECT_INTERVAL_MS, signal);
     }
   }
@@ -232,7 +189,6 @@ type DeploymentName = ReturnType<typeof awaitDeploymentName>;
 /** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
 export const createRunners = (deployment: DeploymentName, logger: Logger, signal: AbortSignal) => {
   const workflowBundle = bundleWorkflows();
-  const logMissingNamespace = createNamespaceLog(logger);
   const whenNamed = async (
     run: (named: NonNullable<Awaited<DeploymentName>>) => Promise<void>,
   ): Promise<void> => {
@@ -250,7 +206,6 @@ export const createRunners = (deployment: DeploymentName, logger: Logger, signal
           hasLongTasks: queueOf === interactiveQueue,
           workflowBundle,
           logger,
-          logMissingNamespace,
         },
         signal,
       ),

@@ -2,7 +2,7 @@ import { proxyActivities } from "@temporalio/workflow";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
 
 const { createPlantingOrders } = proxyActivities<PlantingActivities>({
-  // Half an hour, and what remains of the turns of all accounts. The next attempt continues.
+  // The next attempt continues.
   startToCloseTimeout: "1 hour",
   heartbeatTimeout: "30 seconds",
   retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },

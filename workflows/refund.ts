@@ -1,3 +1,4 @@
+import { ActivityFailure, RetryState } from "@temporalio/common";
 import type { Duration } from "@temporalio/common";
 import {
   continueAsNew,
@@ -8,7 +9,10 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { isTimeout } from "./isTimeout.ts";
+
+/** Whether an activity failed because the time for all of its attempts is over. */
+const isTimeout = (error: unknown): boolean =>
+  error instanceof ActivityFailure && error.retryState === RetryState.TIMEOUT;
 
 /** Signals a further refund of the same registration. */
 export const refundedSignal = defineSignal("refunded");

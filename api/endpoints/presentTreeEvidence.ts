@@ -1,9 +1,5 @@
-import type {
-  Milestone,
-  MilestoneEvent,
-  TreeEvidence,
-} from "../../modules/planting/timeline.rules.ts";
-import { verifiedAllocationId } from "../../modules/planting/timeline.rules.ts";
+import type { MilestoneEvent, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
+import { MILESTONES } from "../../modules/planting/timeline.rules.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
 
 /** Returns the URL of a path on this service; other URLs, and the empty one, stay as they are. */
@@ -69,133 +65,189 @@ const describe = (
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-type AllocatedFact = NonNullable<TreeEvidence["facts"]["allocated"]>;
-type VerifiedFact = NonNullable<TreeEvidence["facts"]["planted_and_verified"]>;
+/** How an interface shows evidence. */
+type Shown = {
+  /** Returns the public URL of a reported one. */
+  readonly urlOf: (url: string) => string;
+  /** When the trees were registered, as the lists of the interface show it. */
+  readonly createdAt: string;
+};
 
-const presentOrder = (
-  order: NonNullable<TreeEvidence["order"]>,
-  { registration, partnerName }: TreeEvidence,
-): Proof => ({
-  partner: partnerName,
-  order_id: order.orderId,
-  order_public_id: order.orderPublicId,
-  tree_order_id: order.treeOrderId,
-  tree_order_public_id: order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
-  tree_amount: order.treeCount,
-  buyer_name: order.buyerName,
-});
+type Verified = NonNullable<TreeEvidence["facts"]["planted_and_verified"]>;
+type Planted = NonNullable<TreeEvidence["facts"]["planted"]>;
 
-const presentAllocated = (
-  { allocations }: AllocatedFact,
-  { partnerName, idOf }: TreeEvidence,
-  baseUrl: string,
-): Proof => ({
-  partner: partnerName,
-  allocations: allocations.map(({ reference, date_allocated, planting_site: site, crew }) => ({
-    allocation_id: idOf("allocation", reference),
-    date_allocated,
-    planting_site: {
-      id: idOf("planting_site", site.reference),
-      name: site.name,
-      subsite_name: site.subsite_name,
-      organization_name: site.organization_name,
-      latitude: site.latitude,
-      longitude: site.longitude,
-      main_image: absoluteUrl(site.main_image, baseUrl),
+/** Returns the ids of a session. By default, those of planted trees follow from their order. */
+const sessionIds = (
+  { field_update_reference: fieldUpdate, planting_session_reference: session }: Verified | Planted,
+  { order, idOf }: TreeEvidence,
+) => {
+  const orderId = order?.orderPublicId ?? "";
+  return {
+    field_update_id: idOf("field_update", fieldUpdate ?? `${orderId}/field-update`),
+    planting_session_id: idOf("planting_session", session ?? `${orderId}/planting-session`),
+  };
+};
+
+/** Returns the id of the verified allocation: the session's if the partner reports no allocations. */
+const verifiedAllocationId = (fact: Verified, { idOf }: TreeEvidence): number =>
+  idOf("allocation", fact.allocation_reference ?? fact.planting_session_reference);
+
+/** Returns the photos and videos of planted trees; those of their verification if no planting was reported. */
+const presentMedia = (evidence: TreeEvidence, { urlOf }: Shown) => {
+  const { planted, planted_and_verified: verified } = evidence.facts;
+  const photos = verified?.photos.map((url, index) => ({
+    reference: `${sessionIds(verified, evidence).planting_session_id}-${index + 1}`,
+    type: "photo",
+    url,
+    thumbnail_url: url,
+    latitude: verified.latitude,
+    longitude: verified.longitude,
+  }));
+  return (planted?.media ?? photos ?? []).map((medium) => ({
+    id: medium.reference,
+    type: medium.type,
+    url: urlOf(medium.url),
+    thumbnail_url: urlOf(medium.thumbnail_url),
+    latitude: medium.latitude,
+    longitude: medium.longitude,
+  }));
+};
+
+/** Presents when a milestone was reached, and what proves it; null while it is pending. */
+const PROOFS: Readonly<
+  Record<
+    MilestoneEvent,
+    (evidence: TreeEvidence, shown: Shown) => { readonly at: string; readonly proof: Proof } | null
+  >
+> = {
+  registered: ({ registration }, { createdAt }) => ({
+    at: createdAt,
+    proof: {
+      tree_id: registration.id,
+      record_id: registration.id,
+      registered_at: createdAt,
+      count: registration.count,
+      fractional_count: registration.fractionalCount,
+      attribution: registration.attribution,
     },
-    crew,
-  })),
-});
-
-const presentVerified = (
-  verified: VerifiedFact,
-  evidence: TreeEvidence,
-  baseUrl: string,
-): Proof => ({
-  partner: evidence.partnerName,
-  planting_site_name: verified.planting_site.name,
-  subsite_name: verified.planting_site.subsite_name,
-  organization_name: verified.planting_site.organization_name,
-  assessor_name: verified.assessor_name,
-  verifier: verified.verifier,
-  date_verified: verified.occurred_at,
-  session_total_planted: verified.session_total_planted,
-  species: verified.species,
-  image_url: absoluteUrl(verified.image_url, baseUrl),
-  allocation_id: verifiedAllocationId(verified, evidence),
-  field_update_id: evidence.idOf("field_update", verified.field_update_reference),
-  planting_session_id: evidence.idOf("planting_session", verified.planting_session_reference),
-  latitude: String(verified.latitude),
-  longitude: String(verified.longitude),
-  photos: verified.photos.map((photo) => absoluteUrl(photo, baseUrl)),
-});
-
-/** Returns the proof of a milestone; null while it is pending. */
-const presentProof = (
-  milestone: Milestone,
-  evidence: TreeEvidence,
-  baseUrl: string,
-  createdAt: string,
-): Proof | null => {
-  const { registration, partnerName } = evidence;
-  switch (milestone.event) {
-    case "registered":
-      return {
-        tree_id: registration.id,
-        record_id: registration.id,
-        registered_at: createdAt,
-        count: registration.count,
-        fractional_count: registration.fractionalCount,
-        attribution: registration.attribution,
-      };
-    case "funds_distributed":
-      return milestone.reached && presentOrder(milestone.reached.proof, evidence);
-    case "allocated":
-      return milestone.reached && presentAllocated(milestone.reached.proof, evidence, baseUrl);
-    case "planted":
-      return (
-        milestone.reached && {
-          partner: partnerName,
-          date_planted: milestone.reached.proof.occurred_at,
-          media: milestone.reached.proof.media.map(({ reference, ...medium }) => ({
-            id: reference,
-            type: medium.type,
-            url: absoluteUrl(medium.url, baseUrl),
-            thumbnail_url: absoluteUrl(medium.thumbnail_url, baseUrl),
-            latitude: medium.latitude,
-            longitude: medium.longitude,
-          })),
+  }),
+  funds_distributed: ({ registration, partnerName, order, facts: { funds_distributed: funds } }) =>
+    funds && order
+      ? {
+          at: funds.occurred_at,
+          proof: {
+            partner: partnerName,
+            order_id: order.orderId,
+            order_public_id: order.orderPublicId,
+            tree_order_id: order.treeOrderId,
+            tree_order_public_id:
+              order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
+            tree_amount: order.treeCount,
+            buyer_name: order.buyerName,
+          },
         }
-      );
-    case "planted_and_verified":
-      return milestone.reached && presentVerified(milestone.reached.proof, evidence, baseUrl);
-  }
+      : null,
+  allocated: ({ partnerName, idOf, facts: { allocated } }, { urlOf }) =>
+    allocated
+      ? {
+          at: allocated.occurred_at,
+          proof: {
+            partner: partnerName,
+            allocations: allocated.allocations.map(
+              ({ reference, date_allocated, planting_site: site, crew }) => ({
+                allocation_id: idOf("allocation", reference),
+                date_allocated,
+                planting_site: {
+                  id: idOf("planting_site", site.reference),
+                  name: site.name,
+                  subsite_name: site.subsite_name,
+                  organization_name: site.organization_name,
+                  latitude: site.latitude,
+                  longitude: site.longitude,
+                  main_image: urlOf(site.main_image),
+                },
+                crew,
+              }),
+            ),
+          },
+        }
+      : null,
+  planted: (evidence, shown) => {
+    const { planted, planted_and_verified: verified } = evidence.facts;
+    // A verification proves planting even if the partner never reported it.
+    const fact = planted ?? verified;
+    return fact
+      ? {
+          at: fact.occurred_at,
+          proof: {
+            partner: evidence.partnerName,
+            date_planted: fact.occurred_at,
+            media: presentMedia(evidence, shown),
+          },
+        }
+      : null;
+  },
+  planted_and_verified: (evidence, { urlOf }) => {
+    const { planted_and_verified: verified } = evidence.facts;
+    return verified
+      ? {
+          at: verified.occurred_at,
+          proof: {
+            partner: evidence.partnerName,
+            planting_site_name: verified.planting_site.name,
+            subsite_name: verified.planting_site.subsite_name,
+            organization_name: verified.planting_site.organization_name,
+            assessor_name: verified.assessor_name,
+            verifier: verified.verifier,
+            date_verified: verified.occurred_at,
+            session_total_planted: verified.session_total_planted,
+            species: verified.species,
+            image_url: urlOf(verified.image_url),
+            allocation_id: verifiedAllocationId(verified, evidence),
+            ...sessionIds(verified, evidence),
+            latitude: String(verified.latitude),
+            longitude: String(verified.longitude),
+            photos: verified.photos.map(urlOf),
+          },
+        }
+      : null;
+  },
 };
 
 const presentMilestone = (
-  milestone: Milestone,
+  event: MilestoneEvent,
   step: number,
   evidence: TreeEvidence,
-  baseUrl: string,
-  createdAt: string,
+  shown: Shown,
 ): PresentedMilestone => {
-  const { event, reached } = milestone;
   const [title] = TEXTS[event];
-  const proof = presentProof(milestone, evidence, baseUrl, createdAt);
-  const description = describe(event, proof !== null, evidence);
-  if (!reached || !proof) {
-    return { step, event, title, status: "pending", description };
-  }
-  const timestamp = event === "registered" ? createdAt : reached.at;
+  const reached = PROOFS[event](evidence, shown);
+  const description = describe(event, reached !== null, evidence);
+  return reached
+    ? {
+        step,
+        event,
+        title,
+        status: "completed",
+        date: reached.at.slice(0, 10),
+        timestamp: reached.at,
+        description,
+        evidence: reached.proof,
+      }
+    : { step, event, title, status: "pending", description };
+};
+
+/** Presents the ids that are known so far: the first allocation, else the verified one, and the latest session. */
+const presentProviderMeta = (evidence: TreeEvidence): PresentedTreeEvidence["provider_meta"] => {
+  const { order, idOf } = evidence;
+  const { allocated, planted, planted_and_verified: verified } = evidence.facts;
+  const [allocation] = allocated?.allocations ?? [];
+  const session = verified ?? planted;
   return {
-    step,
-    event,
-    title,
-    status: "completed",
-    date: timestamp.slice(0, 10),
-    timestamp,
-    description,
-    evidence: proof,
+    ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
+    ...(verified && { allocation_id: verifiedAllocationId(verified, evidence) }),
+    ...(allocation && { allocation_id: idOf("allocation", allocation.reference) }),
+    ...(session && sessionIds(session, evidence)),
   };
 };
 
@@ -208,27 +260,21 @@ export const presentTreeEvidence = (
   baseUrl: string,
   createdAt = evidence.registration.createdAt.toISOString(),
 ): PresentedTreeEvidence => {
-  const { registration, order, allocationId, session, timeline } = evidence;
+  const { registration, importedFrom } = evidence;
+  const shown = { urlOf: (url: string) => absoluteUrl(url, baseUrl), createdAt };
   return {
     tree_id: registration.id,
     record_id: registration.id,
     impact_type: "trees",
     impact_provider: evidence.partnerName,
     simulated: evidence.isSimulated,
-    ...(evidence.importedFrom !== null && { imported_from: evidence.importedFrom }),
+    ...(importedFrom !== null && { imported_from: importedFrom }),
     status: evidence.status,
     refunded: registration.refundedCount > 0,
     refunded_count: registration.refundedCount,
-    provider_meta: {
-      ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
-      ...(allocationId !== null && { allocation_id: allocationId }),
-      ...(session && {
-        field_update_id: session.fieldUpdateId,
-        planting_session_id: session.plantingSessionId,
-      }),
-    },
-    timeline: timeline.map((milestone, index) =>
-      presentMilestone(milestone, index + 1, evidence, baseUrl, createdAt),
+    provider_meta: presentProviderMeta(evidence),
+    timeline: MILESTONES[evidence.shape].map((event, index) =>
+      presentMilestone(event, index + 1, evidence, shown),
     ),
   };
 };

@@ -1,66 +1,145 @@
-import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
+import type { z } from "zod";
+import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
-import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../modules/events/webhooks.rules.ts";
+import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
+import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import {
+  ALL_TYPES,
+  MAXIMUM_ENDPOINTS,
+  OLD_SECRET_HOURS,
+  RECOVERY_DAYS,
+} from "../../modules/events/webhooks.rules.ts";
+import {
+  ENDPOINT_DISABLED,
+  ENDPOINT_NOT_FOUND,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
+  getWebhookEndpoint,
   pingWebhookEndpoint,
   rotateWebhookSecret,
   updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
-import { ALL_TYPES, presentEndpoint, storedTypes } from "../../modules/events/presentWebhooks.ts";
+import {
+  readDeliveries,
+  recoverWebhookEvents,
+  retryWebhookDelivery,
+} from "../../modules/events/manageDeliveries.ts";
+import {
+  presentDelivery,
+  presentEndpoint,
+  storedTypes,
+} from "../../modules/events/presentWebhooks.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
+import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
+import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
+import { queryError, READ_ERROR } from "../http/errorResponses.ts";
 import {
   findWrongKey,
-  readIdempotencyKey,
   markReplay,
+  readIdempotencyKey,
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
-import { createDefine, DISABLED_ERROR, TAG } from "./webhookInterface.ts";
-import type { WebhookHttpContext, WebhookInterface } from "./webhookInterface.ts";
-import {
-  createBody,
-  deletedEndpointSchema,
-  endpointExample,
-  endpointListSchema,
-  endpointSchema,
-  EVENT_ID,
-  messageCallback,
-  newEndpointSchema,
-  pingSchema,
-  rotateBody,
-  SECRET_EXAMPLE,
-  secretSchema,
-  TYPES_EXAMPLE,
-  typesMustBe,
-  updateBody,
-} from "./webhookSchemas.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import * as schemas from "./webhookSchemas.ts";
 
-const invalidError = (accountType: AccountType) =>
-  ({
-    code: "request_invalid",
-    when: "The body has a missing or malformed field; the message names it.",
-    example: `types: ${typesMustBe(accountType)}`,
-  }) as const;
+/** The HTTP interface that webhook endpoints are managed on. */
+type WebhookInterface = {
+  /** Of the accounts whose events are sent. */
+  readonly accountType: AccountType;
+  /** What its paths begin with. */
+  readonly prefix: string;
+  readonly keyError: ErrorResponse;
+};
+
+type WebhookHttpContext = Pick<HttpContext, "db" | "clock" | "reads" | "webhookSettings">;
+
+/** A request about one webhook endpoint, with its parts of the API description. */
+type Operation<
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+> = Omit<Description, "tag" | "errors"> & {
+  readonly errors?: readonly ErrorResponse[];
+  readonly query?: Query;
+  readonly body?: Body;
+  readonly response: ResponseBody;
+  readonly examples: KeyDefinition<Query, Body, ResponseBody, unknown>["examples"];
+  readonly handle: (
+    endpoint: WebhookEndpoint,
+    request: Parameters<KeyDefinition<Query, Body, ResponseBody, unknown>["handle"]>[0],
+  ) => Promise<z.output<ResponseBody>>;
+};
+
+const TAG = "webhooks";
+const ROOT = "/webhook_endpoints";
+
+const invalid = (when: string, example: string): ErrorResponse => ({
+  code: "request_invalid",
+  when,
+  example,
+});
+
+const bodyError = (accountType: AccountType, more = ""): ErrorResponse =>
+  invalid(
+    `The body has a missing or malformed field; the message names it.${more}`,
+    `types: ${schemas.typesMustBe(accountType)}`,
+  );
+
+const DISABLED_ERROR = invalid("The endpoint is disabled.", ENDPOINT_DISABLED);
+
+/** Returns what defines requests about one webhook endpoint of the caller, which the path names. */
+const createDefine =
+  ({ db }: WebhookHttpContext, { accountType, prefix, keyError }: WebhookInterface) =>
+  <
+    ResponseBody extends z.ZodType,
+    Body extends z.ZodType = z.ZodType,
+    Query extends z.ZodType = z.ZodType,
+  >(
+    method: Endpoint["method"],
+    path: string,
+    operation: Operation<Query, Body, ResponseBody>,
+  ): Endpoint => {
+    const { query, body, response, examples, handle, ...described } = operation;
+    const notFoundError: ErrorResponse = {
+      code: "record_not_found",
+      when: `The ${accountType} has no such endpoint or delivery in the key's mode.`,
+      example: ENDPOINT_NOT_FOUND,
+    };
+    return keyEndpoint<Body, ResponseBody, Query>({
+      method,
+      path: `${prefix}${ROOT}/:id${path}`,
+      description: {
+        ...described,
+        tag: TAG,
+        pathParameters: { id: "The id of the endpoint.", ...described.pathParameters },
+        errors: [...(described.errors ?? []), keyError, notFoundError],
+      },
+      schemas: { ...(query && { query }), ...(body && { body }), response },
+      examples,
+      handle: async (request) => {
+        const id = pathParameter(request.ctx, "id");
+        return handle(await getWebhookEndpoint(db, id, accountModeOf(request.caller)), request);
+      },
+    });
+  };
 
 const creationEndpoint = (
   context: WebhookHttpContext,
   { accountType, prefix, keyError }: WebhookInterface,
 ): Endpoint => {
-  const example = endpointExample(accountType);
-  const { when, ...invalid } = invalidError(accountType);
+  const example = schemas.endpointExample(accountType);
   return keyEndpoint({
     method: "post",
-    path: `${prefix}/webhook_endpoints`,
+    path: `${prefix}${ROOT}`,
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       operationId: "createWebhookEndpoint",
       tag: TAG,
       summary: "Create a webhook endpoint",
-      callback: messageCallback(accountType),
+      callback: schemas.messageCallback(accountType),
       details:
         `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
         `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
@@ -72,32 +151,31 @@ const creationEndpoint = (
       },
       responseHeaders: REPLAY_HEADER,
       errors: [
-        {
-          ...invalid,
-          when: `${when} Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
-        },
+        bodyError(
+          accountType,
+          ` Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+        ),
         keyError,
       ],
     },
-    schemas: { body: createBody(accountType), response: newEndpointSchema },
+    schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
     examples: {
-      body: { url: example.url, types: [...TYPES_EXAMPLE[accountType]], description: "checkout" },
-      response: { ...example, secret: SECRET_EXAMPLE },
+      body: { url: example.url, types: [...schemas.TYPES_EXAMPLE[accountType]] },
+      response: { ...example, secret: schemas.SECRET_EXAMPLE },
     },
-    handle: async ({ ctx, caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
+    handle: async ({ ctx, caller, body }) => {
       const created = await createWebhookEndpoint(
         { ...context, actor: null },
         accountModeOf(caller),
         {
-          url,
-          types: storedTypes(types),
-          description,
+          url: body.url,
+          types: storedTypes(body.types ?? [ALL_TYPES]),
+          description: body.description ?? "",
           idempotencyKey: readIdempotencyKey(ctx),
         },
       );
       markReplay(ctx, created);
-      const { endpoint } = created;
-      return { ...presentEndpoint(endpoint), secret: endpoint.secret };
+      return { ...presentEndpoint(created.endpoint), secret: created.endpoint.secret };
     },
   });
 };
@@ -108,15 +186,15 @@ const listEndpoint = (
 ): Endpoint =>
   keyEndpoint({
     method: "get",
-    path: `${prefix}/webhook_endpoints`,
+    path: `${prefix}${ROOT}`,
     description: {
       operationId: "listWebhookEndpoints",
       tag: TAG,
       summary: "List webhook endpoints",
       errors: [keyError],
     },
-    schemas: { response: endpointListSchema },
-    examples: { response: { webhook_endpoints: [endpointExample(accountType)] } },
+    schemas: { response: schemas.endpointListSchema },
+    examples: { response: { webhook_endpoints: [schemas.endpointExample(accountType)] } },
     handle: async ({ caller }) => ({
       webhook_endpoints: (await listEndpoints(db, accountModeOf(caller))).map(presentEndpoint),
     }),
@@ -125,61 +203,40 @@ const listEndpoint = (
 const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const example = endpointExample(on.accountType);
-  const invalid = invalidError(on.accountType);
+  const example = schemas.endpointExample(on.accountType);
   return [
-    define(
-      ["get", ""],
-      {
-        description: {
-          operationId: "readWebhookEndpoint",
-          summary: "Read a webhook endpoint",
-          errors: [],
-        },
-        schemas: { response: endpointSchema },
-        examples: { response: example },
+    define("get", "", {
+      operationId: "readWebhookEndpoint",
+      summary: "Read a webhook endpoint",
+      response: schemas.endpointSchema,
+      examples: { response: example },
+      handle: (endpoint) => Promise.resolve(presentEndpoint(endpoint)),
+    }),
+    define("post", "", {
+      operationId: "updateWebhookEndpoint",
+      summary: "Update, enable or disable a webhook endpoint",
+      details:
+        "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
+      errors: [bodyError(on.accountType)],
+      body: schemas.updateBody(on.accountType),
+      response: schemas.endpointSchema,
+      examples: { body: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] }, response: example },
+      handle: async (endpoint, { body }) => {
+        const changes = { ...body, types: body.types && storedTypes(body.types) };
+        return presentEndpoint(await updateWebhookEndpoint(change, endpoint, changes));
       },
-      (endpoint) => Promise.resolve(presentEndpoint(endpoint)),
-    ),
-    define(
-      ["post", ""],
-      {
-        description: {
-          operationId: "updateWebhookEndpoint",
-          summary: "Update, enable or disable a webhook endpoint",
-          details:
-            "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
-          errors: [invalid],
-        },
-        schemas: { body: updateBody(on.accountType), response: endpointSchema },
-        examples: { body: { types: [TYPES_EXAMPLE[on.accountType][0]] }, response: example },
-      },
-      async (endpoint, { body: { types, ...changes } }) =>
-        presentEndpoint(
-          await updateWebhookEndpoint(change, endpoint, {
-            ...changes,
-            types: types && storedTypes(types),
-          }),
-        ),
-    ),
-    define(
-      ["delete", ""],
-      {
-        description: {
-          operationId: "deleteWebhookEndpoint",
-          summary: "Delete an endpoint",
-          details:
-            "Its pending deliveries are not made any more, and its deliveries cannot be read.",
-          errors: [],
-        },
-        schemas: { response: deletedEndpointSchema },
-        examples: { response: { id: example.id, deleted: true } },
-      },
-      async (endpoint) => {
+    }),
+    define("delete", "", {
+      operationId: "deleteWebhookEndpoint",
+      summary: "Delete an endpoint",
+      details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
+      response: schemas.deletedEndpointSchema,
+      examples: { response: { id: example.id, deleted: true } },
+      handle: async (endpoint) => {
         await deleteWebhookEndpoint(change, endpoint);
         return { id: endpoint.id, deleted: true as const };
       },
-    ),
+    }),
   ];
 };
 
@@ -189,28 +246,24 @@ const secretEndpoints = (
 ): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const { id } = endpointExample(on.accountType);
   return [
-    define(
-      ["post", "/rotate"],
-      {
-        description: {
-          operationId: "rotateWebhookSecret",
-          summary: "Replace an endpoint's secret",
-          details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
-          errors: [invalidError(on.accountType)],
-        },
-        schemas: { body: rotateBody, response: secretSchema },
-        examples: {
-          body: { revoke_previous: false },
-          response: {
-            id,
-            secret: SECRET_EXAMPLE,
-            previous_valid_until: "2025-06-02T12:00:00.000Z",
-          },
+    define("post", "/rotate", {
+      operationId: "rotateWebhookSecret",
+      summary: "Replace an endpoint's secret",
+      details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
+      errors: [bodyError(on.accountType)],
+      body: schemas.rotateBody,
+      response: schemas.secretSchema,
+      examples: {
+        body: { revoke_previous: false },
+        response: {
+          id: schemas.ENDPOINT_ID,
+          secret: schemas.SECRET_EXAMPLE,
+          previous_valid_until: "2025-06-02T12:00:00.000Z",
         },
       },
-      async (endpoint, { body: { revoke_previous: revokesPrevious = false } }) => {
+      handle: async (endpoint, { body }) => {
+        const revokesPrevious = body.revoke_previous ?? false;
         const rotated = await rotateWebhookSecret(change, endpoint, { revokesPrevious });
         return {
           id: endpoint.id,
@@ -218,26 +271,83 @@ const secretEndpoints = (
           previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
         };
       },
-    ),
-    define(
-      ["post", "/ping"],
-      {
-        description: {
-          operationId: "pingWebhookEndpoint",
-          summary: "Send an endpoint a test event",
-          details:
-            "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-          errors: [DISABLED_ERROR],
-        },
-        schemas: { response: pingSchema },
-        examples: { response: { id: EVENT_ID } },
-      },
-      async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
-    ),
+    }),
+    define("post", "/ping", {
+      operationId: "pingWebhookEndpoint",
+      summary: "Send an endpoint a test event",
+      details:
+        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
+      errors: [DISABLED_ERROR],
+      response: schemas.pingSchema,
+      examples: { response: { id: schemas.EVENT_ID } },
+      handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
+    }),
   ];
 };
 
-/** The endpoints that manage where the events of an organization or a store are sent. */
+const deliveryEndpoints = (
+  context: WebhookHttpContext,
+  on: WebhookInterface,
+): readonly Endpoint[] => {
+  const define = createDefine(context, on);
+  const change = { ...context, actor: null };
+  const delivery = schemas.deliveryExample(on.accountType);
+  return [
+    define("get", "/deliveries", {
+      operationId: "listWebhookDeliveries",
+      summary: "List an endpoint's deliveries",
+      details: "Newest first, each with its last attempt. They are kept for 30 days.",
+      errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), READ_ERROR],
+      query: schemas.deliveryQuery,
+      response: schemas.deliveryListSchema,
+      examples: { response: { deliveries: [delivery], has_more: false } },
+      handle: async ({ id }, { query: { state, limit, starting_after: startingAfter } }) => {
+        const page = await readDeliveries(context.reads, id, { state, startingAfter, limit });
+        return { deliveries: page.deliveries.map(presentDelivery), has_more: page.hasMore };
+      },
+    }),
+    define("post", "/deliveries/:delivery_id/retry", {
+      operationId: "retryWebhookDelivery",
+      summary: "Retry a delivery",
+      details:
+        "Sends the event again within seconds, even if it was already delivered. If that fails, the schedule of retries begins again.",
+      pathParameters: { delivery_id: "The id of the delivery, which is the event's." },
+      errors: [DISABLED_ERROR],
+      response: schemas.deliverySchema,
+      examples: { response: { ...delivery, attempt_count: 0 } },
+      handle: async (endpoint, { ctx }) =>
+        presentDelivery(
+          await retryWebhookDelivery(change, endpoint, pathParameter(ctx, "delivery_id")),
+        ),
+    }),
+    define("post", "/recover", {
+      operationId: "recoverWebhookEvents",
+      summary: "Recover missed events",
+      details:
+        `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
+        "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt.",
+      errors: [
+        invalid(
+          "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
+          `since: must be ${schemas.SINCE_MUST_BE}`,
+        ),
+      ],
+      body: schemas.recoverBody,
+      response: schemas.recoverySchema,
+      examples: {
+        body: { since: "2025-06-01T12:00:00Z" },
+        response: { recovered_count: 12, has_more: false },
+      },
+      handle: async (endpoint, { body }) => {
+        const since = new Date(body.since);
+        const { recovered, hasMore } = await recoverWebhookEvents(change, endpoint, since);
+        return { recovered_count: recovered, has_more: hasMore };
+      },
+    }),
+  ];
+};
+
+/** The requests that manage where the events of an organization or a store are sent, and what was sent. */
 export const webhookEndpoints = (
   context: WebhookHttpContext,
   on: WebhookInterface,
@@ -246,4 +356,5 @@ export const webhookEndpoints = (
   listEndpoint(context, on),
   ...ownEndpoints(context, on),
   ...secretEndpoints(context, on),
+  ...deliveryEndpoints(context, on),
 ];

@@ -2,18 +2,21 @@ import { z } from "zod";
 import { text } from "../../modules/records/fields.rules.ts";
 import { mustBe, oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
+import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { DISABLED_REASONS } from "../../modules/events/events.rules.ts";
 import {
+  ALL_TYPES,
   MAXIMUM_URL_LENGTH,
   PING,
   PING_DATA,
+  RECOVERY_DAYS,
   WEBHOOK_TYPES_OF,
   webhookDataSchema,
 } from "../../modules/events/webhooks.rules.ts";
 import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
-import { ALL_TYPES } from "../../modules/events/presentWebhooks.ts";
 import type { Callback } from "../http/endpoint.ts";
-import { bodyObject } from "../http/parseRequest.ts";
+import { defaultedLimit } from "../http/listPages.ts";
+import { bodyObject, queryObject } from "../http/parseRequest.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -51,48 +54,47 @@ export const TYPES_EXAMPLE = {
   readonly [Type in AccountType]: readonly (typeof WEBHOOK_TYPES_OF)[Type][number][];
 };
 
-const types = (accountType: AccountType) => {
+/** The fields of an endpoint that its owner chooses. */
+const settings = (accountType: AccountType) => {
   const error = typesMustBe(accountType);
-  return z
-    .array(
-      z.enum([ALL_TYPES, ...WEBHOOK_TYPES_OF[accountType]], {
-        error: `must be one of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or "${ALL_TYPES}" for all`,
+  return {
+    url: z
+      .string({ error: mustBe("a URL") })
+      .max(MAXIMUM_URL_LENGTH, `must be at most ${MAXIMUM_URL_LENGTH} characters`)
+      .meta({
+        description:
+          "Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.",
+        examples: ["https://shop.example/impact-events"],
       }),
-      { error },
-    )
-    .min(1, error)
-    .max(20, error)
-    .meta({
-      description:
-        'The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.',
-      examples: [TYPES_EXAMPLE[accountType]],
-    });
+    types: z
+      .array(
+        z.enum([ALL_TYPES, ...WEBHOOK_TYPES_OF[accountType]], {
+          error: `must be one of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or "${ALL_TYPES}" for all`,
+        }),
+        { error },
+      )
+      .min(1, error)
+      .max(20, error)
+      .meta({
+        description:
+          'The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.',
+        examples: [TYPES_EXAMPLE[accountType]],
+      })
+      .optional(),
+    description: text(200)
+      .meta({ description: "Your own note.", examples: ["checkout"] })
+      .optional(),
+  };
 };
 
-const url = () =>
-  z
-    .string({ error: mustBe("a URL") })
-    .max(MAXIMUM_URL_LENGTH, `must be at most ${MAXIMUM_URL_LENGTH} characters`)
-    .meta({
-      description:
-        "Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.",
-      examples: ["https://shop.example/impact-events"],
-    });
-
-const description = () => text(200).meta({ description: "Your own note.", examples: ["checkout"] });
-
 export const createBody = (accountType: AccountType) =>
-  bodyObject({
-    url: url(),
-    types: types(accountType).optional(),
-    description: description().optional(),
-  }).meta({ id: "NewWebhookEndpoint" });
+  bodyObject(settings(accountType)).meta({ id: "NewWebhookEndpoint" });
 
-export const updateBody = (accountType: AccountType) =>
-  bodyObject({
-    url: url().optional(),
-    types: types(accountType).optional(),
-    description: description().optional(),
+export const updateBody = (accountType: AccountType) => {
+  const { url, ...others } = settings(accountType);
+  return bodyObject({
+    url: url.optional(),
+    ...others,
     status: oneOf(["enabled", "disabled"])
       .optional()
       .meta({
@@ -101,6 +103,7 @@ export const updateBody = (accountType: AccountType) =>
         examples: ["enabled"],
       }),
   }).meta({ id: "WebhookEndpointUpdate" });
+};
 
 export const rotateBody = bodyObject({
   revoke_previous: z
@@ -113,51 +116,74 @@ export const rotateBody = bodyObject({
     }),
 }).meta({ id: "NewWebhookSecret" });
 
+export const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
+
+export const recoverBody = bodyObject({
+  since: z.iso
+    .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
+    .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
+}).meta({ id: "NewWebhookRecovery" });
+
+export const deliveryQuery = queryObject({
+  state: oneOf(DELIVERY_STATES)
+    .optional()
+    .meta({
+      description:
+        "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
+      examples: ["failed"],
+    }),
+  limit: defaultedLimit("deliveries"),
+  starting_after: z
+    .string()
+    .optional()
+    .meta({ description: "The id of the last delivery of the previous page." }),
+});
+
 /** Of an event, for examples. */
 export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
-const ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
+export const ENDPOINT_ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
 
-const endpointFields = {
-  id: z.string().meta({ examples: [ID] }),
-  url: z.string(),
-  types: z.array(z.string()),
-  description: z.string(),
-  status: z.enum(["enabled", "disabled"]),
-  disabled_reason: z
-    .enum(DISABLED_REASONS)
-    .nullable()
-    .meta({
-      description:
-        "`requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. " +
-        "Null if the endpoint is enabled.",
-    }),
-  disabled_at: z.iso.datetime().nullable(),
-  failing_since: z.iso
-    .datetime()
-    .nullable()
-    .meta({
-      description:
-        "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
-        "enabled, whichever was last. Null if none failed since.",
-    }),
-  last_error: z
-    .string()
-    .nullable()
-    .meta({ description: "How the last attempt has failed. Null if `failing_since` is." }),
-  created_at: z.iso.datetime(),
-};
+const time = () => z.iso.datetime();
 
-export const endpointSchema = z.strictObject(endpointFields).meta({ id: "WebhookEndpoint" });
+const secret = z.string().meta({
+  description:
+    "The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.",
+});
 
-const SECRET_DESCRIPTION =
-  "The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.";
-
-export const newEndpointSchema = z
+export const endpointSchema = z
   .strictObject({
-    ...endpointFields,
-    secret: z.string().meta({ description: SECRET_DESCRIPTION }),
+    id: z.string().meta({ examples: [ENDPOINT_ID] }),
+    url: z.string(),
+    types: z.array(z.string()),
+    description: z.string(),
+    status: z.enum(["enabled", "disabled"]),
+    disabled_reason: z
+      .enum(DISABLED_REASONS)
+      .nullable()
+      .meta({
+        description:
+          "`requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. " +
+          "Null if the endpoint is enabled.",
+      }),
+    disabled_at: time().nullable(),
+    failing_since: time()
+      .nullable()
+      .meta({
+        description:
+          "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
+          "enabled, whichever was last. Null if none failed since.",
+      }),
+    last_error: z
+      .string()
+      .nullable()
+      .meta({ description: "How the last attempt has failed. Null if `failing_since` is." }),
+    created_at: time(),
   })
+  .meta({ id: "WebhookEndpoint" });
+
+export const newEndpointSchema = endpointSchema
+  .extend({ secret })
   .meta({ id: "CreatedWebhookEndpoint" });
 
 export const endpointListSchema = z
@@ -171,8 +197,8 @@ export const deletedEndpointSchema = z
 export const secretSchema = z
   .strictObject({
     id: z.string().meta({ description: "The id of the endpoint." }),
-    secret: z.string().meta({ description: SECRET_DESCRIPTION }),
-    previous_valid_until: z.iso.datetime().nullable().meta({
+    secret,
+    previous_valid_until: time().nullable().meta({
       description:
         "Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.",
     }),
@@ -187,35 +213,57 @@ export const pingSchema = z
   })
   .meta({ id: "WebhookPing" });
 
-const sequence = z.int().meta({
-  description:
-    "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
-});
+export const recoverySchema = z
+  .strictObject({
+    recovered_count: z.int().min(0),
+    has_more: z.boolean().meta({
+      description: "Whether more events can be recovered; repeat the request with the same time.",
+    }),
+  })
+  .meta({ id: "WebhookRecovery" });
 
-const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
-  const title = `${schemaNameOf(type)}Message`;
-  return z
-    .strictObject({
-      type: z.literal(type),
-      timestamp: z.iso.datetime(),
-      data: data.extend({ sequence }).meta({ id: `${title}Data` }),
-    })
-    .meta({ id: title, description: meaning });
-};
+const attemptSchema = z
+  .strictObject({
+    started_at: time(),
+    duration_ms: z.int().min(0),
+    status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
+    error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
+    response: z.string().nullable().meta({ description: "The first KiB of the response's body." }),
+  })
+  .meta({ id: "WebhookAttempt" });
 
-/** The body of every request to an endpoint. */
-const messageSchema = (accountType: AccountType) =>
-  z
-    .discriminatedUnion("type", [
-      messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
-      ...WEBHOOK_TYPES_OF[accountType].map((type) =>
-        messageOf(type, webhookDataSchema(type), EVENT_MEANINGS[type]),
-      ),
-    ])
-    .meta({ id: "WebhookMessage" });
+export const deliverySchema = z
+  .strictObject({
+    id: z.string().meta({
+      description: "The id of the event, the same as in an organization's feed.",
+      examples: [EVENT_ID],
+    }),
+    // Not an enumeration, because a newer release of the service may have recorded it.
+    type: z.string().meta({
+      description: `A type of events that an endpoint can choose, or \`${PING}\`.`,
+      examples: ["registration.refunded"],
+    }),
+    timestamp: time().meta({ description: "When it happened." }),
+    state: z.enum(DELIVERY_STATES).meta({
+      description:
+        "`pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.",
+    }),
+    attempt_count: z
+      .int()
+      .min(0)
+      .meta({ description: "Since the event, or since it was last retried or recovered." }),
+    last_attempt: attemptSchema.nullable(),
+    created_at: time(),
+    next_attempt_at: time().nullable(),
+  })
+  .meta({ id: "WebhookDelivery" });
+
+export const deliveryListSchema = z
+  .strictObject({ deliveries: z.array(deliverySchema), has_more: z.boolean() })
+  .meta({ id: "WebhookDeliveryList" });
 
 export const endpointExample = (accountType: AccountType): z.output<typeof endpointSchema> => ({
-  id: ID,
+  id: ENDPOINT_ID,
   url: "https://shop.example/impact-events",
   types: [...TYPES_EXAMPLE[accountType]],
   description: "checkout",
@@ -229,48 +277,88 @@ export const endpointExample = (accountType: AccountType): z.output<typeof endpo
 
 export const SECRET_EXAMPLE = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
 
-const EXAMPLES = {
+const SENT_AT = "2025-06-01T12:03:24.000Z";
+
+export const deliveryExample = (accountType: AccountType): z.output<typeof deliverySchema> => ({
+  id: EVENT_ID,
+  type: TYPES_EXAMPLE[accountType][0],
+  timestamp: SENT_AT,
+  state: "pending",
+  attempt_count: 1,
+  last_attempt: {
+    started_at: "2025-06-01T12:03:25.000Z",
+    duration_ms: 87,
+    status: 503,
+    error: "status 503",
+    response: "busy",
+  },
+  created_at: SENT_AT,
+  next_attempt_at: "2025-06-01T12:03:31.000Z",
+});
+
+const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
+  const title = `${schemaNameOf(type)}Message`;
+  const sequence = z.int().meta({
+    description:
+      "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
+  });
+  return z
+    .strictObject({
+      type: z.literal(type),
+      timestamp: time(),
+      data: data.extend({ sequence }).meta({ id: `${title}Data` }),
+    })
+    .meta({ id: title, description: meaning });
+};
+
+const DATA_EXAMPLES = {
   organization: {
     type: "registration.refunded",
-    timestamp: "2025-06-01T12:03:24.000Z",
     data: {
       registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
       kind: "tree",
       count: 1,
       remaining_count: 2,
-      sequence: 1010,
     },
   },
   store: {
     type: "balance.low",
-    timestamp: "2025-06-01T12:03:24.000Z",
     data: {
       shop_domain: "example.myshopify.com",
       balance_cents: 4850,
       currency: "USD",
       threshold_cents: 5000,
-      sequence: 1010,
     },
   },
 } as const satisfies Record<AccountType, object>;
 
 /** What the API description says about the requests to endpoints. */
-export const messageCallback = (accountType: AccountType): Callback => ({
-  operationId: "receiveEvent",
-  urlField: "url",
-  summary: "An event, sent to a webhook endpoint",
-  description:
-    "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
-    "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
-    "the same `webhook-id`, and events may arrive in any order.",
-  headers: {
-    "webhook-id":
-      "The id of the event, the same at every attempt. The feed of an organization has it, too.",
-    "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
-    "webhook-signature":
-      "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
-      "`{webhook-id}.{webhook-timestamp}.{body}`.",
-  },
-  schema: messageSchema(accountType),
-  example: EXAMPLES[accountType],
-});
+export const messageCallback = (accountType: AccountType): Callback => {
+  const { type, data } = DATA_EXAMPLES[accountType];
+  return {
+    operationId: "receiveEvent",
+    urlField: "url",
+    summary: "An event, sent to a webhook endpoint",
+    description:
+      "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
+      "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
+      "the same `webhook-id`, and events may arrive in any order.",
+    headers: {
+      "webhook-id":
+        "The id of the event, the same at every attempt. The feed of an organization has it, too.",
+      "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
+      "webhook-signature":
+        "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
+        "`{webhook-id}.{webhook-timestamp}.{body}`.",
+    },
+    schema: z
+      .discriminatedUnion("type", [
+        messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
+        ...WEBHOOK_TYPES_OF[accountType].map((each) =>
+          messageOf(each, webhookDataSchema(each), EVENT_MEANINGS[each]),
+        ),
+      ])
+      .meta({ id: "WebhookMessage" }),
+    example: { type, timestamp: SENT_AT, data: { ...data, sequence: 1010 } },
+  };
+};

@@ -58,34 +58,6 @@ const requireKey =
 /** The app of one interface. */
 export type App = { readonly callback: () => Listener };
 
-type Dispatcher = ReturnType<Router<ApiState>["routes"]>;
-
-/** Returns the part of a path that all its requests begin with. */
-const firstSegmentOf = (path: string): string => path.split("/", 2)[1] ?? "";
-
-/**
- * Creates routers for the first segments of paths, because a router compares a path with all of its routes.
- * @throws TypeError if the first segment of a route is not fixed
- */
-const createRouters = (options: { readonly sensitive: boolean; readonly strict: boolean }) => {
-  const routers = new Map<string, Router<ApiState>>();
-  const dispatchers = new Map<string, Dispatcher>();
-  return {
-    routerOf: (path: string): Router<ApiState> => {
-      const segment = firstSegmentOf(path);
-      if (!/^[\w.-]*$/u.test(segment)) {
-        throw new TypeError(`The first segment of ${path} has a parameter.`);
-      }
-      const router = routers.get(segment) ?? new Router<ApiState>(options);
-      routers.set(segment, router);
-      dispatchers.set(segment, router.routes());
-      return router;
-    },
-    routes: (): Dispatcher => (ctx, next) =>
-      dispatchers.get(firstSegmentOf(ctx.path))?.(ctx, next) ?? next(),
-  };
-};
-
 type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trustedProxies"> & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
@@ -100,7 +72,7 @@ type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trust
 
 /** Adds the routes of endpoints: every request passes the middleware below in its order. */
 const addEndpoints = (
-  routers: ReturnType<typeof createRouters>,
+  router: Router<ApiState>,
   endpoints: readonly Endpoint[],
   {
     checkKey,
@@ -116,7 +88,6 @@ const addEndpoints = (
   const parseBatch = [limitBatches(), parseBody];
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
-    const router = routers.routerOf(path);
     router[method](
       path,
       setRoute(path, access === "public" ? null : vary),
@@ -162,23 +133,19 @@ export const createApp = ({
   app.use(requireValidTarget);
   app.use(ignoreLongAccept);
 
-  const routers = createRouters({ sensitive: true, strict: false });
+  const router = new Router<ApiState>({ sensitive: true });
   const vary = keyHeaders.join(", ");
-  addEndpoints(routers, endpoints, { checkKey, takePermit, trustedProxies, vary });
+  addEndpoints(router, endpoints, { checkKey, takePermit, trustedProxies, vary });
   for (const { path, run } of webhooks) {
-    routers
-      .routerOf(path)
-      .post(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
+    router.post(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
   }
-  app.use(routers.routes());
+  app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
-  const pageRouters = createRouters({ sensitive: true, strict: true });
+  const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouters
-      .routerOf(path)
-      .get(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
+    pageRouter.get(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
   }
-  app.use(pageRouters.routes());
+  app.use(pageRouter.routes());
   app.use(browserFallback(browserFallbacks));
   app.use(rejectUnmatched);
   return { callback: () => app.callback() };

@@ -27,32 +27,18 @@ const seedling = (x: number, y: number, size: number, leaf: string): string => {
   );
 };
 
-const ridge = (base: number, heights: readonly number[]): string => {
-  const step = WIDTH / (heights.length - 1);
-  const points = heights.map((height, index) => ({
-    x: Math.round(index * step),
-    y: base - height,
-  }));
-  const [first] = points;
-  const curve = points
-    .slice(1)
-    .map(({ x, y }, index) => {
-      const from = points[index] ?? { x: 0, y };
-      const middle = Math.round((from.x + x) / 2);
-      return `C${middle} ${from.y} ${middle} ${y} ${x} ${y}`;
-    })
-    .join("");
-  return `M0 ${first?.y ?? base}${curve}V${HEIGHT}H0Z`;
-};
-
 /** Draws a placeholder for a photo, labelled as simulated. The same seed always gives the same picture. */
 export const drawSimulatedPhoto = (seed: string): string => {
   const choice = chooseBySeed(seed);
   const [sky, haze] = choice.pick(SKIES);
   const [field, soil] = choice.pick(GROUNDS);
-  const heights = (most: number): readonly number[] =>
-    Array.from({ length: 6 }, () => choice.between(Math.round(most / 4), most));
   const horizon = choice.between(215, 260);
+  /** A chain of hills behind the field. */
+  const hills = (base: number, height: number): string =>
+    Array.from({ length: 5 }, (_, index) => {
+      const rise = choice.between(Math.round(height / 4), height);
+      return `<ellipse cx="${index * 160 + choice.between(-40, 40)}" cy="${base}" rx="${choice.between(110, 190)}" ry="${rise}"/>`;
+    }).join("");
   const rows = Array.from({ length: 4 }, (_, row) => {
     const y = horizon + 45 + row * row * 13 + row * 24;
     const size = 16 + row * 15;
@@ -70,8 +56,8 @@ export const drawSimulatedPhoto = (seed: string): string => {
 <defs><linearGradient id="sky" x2="0" y2="1"><stop stop-color="${sky}"/><stop offset="1" stop-color="${haze}"/></linearGradient><linearGradient id="soil" x2="0" y2="1"><stop stop-color="${field}"/><stop offset="1" stop-color="${soil}"/></linearGradient></defs>
 <path fill="url(#sky)" d="M0 0h${WIDTH}v${HEIGHT}H0z"/>
 <circle cx="${choice.between(70, 570)}" cy="${choice.between(50, 130)}" r="${choice.between(24, 40)}" fill="#fff6d8" fill-opacity=".85"/>
-<path fill="${field}" fill-opacity=".45" d="${ridge(horizon, heights(90))}"/>
-<path fill="${field}" fill-opacity=".75" d="${ridge(horizon + 12, heights(45))}"/>
+<g fill="${field}" opacity=".45">${hills(horizon + 14, 100)}</g>
+<g fill="${field}" opacity=".8">${hills(horizon + 14, 50)}</g>
 <path fill="url(#soil)" d="M0 ${horizon + 10}H${WIDTH}V${HEIGHT}H0z"/>
 ${rows}
 <rect x="14" y="${HEIGHT - 42}" width="132" height="28" rx="14" fill="#10160f" fill-opacity=".62"/><text x="80" y="${HEIGHT - 23}" fill="#fff" font-family="system-ui,sans-serif" font-size="14" text-anchor="middle">Simulated photo</text>

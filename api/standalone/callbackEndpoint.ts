@@ -72,10 +72,7 @@ const DESCRIPTION: Description = {
 };
 
 /** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
-export const callbackEndpoint = (
-  context: Context,
-  readSecrets: () => readonly string[],
-): Endpoint =>
+export const callbackEndpoint = (context: Context, secrets: readonly string[]): Endpoint =>
   publicEndpoint({
     method: "post",
     path: "/planting/callback",
@@ -99,7 +96,7 @@ export const callbackEndpoint = (
     },
     handle: async (ctx) => {
       const problem = findSignatureProblem(ctx.get("Planting-Signature"), {
-        secrets: readSecrets(),
+        secrets,
         // Without a body the signature covers the empty one.
         body: typeof ctx.request.rawBody === "string" ? ctx.request.rawBody : "",
         now: context.clock.now(),

@@ -44,54 +44,45 @@ export const certificatePages = (
     }
     const profile = await findProfile(db, found.ownerId);
     const certified = withExpectedPartners(found, planting);
-    return viewCertificate({ certified, profile }, publicBaseUrl());
+    const view = viewCertificate({ certified, profile }, publicBaseUrl());
+    const photos = view.pictured?.photo ? [view.pictured.photo.url] : [];
+    const policy = { style: PAGE_STYLE, color: profile.color, photos };
+    return {
+      json: tag({
+        type: JSON_TYPE,
+        body: JSON.stringify(presentCertificate(view)),
+        headers: NOT_INDEXED,
+      }),
+      page: tag({
+        type: "text/html",
+        body: renderCertificate(view),
+        headers: {
+          ...NOT_INDEXED,
+          "Content-Security-Policy": documentPolicy(policy, "frame-ancestors 'none'"),
+        },
+      }),
+    };
   });
   return [
     {
       path: "/certificate/:token.json",
       run: openToAll(async (ctx) => {
-        const token = pathParameter(ctx, "token");
-        const view = await certificates.read(token);
-        if (view === undefined) {
+        const formats = await certificates.fetch(pathParameter(ctx, "token"));
+        if (formats === undefined) {
           throw new HttpError("path_not_found", "failed to find certificate");
         }
-        const json = certificates.render(token, "json", view, () =>
-          tag({
-            type: JSON_TYPE,
-            body: JSON.stringify(presentCertificate(view)),
-            headers: NOT_INDEXED,
-          }),
-        );
-        send(ctx, json, CACHE_CONTROL);
+        send(ctx, formats.json, CACHE_CONTROL);
       }),
     },
     {
       path: "/certificate/:token",
       run: async (ctx) => {
-        const token = pathParameter(ctx, "token");
-        const view = await certificates.read(token);
-        if (view === undefined) {
+        const formats = await certificates.fetch(pathParameter(ctx, "token"));
+        if (formats === undefined) {
           showNotFound(ctx);
-          return;
+        } else {
+          send(ctx, formats.page, CACHE_CONTROL);
         }
-        const page = certificates.render(token, "page", view, () =>
-          tag({
-            type: "text/html",
-            body: renderCertificate(view),
-            headers: {
-              ...NOT_INDEXED,
-              "Content-Security-Policy": documentPolicy(
-                {
-                  style: PAGE_STYLE,
-                  color: view.profile.color,
-                  photos: view.pictured?.photo ? [view.pictured.photo.url] : [],
-                },
-                "frame-ancestors 'none'",
-              ),
-            },
-          }),
-        );
-        send(ctx, page, CACHE_CONTROL);
       },
     },
   ];

@@ -6,7 +6,6 @@ import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import type { DonatingContext } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG, subscribeResponse } from "./donationSchemas.ts";
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
@@ -50,7 +49,7 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
   });
 
 /** The endpoints of charities and donations. */
-export const charityEndpoints = (context: DonatingContext): readonly Endpoint[] => [
+export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   charitySearchEndpoint(context, {
     path: "/charities/search",
     requestsPerSecond: REQUESTS_PER_SECOND,

@@ -4,7 +4,6 @@ import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import { createDonationWriter } from "../../modules/charities/donate.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
@@ -20,32 +19,26 @@ import { batchEndpoints } from "./batchEndpoints.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { donationBatchEndpoints } from "./donationEndpoints.ts";
-import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", keyError: KEY_ERROR };
-
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
-  const donating = { ...context, ...createDonationWriter(context) };
   const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
     ...registrationEndpoints(refunding),
     ...batchEndpoints(refunding),
-    ...charityEndpoints(donating),
-    ...donationBatchEndpoints(donating),
+    ...charityEndpoints(context),
+    ...donationBatchEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
     statementEndpoint(context),
     ...eventEndpoints(context),
-    ...webhookEndpoints(context, WEBHOOKS),
-    ...deliveryEndpoints(context, WEBHOOKS),
+    ...webhookEndpoints(context, { accountType: "organization", prefix: "", keyError: KEY_ERROR }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
     ...(plantingCallbackSecrets === null

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { CERTIFICATE_URL, certificateUrlEndpoint } from "../endpoints/certificateUrlEndpoint.ts";
+import { certificateUrlEndpoint } from "../endpoints/certificateEndpoints.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
@@ -48,7 +48,6 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
   certificateUrlEndpoint(context, {
     path: "/certificate_url",
     tag: "dashboard",
-    details: CERTIFICATE_URL.details,
     accountType: "organization",
     errors: [
       {

@@ -21,17 +21,22 @@ import { CARD_STYLE, PAGE_STYLE } from "../pages/styles.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { picturePages } from "./picturePages.ts";
 import { CACHE_CONTROL, createPageCache, OPEN_TO_ALL, openToAll } from "./servePages.ts";
+import type { Formats } from "./servePages.ts";
 
 const HTML = "text/html; charset=utf-8";
 
 /** May come from an earlier system, so its form is unknown. */
 const SLUG = text(200);
 
-type Format = {
-  /** How its path continues after the slug. */
-  readonly suffix: string;
-  readonly render: (view: DashboardView) => Rendered;
-};
+/** How the paths of the formats continue after the slug. */
+const SUFFIXES = {
+  page: "",
+  json: ".json",
+  shields: "/shields.json",
+  badge: "/badge.svg",
+  card: "/card",
+} as const;
+type Format = keyof typeof SUFFIXES;
 
 const openJson = (body: object): Rendered => ({
   type: JSON_TYPE,
@@ -39,56 +44,54 @@ const openJson = (body: object): Rendered => ({
   headers: OPEN_TO_ALL,
 });
 
-const FORMATS = {
-  page: {
-    suffix: "",
-    render: (view) => ({
+const renderFormats = (view: DashboardView): Readonly<Record<Format, Rendered>> => {
+  const { color } = view.dashboard.profile;
+  const photos = view.dashboard.media.map(shownUrl);
+  return {
+    page: {
       type: HTML,
       body: renderPage(view),
       headers: {
         "Content-Security-Policy": documentPolicy(
-          {
-            style: PAGE_STYLE,
-            color: view.dashboard.profile.color,
-            photos: view.dashboard.media.map(shownUrl),
-          },
+          { style: PAGE_STYLE, color, photos },
           "frame-ancestors 'none'",
         ),
       },
-    }),
-  },
-  json: { suffix: ".json", render: (view) => openJson(presentDashboard(view)) },
-  shields: { suffix: "/shields.json", render: (view) => openJson(presentShield(view)) },
-  badge: {
-    suffix: "/badge.svg",
-    render: (view) => ({
+    },
+    json: openJson(presentDashboard(view)),
+    shields: openJson(presentShield(view)),
+    badge: {
       type: "image/svg+xml",
       body: renderBadge(view),
       headers: { ...OPEN_TO_ALL, "Content-Security-Policy": contentPolicy("sandbox") },
-    }),
-  },
-  card: {
-    suffix: "/card",
-    render: (view) => ({
+    },
+    card: {
       type: HTML,
       body: renderCard(view),
       headers: {
         ...OPEN_TO_ALL,
-        "Content-Security-Policy": documentPolicy({
-          style: CARD_STYLE,
-          color: view.dashboard.profile.color,
-        }),
+        "Content-Security-Policy": documentPolicy({ style: CARD_STYLE, color }),
       },
-    }),
-  },
-} as const satisfies Record<string, Format>;
+    },
+  };
+};
 
-type FormatName = keyof typeof FORMATS;
-
-/** The ETag leaves out the time of reading, so it changes only with the numbers; therefore it is weak. */
-const renderTagged = ({ render }: Format, view: DashboardView): Tagged => {
-  const timeless = { ...view, dashboard: { ...view.dashboard, updatedAt: new Date(0) } };
-  return tag(render(view), `W/"${hashOf(render(timeless))}"`);
+/** The ETags leave out the time of reading, so they change only with the numbers; therefore they are weak. */
+const tagFormats = (view: DashboardView): Formats<Format> => {
+  const rendered = renderFormats(view);
+  const timeless = renderFormats({
+    ...view,
+    dashboard: { ...view.dashboard, updatedAt: new Date(0) },
+  });
+  const tagOf = (format: Format): Tagged =>
+    tag(rendered[format], `W/"${hashOf(timeless[format])}"`);
+  return {
+    page: tagOf("page"),
+    json: tagOf("json"),
+    shields: tagOf("shields"),
+    badge: tagOf("badge"),
+    card: tagOf("card"),
+  };
 };
 
 const NOT_FOUND = tag({
@@ -128,7 +131,8 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, publicBaseUrl } = context;
   const dashboards = createPageCache(async (slug) => {
     const dashboard = await readDashboard(context, slug);
-    return dashboard && viewDashboard(dashboard, linksOf(publicBaseUrl(), `/dashboard/${slug}`));
+    const links = linksOf(publicBaseUrl(), `/dashboard/${slug}`);
+    return dashboard && tagFormats(viewDashboard(dashboard, links));
   });
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>
@@ -141,19 +145,17 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   };
 
   const serve =
-    (name: FormatName) =>
+    (format: Format) =>
     async (ctx: RequestContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
-      const cached = dashboards.find(slug);
       // Only pages that exist get into the cache, so made-up slugs evict none.
-      const ownSlug = cached ? slug : await lookUpSlug(slug);
-      const view = cached ?? (ownSlug === slug ? await dashboards.read(slug) : undefined);
-      if (view) {
-        const page = dashboards.render(slug, name, view, () => renderTagged(FORMATS[name], view));
-        send(ctx, page, CACHE_CONTROL);
+      const ownSlug = dashboards.has(slug) ? slug : await lookUpSlug(slug);
+      const formats = ownSlug === slug ? await dashboards.fetch(slug) : undefined;
+      if (formats) {
+        send(ctx, formats[format], CACHE_CONTROL);
       } else if (ownSlug !== null && ownSlug !== slug) {
-        redirect(ctx, ownSlug, FORMATS[name].suffix);
-      } else if (name === "page" || name === "card") {
+        redirect(ctx, ownSlug, SUFFIXES[format]);
+      } else if (format === "page" || format === "card") {
         showNotFound(ctx);
       } else {
         throw new HttpError("path_not_found", "failed to find dashboard");
@@ -178,7 +180,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
     ...picturePages(db),
     ...certificatePages(context, showNotFound),
     ...(["json", "shields", "badge", "card"] as const).map((name) => ({
-      path: `/dashboard/:slug${FORMATS[name].suffix}`,
+      path: `/dashboard/:slug${SUFFIXES[name]}`,
       run: openToAll(serve(name)),
     })),
     { path: "/dashboard/:slug", run: serve("page") },

@@ -4,7 +4,7 @@ import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
-import type { Donated, DonationWriter } from "../../modules/charities/donate.ts";
+import type { Donated } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
@@ -43,8 +43,6 @@ import {
   TAG,
 } from "./donationSchemas.ts";
 
-export type DonatingContext = StandaloneContext & DonationWriter;
-
 /** Returns the responses to single requests. */
 const presentDonations = async (
   context: StandaloneContext,
@@ -59,7 +57,7 @@ const presentRefunds = async (
   done: readonly RefundedDonation[],
 ) => (await readRefunded(context, caller, done)).map(presentDonationRefund);
 
-const donateEndpoint = (context: DonatingContext): Endpoint =>
+const donateEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -171,7 +169,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
     streaming,
   );
 
-const refundEndpoint = (context: DonatingContext): Endpoint =>
+const refundEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -209,7 +207,7 @@ const refundEndpoint = (context: DonatingContext): Endpoint =>
     },
   });
 
-const donateBatchEndpoint = (context: DonatingContext): Endpoint =>
+const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
   batchEndpoint({
     path: "/charities/donate/batch",
     description: {
@@ -239,7 +237,7 @@ const donateBatchEndpoint = (context: DonatingContext): Endpoint =>
     present: (caller, done) => presentDonations(context, caller, done),
   });
 
-const refundBatchEndpoint = (context: DonatingContext): Endpoint =>
+const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
   batchEndpoint({
     path: "/refund/donations/batch",
     description: {
@@ -262,14 +260,14 @@ const refundBatchEndpoint = (context: DonatingContext): Endpoint =>
     present: (caller, done) => presentRefunds(context, caller, done),
   });
 
-export const donationEndpoints = (context: DonatingContext): readonly Endpoint[] => [
+export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   donateEndpoint(context),
   listEndpoint(context),
   refundEndpoint(context),
 ];
 
 /** The endpoints that take many donations or refunds of donations in one request. */
-export const donationBatchEndpoints = (context: DonatingContext): readonly Endpoint[] => [
+export const donationBatchEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   donateBatchEndpoint(context),
   refundBatchEndpoint(context),
 ];

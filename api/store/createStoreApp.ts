@@ -4,16 +4,17 @@ import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import { deliveryEndpoints } from "../endpoints/deliveryEndpoints.ts";
+import {
+  certificateUrlEndpoint,
+  orderCertificateUrlEndpoint,
+} from "../endpoints/certificateEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { WebhookInterface } from "../endpoints/webhookInterface.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
-import { certificateEndpoints } from "./certificateEndpoints.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
 import { donationListEndpoint, listEndpoint } from "./storeListEndpoints.ts";
-import { errorBody, KEY_ERROR, presentStoreError } from "./storeErrors.ts";
+import { errorBody, KEY_ERROR, presentStoreError, QUERY_ERROR } from "./storeErrors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
 import { refundEndpoint } from "./refundEndpoint.ts";
@@ -37,12 +38,6 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-const WEBHOOKS: WebhookInterface = {
-  accountType: "store",
-  prefix: "/app/api",
-  keyError: KEY_ERROR,
-};
-
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
   const { storeAuthenticator, platformSecrets } = context;
@@ -56,9 +51,14 @@ export const createStoreApp = (context: StoreAppContext): App => {
     refundEndpoint(context),
     evidenceEndpoint(context),
     balanceEndpoint(context),
-    ...certificateEndpoints(context),
-    ...webhookEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
-    ...deliveryEndpoints({ ...context, publicBaseUrl: null }, WEBHOOKS),
+    certificateUrlEndpoint(context, {
+      path: "/app/api/certificate_url",
+      tag: "impact",
+      accountType: "store",
+      errors: [QUERY_ERROR, KEY_ERROR],
+    }),
+    orderCertificateUrlEndpoint(context, [QUERY_ERROR, KEY_ERROR]),
+    ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api", keyError: KEY_ERROR }),
     ...healthEndpoints(context.readReadiness),
   ];
   const document = (): object =>

@@ -10,7 +10,6 @@ import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import {
   KEY_MODES,
   keyMode,
@@ -89,9 +88,7 @@ const response = z
   .meta({ id: "StoreDonation" });
 
 export const donateEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    db: context.db,
-    guard: context.guard,
+  storeWriteEndpoint(context, {
     operation: "donate",
     path: "/app/api/charity/donate",
     description: {
@@ -105,10 +102,7 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
           when: "The request is malformed, or the charity is unknown.",
           example: `amount_dollars: ${AMOUNT_MUST_BE}`,
         },
-        KEY_ERROR,
-        BUDGET_ERROR,
         PROVIDER_SHARE_ERROR,
-        QUEUE_ERROR,
       ],
     },
     schemas: { body, response },

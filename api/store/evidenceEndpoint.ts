@@ -116,12 +116,16 @@ const EXAMPLE: z.output<typeof response> = {
 const presentStoreEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,
-): z.output<typeof response> => ({
-  ...presentTreeEvidence(evidence, baseUrl, evidence.registration.position),
-  created_at: evidence.registration.position,
-  region: evidence.region ?? "",
-  evidence_count: evidence.timeline.filter(({ reached }) => reached !== null).length,
-});
+): z.output<typeof response> => {
+  const { region, registration } = evidence;
+  const presented = presentTreeEvidence(evidence, baseUrl, registration.position);
+  return {
+    ...presented,
+    created_at: registration.position,
+    region: region ?? "",
+    evidence_count: presented.timeline.filter(({ status }) => status === "completed").length,
+  };
+};
 
 export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
   const reader = createEvidenceReader(app);

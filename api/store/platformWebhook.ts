@@ -11,8 +11,6 @@ import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { presentCustomerExport, exportCustomer } from "../../modules/stores/exportCustomer.ts";
 import { forgetAllCustomers, forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
-import type { Forgotten } from "../../modules/stores/forgetCustomer.ts";
-import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
@@ -86,23 +84,6 @@ const parseJson = (body: string): unknown => {
 };
 
 /**
- * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
- * again, so a call while an erasure of the store runs gets the result of that one.
- */
-const createErasures = (): ((change: OperatorContext, storeId: string) => Promise<Forgotten>) => {
-  const running = new Map<string, Promise<Forgotten>>();
-  return (change, storeId) => {
-    const erasure =
-      running.get(storeId) ??
-      forgetAllCustomers(change, storeId, { isDryRun: false }).finally(() =>
-        running.delete(storeId),
-      );
-    running.set(storeId, erasure);
-    return erasure;
-  };
-};
-
-/**
  * Refuses a request that was processed before and that the platform no longer repeats. A signed body may be in a log, and
  * its signature does not expire. The erasure of one customer may be repeated.
  * @throws DomainError request_invalid
@@ -134,15 +115,11 @@ const refuseReplay = async (
 const NOTHING = { registrations: 0, donations: 0 };
 
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
-export const platformWebhook = (
-  context: Context,
-  readSecrets: () => readonly string[],
-): Webhook => {
-  const eraseAll = createErasures();
+export const platformWebhook = (context: Context, secrets: readonly string[]): Webhook => {
   const run = async (ctx: RequestContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
     const signature = ctx.get("X-Shopify-Hmac-Sha256");
-    if (!isSignedByPlatform(signature, { secrets: readSecrets(), body })) {
+    if (!isSignedByPlatform(signature, { secrets, body })) {
       throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
     }
     const requested = parseRequest(
@@ -167,7 +144,7 @@ export const platformWebhook = (
     }
     const erase = (storeId: string) =>
       requested === "shop/redact"
-        ? eraseAll(change, storeId)
+        ? forgetAllCustomers(change, storeId, { isDryRun: false })
         : forgetCustomer(change, storeId, customerOf(request), { isDryRun: false });
     const { registrations, donations } = store ? await erase(store.id) : NOTHING;
     ctx.body = { erased: { registrations, donations } };

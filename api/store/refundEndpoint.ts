@@ -9,7 +9,6 @@ import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/storeRe
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import {
   KEY_MODES,
   keyMode,
@@ -64,9 +63,7 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
 };
 
 export const refundEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    db: context.db,
-    guard: context.guard,
+  storeWriteEndpoint(context, {
     operation: "refund",
     path: "/app/api/refund",
     description: {
@@ -84,8 +81,6 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
             `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
-        KEY_ERROR,
-        QUEUE_ERROR,
       ],
     },
     schemas: { body, response },
@@ -101,7 +96,7 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
     }),
     write: (write, fields) => {
       const { type, quantity } = fields;
-      return context.storeWriter.refund({
+      return context.storeWriter.write({
         ...write,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,

@@ -6,7 +6,6 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import { DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
-import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
@@ -31,10 +30,7 @@ const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const BODY_EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
 /** Builds the endpoint that registers units of one kind. */
-export const registerEndpoint = (
-  kind: Kind,
-  { db, storeWriter, guard }: StoreAppContext,
-): Endpoint => {
+export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z
     .strictObject({
@@ -44,9 +40,7 @@ export const registerEndpoint = (
       order_id: z.string(),
     })
     .meta({ id: `${title}Receipt` });
-  return storeWriteEndpoint({
-    db,
-    guard,
+  return storeWriteEndpoint(context, {
     operation,
     path,
     description: {
@@ -62,10 +56,7 @@ export const registerEndpoint = (
             "one request, or for a whole day.",
           example: `${plural}: must be an integer of at least 1`,
         },
-        KEY_ERROR,
-        BUDGET_ERROR,
         DAILY_LIMIT_ERROR,
-        QUEUE_ERROR,
       ],
     },
     schemas: { body: BODIES[kind], response },
@@ -80,7 +71,7 @@ export const registerEndpoint = (
       order_id: body.order_id ?? "",
     }),
     write: (write, body, { isLimited }) =>
-      storeWriter.write({
+      context.storeWriter.write({
         ...write,
         recordId: newId(),
         ...customerDetailsOf(body),

@@ -1,16 +1,16 @@
 import { hash } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { disabledMessage, FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
+import type { StoreAppContext } from "../context.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
 
 const disabledError = (feature: Feature): ErrorResponse => ({
   code: "feature_disabled",
@@ -30,8 +30,6 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   KeyDefinition<z.ZodType, Body, ResponseBody, Promise<string>>,
   "handle" | "method" | "checkBody"
 > & {
-  readonly db: CommonQueryMethods;
-  readonly guard: RetryGuard;
   readonly operation: StoreOperation;
   /** Builds the body of the response on success. */
   readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
@@ -45,15 +43,16 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
 /**
  * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
  */
-export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
-  db,
-  guard,
-  operation,
-  responseBody,
-  write,
-  description,
-  ...definition
-}: WriteDefinition<Body, ResponseBody>): Endpoint => {
+export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>(
+  { db, guard }: StoreAppContext,
+  {
+    operation,
+    responseBody,
+    write,
+    description,
+    ...definition
+  }: WriteDefinition<Body, ResponseBody>,
+): Endpoint => {
   const feature = FEATURES[operation];
   return textKeyEndpoint<Body, ResponseBody>({
     ...definition,
@@ -61,7 +60,12 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       ...description,
-      errors: [...(feature === null ? [] : [disabledError(feature)]), ...description.errors],
+      errors: [
+        ...(feature === null ? [] : [disabledError(feature), BUDGET_ERROR]),
+        KEY_ERROR,
+        ...description.errors,
+        QUEUE_ERROR,
+      ],
       requestHeaders: {
         "Idempotency-Key": {
           description:

@@ -5,10 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildChildEnvironment } from "../../runtime/config/config.ts";
 import { migrate } from "../../db/migrate.ts";
-import { manageProcess } from "../../embedded/managedProcess.ts";
-import type { StartContext } from "../../embedded/managedProcess.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
+import type { StartContext } from "../../embedded/supervisor.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
@@ -85,13 +84,10 @@ const startProgram = async (
     }),
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
-  const managed = await manageProcess(
-    module,
-    child,
-    [{ signal: "SIGTERM", waitMs: 30_000 }],
-    context,
-  );
-  const urls = await awaitReady(child, module);
+  const [managed, urls] = await Promise.all([
+    context.manage(module, child, { signal: "SIGTERM", waitMs: 30_000 }),
+    awaitReady(child, module),
+  ]);
   return {
     url: urls["standalone"] ?? "",
     storeUrl: urls["store"] ?? "",

@@ -7,7 +7,7 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson } from "../output/print.ts";
+import { printResult } from "../output/print.ts";
 
 /** Parses the URL of a certificate, or the last part of it. */
 const parseCertificate = parserOf(
@@ -30,9 +30,7 @@ export const addCertificateCommands = (certificate: Command, context: CliContext
       await openChange(context, options),
       token,
     );
-    if (json) {
-      printJson(io, { record_id: recordId, is_of_order: isOfOrder });
-    }
+    printResult({ io, json }, { record_id: recordId, is_of_order: isOfOrder });
     say(
       io,
       `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The URL ends within seconds; the next API request for the certificate returns another URL.`,

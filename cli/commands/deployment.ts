@@ -14,7 +14,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, openChange, operatorName, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printFields, printJson, printObjects, snakeCased } from "../output/print.ts";
+import { printFields, printJson, printObjects, printResult, snakeCased } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 
@@ -37,11 +37,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
         ...snakeCased(recorded),
         usage_held: hold && describeHold(hold),
       };
-      if (json) {
-        printJson(io, { ...fields, usage_held: hold });
-      } else {
-        printFields(io, fields);
-      }
+      printResult({ io, json }, { ...fields, usage_held: hold }, () => printFields(io, fields));
     });
 };
 

@@ -9,6 +9,7 @@ import { findProxy } from "../../runtime/outgoing.ts";
 import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporalClient.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
 import { printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import {
@@ -144,17 +145,18 @@ export const defineDoctorCommand = (command: Command, context: CliContext): void
           ).flat()
         : []),
     ];
-    printList({ io, json }, findings, (finding) => finding, {
+    const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
+    const [problems, warnings] = [of("wrong"), of("warning")];
+    const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];
+    printList({ io, json }, sorted, (finding) => finding, {
       check: (finding) => finding.check,
       status: (finding) => finding.status,
       detail: (finding) => finding.detail,
     });
-    const problems = findings.filter(({ status }) => status === "wrong").length;
-    if (problems > 0) {
-      throw new CommandError(
-        EXIT.failed,
-        `${problems} of ${findings.length} checks found a problem.`,
-      );
+    const sum = `${problems.length} of ${findings.length} checks found a problem, ${warnings.length} warned, ${of("skipped").length} were skipped.`;
+    if (problems.length > 0) {
+      throw new CommandError(EXIT.failed, sum);
     }
+    say(io, sum);
   });
 };

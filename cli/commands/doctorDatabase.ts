@@ -4,13 +4,9 @@ import { readReconciliationStatus } from "../../modules/billing/reconciliation/r
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
-import { readPooler } from "../../db/connections/inspectPooler.ts";
+import { readPooler } from "../../db/connections/pooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
-import {
-  listChangedLocales,
-  readRole,
-  readServerStatus,
-} from "../../db/connections/serverStatus.ts";
+import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -69,16 +65,11 @@ const checkPooler = async ({ connections }: CliContext): Promise<Result> => {
   if (pooler === null) {
     return ok("none");
   }
-  const parts = [
-    "connected through a pooler",
-    pooler.keepsPreparedStatements
-      ? "prepared statements are used"
-      : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
+  return ok(
     pooler.limitsSuffice
-      ? "the role or the database has timeouts"
-      : "each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
-  ];
-  return ok(parts.join("; "));
+      ? "connected through a pooler; the role or the database has timeouts"
+      : "connected through a pooler; each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
+  );
 };
 
 const checkRole = async ({ connections }: CliContext): Promise<Result> => {
@@ -90,24 +81,6 @@ const checkRole = async ({ connections }: CliContext): Promise<Result> => {
   return connections.config().DATABASE_OWNER_URL === undefined
     ? ok(`${detail}; DATABASE_OWNER_URL separates the roles`)
     : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
-};
-
-/** What decides identity is compared by bytes, so that only searches may miss what indexes have in another order. */
-const checkLocale = async ({ connections }: CliContext): Promise<Result> => {
-  const db = await connections.database();
-  const changed = await listChangedLocales(db);
-  const [first] = changed;
-  if (first === undefined) {
-    return ok("the sort order of the server's system has not changed");
-  }
-  const versions = changed.map(
-    ({ name, recorded, actual }) =>
-      `${name} has indexes of version ${recorded}, the system has ${actual}`,
-  );
-  const commands = [first.reindex, ...changed.map(({ refresh }) => refresh)];
-  return warning(
-    `${versions.join("; ")}; searches may miss records until an administrator runs ${commands.map((command) => `\`${command}\``).join(", then ")}`,
-  );
 };
 
 const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result> => {
@@ -168,7 +141,6 @@ const CHECKS = {
   "database connection": checkEncryption,
   "database pooler": checkPooler,
   "database role": checkRole,
-  "database locale": checkLocale,
   clock: checkClock,
   "unreported usage": checkBacklog,
   usage: checkUsage,

@@ -13,7 +13,7 @@ import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import type { Cell } from "../output/formatTable.ts";
-import { printJson, printRecord } from "../output/print.ts";
+import { printRecord, printResult } from "../output/print.ts";
 
 type FindOptions = ChangeOptions & {
   readonly org?: string;
@@ -197,14 +197,12 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
       const deps = await openChange(context, operator);
       const found = await findRecords(deps, { text, accountId: org ?? null, limit });
       const records = present(found);
-      if (json) {
-        printJson(io, { records, has_more: found.hasMore });
-      } else {
+      printResult({ io, json }, { records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {
           io.stdout.write(index === 0 ? "" : "\n");
           printRecord(io, forPeople(shown));
         }
-      }
+      });
       if (records.length === 0) {
         throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
       }

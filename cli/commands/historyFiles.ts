@@ -4,9 +4,10 @@ import type { Command } from "commander";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
-import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
-import type { LineKind } from "../../modules/history/importedRecords.rules.ts";
+import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { LineKind, ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import type { ImportLine } from "../../modules/history/importLine.ts";
+import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
 import { withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
@@ -14,10 +15,8 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openInput, peek } from "../input/openInput.ts";
 import type { Input } from "../input/openInput.ts";
+import { readCsv } from "../input/readCsv.ts";
 import { readLines } from "../input/readLines.ts";
-import { readCsv } from "./historyCsv.ts";
-import { parseJsonLine, parseRecord } from "./historyRecords.ts";
-import type { ParseOptions } from "./historyRecords.ts";
 
 export type HistoryOptions = AccountOptions & {
   readonly mode: Mode;
@@ -71,15 +70,10 @@ async function* readHistory(
     }
     return;
   }
-  for await (const row of readCsv(file, bytes)) {
+  for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
     yield "problem" in row
       ? { file, ...row }
-      : {
-          file,
-          number: row.number,
-          text: JSON.stringify(row.fields),
-          ...parseRecord(row.fields, options),
-        };
+      : { file, number: row.number, ...parseCells(row.cells, options) };
   }
 }
 

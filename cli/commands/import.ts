@@ -12,7 +12,7 @@ import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord } from "../output/print.ts";
+import { printRecord, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 type ImportKeyOptions = ChangeOptions &
@@ -51,11 +51,9 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
         keySettingsOf(options, clock.now()),
       );
       const result = { id, mode, key: `${hint}…` };
-      if (options.json) {
-        printJson(io, { ...result, new: isNew });
-      } else {
-        printRecord(io, result);
-      }
+      printResult({ io, json: options.json }, { ...result, new: isNew }, () =>
+        printRecord(io, result),
+      );
       say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
     });
 };
@@ -77,9 +75,8 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, options);
     const { dashboardSlug, isNew } = await importSlug(deps, options.org, slug);
-    if (options.json) {
-      printJson(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
-    }
+    const { json } = options;
+    printResult({ io, json }, { slug, dashboard_slug: dashboardSlug, new: isNew });
     say(
       io,
       slug === dashboardSlug

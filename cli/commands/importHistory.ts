@@ -2,11 +2,9 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
-import type { ImportSummary } from "../../modules/history/createReport.ts";
-import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { ImportSummary } from "../../modules/history/importLine.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
 import { verifyImport } from "../../modules/history/verifyImport.ts";
-import type { Verification } from "../../modules/history/verifyImport.ts";
 import { openAccount } from "../accountOptions.ts";
 import { parsePath } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -17,7 +15,7 @@ import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
-import { printJson, printRows, printTable } from "../output/print.ts";
+import { printObjects, printResult } from "../output/print.ts";
 import { openHistory, withHistory } from "./historyFiles.ts";
 import type { HistoryOptions } from "./historyFiles.ts";
 import { createRejects } from "./importRejects.ts";
@@ -32,75 +30,50 @@ type ImportOptions = ChangeOptions &
 
 type Purpose = Parameters<typeof importHistory>[3]["purpose"];
 
+/** What a verification finds besides the lines; null for an import and a dry run. */
+type Verification = Awaited<ReturnType<typeof verifyImport>> | null;
+
 const NAME_OF_NEW = {
   import: "new",
   "dry run": "would be new",
   verification: "missing",
 } as const satisfies Record<Purpose, string>;
 
-const printSummary = (io: Io, summary: ImportSummary, purpose: Purpose): void => {
-  printTable(
+const printSummary = (
+  io: Io,
+  { lines, bad, kinds }: ImportSummary,
+  purpose: Purpose,
+  verification: Verification,
+): void => {
+  printObjects(
     io,
-    ["kind", NAME_OF_NEW[purpose], "already there", "refunded since", "conflict"],
-    LINE_KINDS.map((kind) => ({ kind, ...summary.kinds[kind] }))
-      .filter((row) => row.new + row.known + row.refunded + row.conflict > 0)
-      .map((row) => [row.kind, row.new, row.known, row.refunded, row.conflict]),
+    Object.entries(kinds)
+      .filter(([, outcomes]) => Object.values(outcomes).some((count) => count > 0))
+      .map(([kind, { new: added, ...others }]) =>
+        Object.assign({ kind, [NAME_OF_NEW[purpose]]: added }, others),
+      ),
   );
-  say(io, `${counted(summary.lines, "line")} read, ${grouped(summary.bad)} bad.`);
-};
-
-const printVerification = (io: Io, { imported, counters }: Verification): void => {
-  io.stdout.write("\n");
-  printRows(io, imported, {
-    imported: ({ kind }) => kind,
-    "in the files": ({ inFiles }) => inFiles,
-    here: ({ records }) => records,
-    quantity: ({ quantity }) => quantity,
-    refunded: ({ refunded }) => refunded,
-  });
-  if (counters.length > 0) {
-    io.stdout.write("\n");
-    printRows(io, counters, {
-      "total of the API": (total) => total.counter,
-      period: (total) => total.period,
-      total: (total) => total.counted,
-      records: (total) => total.recorded,
-    });
+  say(io, `${counted(lines, "line")} read, ${grouped(bad)} bad.`);
+  for (const rows of [verification?.imported ?? [], verification?.counters ?? []]) {
+    if (rows.length > 0) {
+      io.stdout.write("\n");
+      printObjects(io, rows);
+    }
   }
 };
-
-const present = (
-  summary: ImportSummary,
-  purpose: Purpose,
-  verification: Omit<Verification, "summary"> | null,
-) => ({
-  dry_run: purpose !== "import",
-  lines: summary.lines,
-  bad: summary.bad,
-  kinds: Object.fromEntries(
-    LINE_KINDS.map((kind) => {
-      const { new: added, known, refunded, conflict } = summary.kinds[kind];
-      return [kind, { new: added, already_there: known, refunded_since: refunded, conflict }];
-    }),
-  ),
-  ...(verification && {
-    imported: verification.imported.map(({ inFiles, ...sums }) => ({ in_files: inFiles, ...sums })),
-    counters: verification.counters,
-  }),
-});
 
 /** @throws CommandError if lines were rejected, or if a verification finds a difference */
 const requireSuccess = (
   { lines, bad, kinds }: ImportSummary,
   purpose: Purpose,
-  verification: Omit<Verification, "summary"> | null,
+  verification: Verification,
 ): void => {
-  const sum = (name: "new" | "refunded" | "conflict") =>
-    LINE_KINDS.reduce((total, kind) => total + kinds[kind][name], 0);
+  const sum = (name: "new" | "refunded_since" | "conflict") =>
+    Object.values(kinds).reduce((total, outcomes) => total + outcomes[name], 0);
   const rejected = sum("conflict") + bad;
   if (verification) {
-    const different = rejected + sum("new") + sum("refunded");
-    const kindsDifferent = verification.imported.filter((each) => each.records !== each.inFiles);
+    const different = rejected + sum("new") + sum("refunded_since");
+    const kindsDifferent = verification.imported.filter((each) => each.records !== each.in_files);
     if (different + kindsDifferent.length + verification.counters.length > 0) {
       throw new CommandError(
         EXIT.failed,
@@ -153,10 +126,11 @@ const runImport = async (
     const message = `The ${purpose} was interrupted after at least ${counted(linesDone, "line")}.${again}`;
     sayError(io, { message, exitCode }, json === true);
   };
-  const run = async () => {
-    const result = await (purpose === "verification" ? verifyImport : importHistory)(
+  const owner = { accountId: account.id, mode, isStore: account.type === "store" };
+  const run = (): Promise<ImportSummary> =>
+    importHistory(
       { db, clock, actor, pace },
-      { accountId: account.id, mode, isStore: account.type === "store" },
+      owner,
       history.lines(account, mode),
       {
         purpose,
@@ -173,9 +147,7 @@ const runImport = async (
         },
       },
     );
-    return "summary" in result ? result : { summary: result, verification: null };
-  };
-  const result = await withEndingSignals(sayInterruption, run).catch(async (error: unknown) => {
+  const summary = await withEndingSignals(sayInterruption, run).catch(async (error: unknown) => {
     bar.clear();
     // The first error is the reason.
     await rejects.end().catch(() => undefined);
@@ -186,16 +158,12 @@ const runImport = async (
   });
   bar.clear();
   await rejects.end();
-  const verification = "imported" in result ? result : null;
-  if (json) {
-    printJson(io, present(result.summary, purpose, verification));
-  } else {
-    printSummary(io, result.summary, purpose);
-    if (verification) {
-      printVerification(io, verification);
-    }
-  }
-  requireSuccess(result.summary, purpose, verification);
+  const verification = options.verify ? await verifyImport(db, owner, summary) : null;
+  const { records: _records, ...counts } = summary;
+  printResult({ io, json }, { dry_run: !isImport, ...counts, ...verification }, () =>
+    printSummary(io, summary, purpose, verification),
+  );
+  requireSuccess(summary, purpose, verification);
 };
 
 const HISTORY_HELP = `

@@ -17,8 +17,9 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import { printList, printResult, printRows } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
+import { printDetails } from "../output/printDetails.ts";
 
 const LIST_HELP = `
 Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
@@ -57,11 +58,7 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
         settings,
       );
       const { name, scope, expiresAt } = settings;
-      if (json) {
-        printJson(io, { id, name, mode, scope, expires_at: expiresAt, key });
-      } else {
-        printRecord(io, { id, name, mode, scope, expires: expiresAt, key });
-      }
+      printDetails({ io, json }, { id, name, mode, scope, expires_at: expiresAt, key });
       say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
     });
 };
@@ -76,11 +73,7 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);
-    if (json) {
-      printJson(io, presentKey(key));
-    } else {
-      printRows(io, [key], KEY_COLUMNS);
-    }
+    printResult({ io, json }, presentKey(key), () => printRows(io, [key], KEY_COLUMNS));
     await awaitCachedKeys(io);
     say(io, "Revoked. Every API process rejects the key.");
     if (wasLast) {

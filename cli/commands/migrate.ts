@@ -11,12 +11,13 @@ import { printJson, printText } from "../output/print.ts";
 
 export const defineMigrateCommand = (command: Command, { io, connections }: CliContext): void => {
   withAudit(command).action(async ({ json, ...operator }: ChangeOptions) => {
-    const { ownerUrl, ...roles } = await connections.databaseRoles();
-    const { applied } = await migrate(ownerUrl, roles, {
+    const { ownerUrl, appUrl } = await connections.databaseRoles();
+    const { applied } = await migrate(ownerUrl, {
+      appUrl,
       migrator: actorOf(operator),
       onWait: (message) => say(io, message),
     }).catch((error: unknown) => {
-      const setting = ownerUrl === roles.appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
+      const setting = ownerUrl === appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
       throw error instanceof Error && isUnreachable(error)
         ? unusableDatabaseError(ownerUrl, setting, error)
         : error;

@@ -40,7 +40,7 @@ import {
 import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord, printTable } from "../output/print.ts";
+import { printJson, printRecord, printResult, printTable } from "../output/print.ts";
 import {
   addProfileOptions,
   presentProfile,
@@ -205,11 +205,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
       },
     );
     const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
-    if (options.json) {
-      printJson(io, created);
-    } else {
-      printRecord(io, created);
-    }
+    printResult({ io, json: options.json }, created, () => printRecord(io, created));
     say(io, "Save these keys now; they cannot be shown again.");
     await checkAtStripe(context, {
       id,

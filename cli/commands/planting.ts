@@ -12,7 +12,7 @@ import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { printJson, printRows, sayIfMore } from "../output/print.ts";
+import { printJson, printObjects, printRows, sayIfMore, snakeCased } from "../output/print.ts";
 import { printDetails } from "../output/printDetails.ts";
 import type { JsonOption } from "../output/print.ts";
 import { addReportCommands } from "./plantingReports.ts";
@@ -89,33 +89,23 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
     });
 };
 
-const presentFact = (fact: StoredFact) => ({
-  fact: fact.id,
-  stage: fact.stage,
-  state: fact.state,
-  reason: fact.reason,
-  source: fact.source,
-  occurred_at: fact.occurredAt,
-  received_at: fact.receivedAt,
-  withdrawn_at: fact.withdrawnAt,
-  withdrawn_by: fact.withdrawnBy,
-  content: fact.content,
+const presentFact = ({ id, digest: _digest, ...fact }: StoredFact) => ({
+  fact: id,
+  ...snakeCased(fact),
 });
 
 /** What a fact shows: its sites, photos and videos. */
 const proofsOf = ({ id, content }: StoredFact) => {
-  const sites = sitesOf(content).map(({ name, region, country, reference }) => ({
-    fact: id,
-    shows: "site",
-    proof: `${name}, ${region}, ${country} (${reference})`,
-  }));
   const photos = content.stage === "planted_and_verified" ? content.photos : [];
   const media = content.stage === "planted" ? content.media : [];
   return [
-    ...sites,
-    ...photos.map((url) => ({ fact: id, shows: "photo", proof: url })),
-    ...media.map(({ type, url }) => ({ fact: id, shows: type, proof: url })),
-  ];
+    ...sitesOf(content).map(({ name, region, country, reference }) => ({
+      shows: "site",
+      proof: `${name}, ${region}, ${country} (${reference})`,
+    })),
+    ...photos.map((proof) => ({ shows: "photo", proof })),
+    ...media.map(({ type, url }) => ({ shows: type, proof: url })),
+  ].map(({ shows, proof }) => ({ fact: String(id), shows, proof }));
 };
 
 /** The most orders that an error names. */
@@ -174,11 +164,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
       const proofs = facts.flatMap(proofsOf);
       if (proofs.length > 0) {
         io.stdout.write("\n");
-        printRows(io, proofs, {
-          fact: ({ fact }) => String(fact),
-          shows: ({ shows }) => shows,
-          proof: ({ proof }) => proof,
-        });
+        printObjects(io, proofs);
       }
     });
 };

@@ -11,6 +11,7 @@ import {
   withdrawPlantingFact,
 } from "../../modules/planting/withdrawPlantingFact.ts";
 import type { CorrectedOrder } from "../../modules/planting/withdrawPlantingFact.ts";
+import type { RecordedFact } from "../../modules/planting/settleFacts.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -18,7 +19,7 @@ import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printList, printTable } from "../output/print.ts";
+import { printJson, printList, printObjects, snakeCased } from "../output/print.ts";
 
 const parseReport = (json: string): PlantingReport => {
   let value: unknown;
@@ -101,46 +102,28 @@ type WithdrawOptions = ReasonedOptions & {
 
 const show = (
   { io }: CliContext,
-  corrected: CorrectedOrder,
-  { dryRun, json }: WithdrawOptions,
+  { changes, replacement, ...corrected }: CorrectedOrder,
+  json: true | undefined,
 ): void => {
-  const { order, stageBefore, stageAfter, changes, replacement } = corrected;
   if (json) {
-    printJson(io, {
-      order,
-      stage_before: stageBefore,
-      stage_after: stageAfter,
-      changes,
-      replacement,
-    });
-  } else {
-    if (changes.length > 0) {
-      printTable(
-        io,
-        ["fact", "stage", "before", "after"],
-        changes.map(({ fact, stage, before, after }) => [String(fact), stage, before, after]),
-      );
-    }
-    if (replacement.length > 0) {
-      printTable(
-        io,
-        ["replacement", "outcome", "reason"],
-        replacement.map(({ stage, outcome, reason }) => [stage, outcome, reason]),
-      );
-    }
+    printJson(io, { ...snakeCased(corrected), changes, replacement });
+    return;
   }
-  const stages =
-    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
-  say(
-    io,
-    dryRun
-      ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
-      : `Order ${order} ${stages}.`,
-  );
-  if (replacement.some(({ outcome }) => outcome === "contradiction" || outcome === "withdrawn")) {
-    throw new CommandError(
-      EXIT.failed,
-      "Some facts of the replacement did not take effect. See `impact evidence order show`.",
+  if (changes.length > 0) {
+    printObjects(
+      io,
+      changes.map(({ fact, stage, before, after }) => ({
+        fact: String(fact),
+        stage,
+        before,
+        after,
+      })),
+    );
+  }
+  if (replacement.length > 0) {
+    printObjects(
+      io,
+      replacement.map(({ stage, outcome, reason }) => ({ replacement: stage, outcome, reason })),
     );
   }
 };
@@ -150,37 +133,44 @@ A withdrawn fact stays stored with its proof, the reason and the operator, but n
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
 again, the latest report first. Evidence and the summary change with the next request.`;
 
-const withdraw = async (
-  context: CliContext,
-  factId: number,
-  options: WithdrawOptions,
-): Promise<void> => {
-  const { reason, replacement, dryRun } = options;
-  const report = replacement === undefined ? null : await readReport(context.io, replacement);
-  const corrected = await withdrawPlantingFact(await openChange(context, options), factId, {
-    reason,
-    replacement: report,
-    isDryRun: dryRun === true,
-  });
-  if (corrected.changes.length === 0) {
-    say(context.io, `Fact ${factId} was already withdrawn.`);
-  }
-  show(context, corrected, options);
-};
+const isIneffective = ({ outcome }: RecordedFact): boolean =>
+  outcome === "contradiction" || outcome === "withdrawn";
 
-const undoWithdrawal = async (
+const correct = async (
   context: CliContext,
   factId: number,
-  options: WithdrawOptions,
+  { reason, replacement: file, dryRun, undo, ...options }: WithdrawOptions,
 ): Promise<void> => {
-  const corrected = await reinstatePlantingFact(await openChange(context, options), factId, {
-    isDryRun: options.dryRun === true,
-  });
-  show(context, corrected, options);
-  if (corrected.changes.some(({ fact, after }) => fact === factId && after === "contradiction")) {
+  const { io } = context;
+  const isDryRun = dryRun === true;
+  const replacement = file === undefined ? null : await readReport(io, file);
+  const change = await openChange(context, { reason, ...options });
+  const corrected = await (undo
+    ? reinstatePlantingFact(change, factId, { isDryRun })
+    : withdrawPlantingFact(change, factId, { reason, replacement, isDryRun }));
+  const { order, stageBefore, stageAfter, changes } = corrected;
+  if (changes.length === 0) {
+    say(io, `Fact ${factId} was already withdrawn.`);
+  }
+  show(context, corrected, options.json);
+  const stages =
+    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
+  say(
+    io,
+    isDryRun
+      ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
+      : `Order ${order} ${stages}.`,
+  );
+  if (undo && changes.some(({ fact, after }) => fact === factId && after === "contradiction")) {
     throw new CommandError(
       EXIT.failed,
       `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
+    );
+  }
+  if (corrected.replacement.some(isIneffective)) {
+    throw new CommandError(
+      EXIT.failed,
+      "Some facts of the replacement did not take effect. See `impact evidence order show`.",
     );
   }
 };
@@ -201,9 +191,7 @@ const addWithdrawCommand = (parent: Command, context: CliContext): void => {
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
     .addHelpText("after", WITHDRAW_HELP)
-    .action((factId: number, options: WithdrawOptions) =>
-      (options.undo ? undoWithdrawal : withdraw)(context, factId, options),
-    );
+    .action((factId: number, options: WithdrawOptions) => correct(context, factId, options));
 };
 
 export const addReportCommands = (evidence: Command, context: CliContext): void => {

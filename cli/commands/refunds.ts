@@ -31,7 +31,7 @@ import type { Io } from "../io.ts";
 import { openBillingChange, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
-import { printJson, printRows } from "../output/print.ts";
+import { printResult, printRows } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 
@@ -80,14 +80,15 @@ const addRegistrationCommand = (parent: Command, context: CliContext): void => {
             isDryRun,
           },
         );
-        if (options.json) {
-          printJson(context.io, {
+        printResult(
+          { io: context.io, json: options.json },
+          {
             registration_id: shownIdOf(registration),
             refunded_count: refundedCount,
             replayed,
             dry_run: isDryRun,
-          });
-        }
+          },
+        );
         const units = `${counted(refundedCount, registration.kind)} of ${registration.accountName}`;
         say(
           context.io,
@@ -121,23 +122,20 @@ const addDonationCommand = (parent: Command, context: CliContext): void => {
     const { replayed } = isDryRun
       ? { replayed: donation.refunded }
       : resultOfOne(await refundDonations({ db, clock, actor }, donation, [request], true));
-    if (options.json) {
-      printJson(context.io, {
+    printResult(
+      { io: context.io, json: options.json },
+      {
         donation_id: shownIdOf(donation),
         refunded_amount_cents: donation.amountCents,
         replayed,
         dry_run: isDryRun,
-      });
-    }
-    const amount = `the donation of ${formatCents(donation.amountCents)} to ${donation.charityName}`;
-    if (replayed) {
-      say(context.io, `Already refunded: ${amount}.`);
-    } else {
-      say(
-        context.io,
-        isDryRun ? `Without --dry-run, the command refunds ${amount}.` : `Refunded ${amount}.`,
-      );
-    }
+      },
+    );
+    const done = isDryRun ? "Without --dry-run, the command refunds" : "Refunded";
+    say(
+      context.io,
+      `${replayed ? "Already refunded:" : done} the donation of ${formatCents(donation.amountCents)} to ${donation.charityName}.`,
+    );
   });
 };
 
@@ -157,19 +155,20 @@ const printMatching = (
   failures: readonly Failure[],
   { json, dryRun }: FilterOptions,
 ): void => {
-  if (json) {
-    printJson(io, {
-      dry_run: dryRun === true,
-      refunded_registrations: registrations,
-      refunded_units: Number(units),
-      failures,
-    });
-  } else if (failures.length > 0) {
-    printRows(io, failures, {
-      registration: ({ id }) => id,
-      "not refunded because": ({ reason }) => reason,
-    });
-  }
+  const result = {
+    dry_run: dryRun === true,
+    refunded_registrations: registrations,
+    refunded_units: Number(units),
+    failures,
+  };
+  printResult({ io, json }, result, () => {
+    if (failures.length > 0) {
+      printRows(io, failures, {
+        registration: ({ id }) => id,
+        "not refunded because": ({ reason }) => reason,
+      });
+    }
+  });
   const summary = `${counted(units, "unit")} of ${counted(registrations, "registration")}`;
   say(
     io,
@@ -241,11 +240,6 @@ const addRegistrationsCommand = (parent: Command, context: CliContext): void => 
         }
       } finally {
         bar.clear();
-        if (!isDryRun) {
-          printMatching(io, done, failures, options);
-        }
-      }
-      if (isDryRun) {
         printMatching(io, done, failures, options);
       }
       if (failures.length > 0) {

@@ -32,8 +32,12 @@ type ListOptions = JsonOption & {
   readonly limit: number;
 };
 
-const addDeliveriesCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
+type RecoverOptions = ChangeOptions & { readonly since: Date };
+
+export const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
+  const { io, connections } = context;
+
+  webhook
     .command("deliveries")
     .description("List an endpoint's deliveries with their last attempt, newest first")
     .argument(...ENDPOINT)
@@ -45,10 +49,9 @@ const addDeliveriesCommand = (parent: Command, { io, connections }: CliContext):
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async (id: string, { state, startingAfter, limit, json }: ListOptions) => {
+    .action(async (id: string, { json, ...options }: ListOptions) => {
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
-      const options = { state: state ?? null, startingAfter: startingAfter ?? null, limit };
       const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
       printList({ io, json }, deliveries, presentDelivery, {
         event: (delivery) => eventIdOf(delivery),
@@ -57,20 +60,18 @@ const addDeliveriesCommand = (parent: Command, { io, connections }: CliContext):
         attempts: (delivery) => delivery.attempts,
         created: (delivery) => delivery.createdAt,
         "next attempt": (delivery) => delivery.dueAt,
-        ms: (delivery) => delivery.lastAttempt?.duration_ms ?? null,
-        "last result": (delivery) =>
-          delivery.lastAttempt && (delivery.lastAttempt.error ?? delivery.lastAttempt.status),
-        response: (delivery) => delivery.lastAttempt?.response ?? null,
+        ms: ({ lastAttempt }) => lastAttempt?.duration_ms ?? null,
+        "last result": ({ lastAttempt }) =>
+          lastAttempt && (lastAttempt.error ?? lastAttempt.status),
+        response: ({ lastAttempt }) => lastAttempt?.response ?? null,
       });
       if (hasMore) {
         say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
       }
     });
-};
 
-const addRetryCommand = (parent: Command, context: CliContext): void => {
   withAudit(
-    parent
+    webhook
       .command("retry")
       .description("Retry a delivery, even if it succeeded")
       .argument(...ENDPOINT)
@@ -79,31 +80,28 @@ const addRetryCommand = (parent: Command, context: CliContext): void => {
     const deps = await openChange(context, options);
     const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
     if (options.json) {
-      printJson(context.io, presentDelivery(delivery));
+      printJson(io, presentDelivery(delivery));
     }
-    say(context.io, `${event} is sent again within seconds.`);
+    say(io, `${event} is sent again within seconds.`);
   });
-};
 
-const addRecoverCommand = (parent: Command, context: CliContext): void => {
   withAudit(
-    parent
+    webhook
       .command("recover")
       .description("Send the events of the last 14 days that an endpoint has not received now")
       .argument(...ENDPOINT)
       .addOption(sinceOption().makeOptionMandatory()),
-  ).action(async (id: string, options: ChangeOptions & { readonly since: Date }) => {
-    const { io } = context;
+  ).action(async (id: string, { since, json, ...options }: RecoverOptions) => {
     const deps = await openChange(context, options);
     const endpoint = await getWebhookEndpoint(deps.db, id);
     let total = 0;
     let hasMore = true;
     while (hasMore) {
-      const part = await recoverWebhookEvents(deps, endpoint, options.since);
+      const part = await recoverWebhookEvents(deps, endpoint, since);
       total += part.recovered;
       ({ hasMore } = part);
     }
-    if (options.json) {
+    if (json) {
       printJson(io, { recovered_count: total });
     }
     say(
@@ -113,10 +111,4 @@ const addRecoverCommand = (parent: Command, context: CliContext): void => {
         : `${counted(total, "missed event is", "missed events are")} sent now.`,
     );
   });
-};
-
-export const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
-  addDeliveriesCommand(webhook, context);
-  addRetryCommand(webhook, context);
-  addRecoverCommand(webhook, context);
 };

@@ -9,9 +9,7 @@ const encodingOf = ([first, second]: Buffer): "utf-8" | "utf-16le" | "utf-16be" 
 };
 
 /** Decodes UTF-8 or UTF-16. Invalid bytes become U+FFFD. A byte order mark is dropped. */
-export async function* decodeText(
-  input: AsyncIterable<Buffer>,
-): AsyncGenerator<string, void, void> {
+async function* decodeText(input: AsyncIterable<Buffer>): AsyncGenerator<string, void, void> {
   const { start, bytes } = await peek(input, (_, bytesRead) => bytesRead >= 2);
   const decoder = new TextDecoder(encodingOf(start));
   for await (const chunk of bytes) {
@@ -23,15 +21,15 @@ export async function* decodeText(
 /** Metadata may take 64 KiB, several times that when escaped; no valid line is longer than this. */
 export const MAXIMUM_LINE_LENGTH = 1024 * 1024;
 
-type Line = {
+export type Line = {
   /** From 1. */
   readonly number: number;
   /** Null if it is too long to be held in memory. */
   readonly text: string | null;
 };
 
-/** Yields the lines of a text without line breaks, in constant memory. */
-async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<Line, void, void> {
+/** Yields the lines of a text without line feeds, in constant memory. */
+export async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<Line, void, void> {
   let number = 0;
   let rest: string | null = "";
   const endLine = (piece: string): Line => {
@@ -44,7 +42,7 @@ async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<Line, v
     const pieces = chunk.split("\n");
     const last = pieces.pop() ?? "";
     for (const piece of pieces) {
-      yield endLine(piece.endsWith("\r") ? piece.slice(0, -1) : piece);
+      yield endLine(piece);
     }
     rest = rest === null || rest.length + last.length > MAXIMUM_LINE_LENGTH ? null : rest + last;
   }
@@ -52,6 +50,10 @@ async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<Line, v
     yield endLine("");
   }
 }
+
+/** Returns a line without the rest of a line break of Windows. */
+export const withoutReturn = (line: string): string =>
+  line.endsWith("\r") ? line.slice(0, -1) : line;
 
 /** Yields the lines of a text. A line that is too long is an error. */
 export async function* readTextLines(
@@ -61,9 +63,12 @@ export async function* readTextLines(
     if (text === null) {
       throw new Error(`A line has more than ${MAXIMUM_LINE_LENGTH} characters.`);
     }
-    yield text;
+    yield withoutReturn(text);
   }
 }
+
+/** Why a text with U+FFFD cannot be imported. */
+export const NOT_WELL_FORMED = "not well-formed UTF-8 or UTF-16";
 
 /** Yields the lines of a text that are not blank, numbered from 1, or why a line cannot be read. */
 export async function* readLines(
@@ -79,10 +84,7 @@ export async function* readLines(
     } else if (text.includes("\uFFFD")) {
       yield { number, problem: NOT_WELL_FORMED };
     } else if (text.trim() !== "") {
-      yield { number, text };
+      yield { number, text: withoutReturn(text) };
     }
   }
 }
-
-/** Why a text with U+FFFD cannot be imported. */
-export const NOT_WELL_FORMED = "not well-formed UTF-8 or UTF-16";

@@ -24,6 +24,22 @@ export const printJson = (io: Io, value: unknown): void => {
   printText(io, JSON.stringify(value, null, 2));
 };
 
+/** Where a command prints, and whether as JSON. */
+export type Output = { readonly io: Io; readonly json: true | undefined };
+
+/** Prints a value as JSON for `--json`. Without it, `print` prints for people, who may need no more than a sentence. */
+export const printResult = (
+  { io, json }: Output,
+  value: unknown,
+  print: () => void = () => undefined,
+): void => {
+  if (json) {
+    printJson(io, value);
+  } else {
+    print();
+  }
+};
+
 export const printTable = (
   { stdout }: Io,
   headings: readonly string[],
@@ -77,19 +93,16 @@ export const printObjects = (io: Io, objects: readonly Readonly<Record<string, C
 
 /** Prints rows as JSON for `--json`, otherwise as a table. */
 export const printList = <Row>(
-  { io, json }: { readonly io: Io; readonly json: true | undefined },
+  output: Output,
   rows: readonly Row[],
   present: (row: Row) => unknown,
   columns: Columns<Row>,
 ): void => {
-  if (json) {
-    printJson(
-      io,
-      rows.map((row) => present(row)),
-    );
-  } else {
-    printRows(io, rows, columns);
-  }
+  printResult(
+    output,
+    rows.map((row) => present(row)),
+    () => printRows(output.io, rows, columns),
+  );
 };
 
 export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {

@@ -1,6 +1,6 @@
-import type { Io } from "../io.ts";
 import type { Cell } from "./formatTable.ts";
-import { printJson, printRecord } from "./print.ts";
+import { printRecord, printResult } from "./print.ts";
+import type { Output } from "./print.ts";
 
 /** Returns a value as the text shows it. An id has no separators of thousands. */
 const textOf = (name: string, value: Cell | object): Cell => {
@@ -12,20 +12,11 @@ const textOf = (name: string, value: Cell | object): Cell => {
 
 /** Prints a record as JSON, or with its names as labels and its objects as JSON. */
 export const printDetails = (
-  { io, json }: { readonly io: Io; readonly json: true | undefined },
+  output: Output,
   record: Readonly<Record<string, Cell | object>>,
 ): void => {
-  if (json) {
-    printJson(io, record);
-    return;
-  }
-  printRecord(
-    io,
-    Object.fromEntries(
-      Object.entries(record).map(([name, value]) => [
-        name.replaceAll("_", " "),
-        textOf(name, value),
-      ]),
-    ),
+  const shown = Object.entries(record).map(
+    ([name, value]) => [name.replaceAll("_", " "), textOf(name, value)] as const,
   );
+  printResult(output, record, () => printRecord(output.io, Object.fromEntries(shown)));
 };

@@ -21,33 +21,12 @@ export const startingAt = (last: Date | null): FragmentSqlToken =>
 const BATCH_SIZE = 1000;
 
 /**
- * Repeats a deletion until it finds nothing more. It may be interrupted and repeated.
- * @param deleteBatch deletes up to `limit` rows and returns their number
- * @returns the number of deleted rows
- */
-export const deleteInBatches = async (
-  deleteBatch: (limit: number) => Promise<number>,
-  signal: AbortSignal,
-  batchSize = BATCH_SIZE,
-): Promise<number> => {
-  let total = 0;
-  for (;;) {
-    signal.throwIfAborted();
-    const deleted = await deleteBatch(batchSize);
-    if (deleted === 0) {
-      return total;
-    }
-    total += deleted;
-  }
-};
-
-/**
- * Repeats a deletion that has an order until it finds nothing more. Each batch begins where the last one ended. Otherwise it
+ * Repeats a deletion until it finds nothing more. It may be interrupted and repeated. Each batch begins where the last one ended. Otherwise it
  * would read again what stays, and what was deleted, as long as a vacuum or an open snapshot keeps the index entries.
  * @param deleteBatch deletes up to `limit` rows from a place on; null for the first batch
  * @returns the number of deleted rows
  */
-export const deleteInOrder = <Place>(
+export const deleteInOrder = async <Place>(
   deleteBatch: (
     limit: number,
     from: Place | null,
@@ -55,16 +34,17 @@ export const deleteInOrder = <Place>(
   signal: AbortSignal,
   batchSize = BATCH_SIZE,
 ): Promise<number> => {
+  let total = 0;
   let from: Place | null = null;
-  return deleteInBatches(
-    async (limit) => {
-      const { deleted, last } = await deleteBatch(limit, from);
-      from = last;
-      return deleted;
-    },
-    signal,
-    batchSize,
-  );
+  for (;;) {
+    signal.throwIfAborted();
+    const { deleted, last } = await deleteBatch(batchSize, from);
+    if (deleted === 0) {
+      return total;
+    }
+    total += deleted;
+    from = last;
+  }
 };
 
 /**

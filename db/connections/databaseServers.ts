@@ -49,12 +49,8 @@ export type Server = {
   readonly tls: ConnectionOptions | undefined;
 };
 
-/** A database's URL, or a function that returns it as it is now: its password may be replaced while a program runs. */
-export type DatabaseUrlSource = string | (() => string);
-
 export type DatabaseServers = {
-  /** As they were last read. */
-  readonly list: () => readonly Server[];
+  readonly list: readonly Server[];
   /** Whether a server that accepts no writes is passed over. */
   readonly mustAcceptWrites: boolean;
   /**
@@ -90,7 +86,7 @@ const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
 
 /** Returns how long an attempt to connect to one server may take. */
 export const connectTimeoutOf = ({ list }: DatabaseServers, timeoutMs: number): number =>
-  list().length > 1 ? Math.min(timeoutMs, CONNECT_TIMEOUT_OF_SEVERAL_MS) : timeoutMs;
+  list.length > 1 ? Math.min(timeoutMs, CONNECT_TIMEOUT_OF_SEVERAL_MS) : timeoutMs;
 
 /**
  * @param result of `SHOW transaction_read_only`
@@ -137,28 +133,17 @@ const readServers = (servers: DatabaseUrl["servers"]): readonly Server[] =>
   });
 
 /**
- * Reads how to connect to the servers that a database's URL names. The URL is read again for each connection. The files
- * that it names are read with it, so once unless it changes.
+ * Reads how to connect to the servers that a database's URL names, and the files that it names.
  * @throws DatabaseUrlError
  */
-export const readDatabaseServers = (source: DatabaseUrlSource): DatabaseServers => {
-  const readUrl = (): string => (typeof source === "string" ? source : source());
-  let url = readUrl();
+export const readDatabaseServers = (url: string): DatabaseServers => {
   const { servers, mustAcceptWrites } = parseDatabaseUrl(url);
-  let list = readServers(servers);
+  const list = readServers(servers);
   let current = 0;
-  const renew = (): void => {
-    const newUrl = readUrl();
-    if (newUrl !== url) {
-      list = readServers(parseDatabaseUrl(newUrl).servers);
-      url = newUrl;
-    }
-  };
   return {
-    list: () => list,
+    list,
     mustAcceptWrites,
     open: async (attempt) => {
-      renew();
       const failures: { readonly name: string; readonly error: unknown }[] = [];
       const started = current;
       for (const offset of list.keys()) {

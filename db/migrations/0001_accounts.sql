@@ -58,19 +58,15 @@ CREATE TABLE api_key (
   created_at timestamptz NOT NULL,
   -- From this time on the key is invalid.
   expires_at timestamptz,
-  -- When the audit log recorded the expiry.
-  expiry_recorded_at timestamptz,
   -- The start of the hour in which the key was last used.
   last_used_at timestamptz,
-  revoked_at timestamptz,
-  CONSTRAINT api_key_expiry_recorded CHECK (expiry_recorded_at >= expires_at)
+  revoked_at timestamptz
 );
 
 CREATE INDEX api_key_account ON api_key (account_id, created_at);
 
--- Expiries that the audit log does not have yet.
-CREATE INDEX api_key_unrecorded_expiry ON api_key (expires_at)
-  WHERE expires_at IS NOT NULL AND expiry_recorded_at IS NULL AND revoked_at IS NULL;
+-- Keys that expire soon.
+CREATE INDEX api_key_expiry ON api_key (expires_at) WHERE expires_at IS NOT NULL AND revoked_at IS NULL;
 
 -- What an operator has set for an account in a mode; without a row it has no limits.
 CREATE TABLE account_limit (

@@ -330,6 +330,8 @@ CREATE TABLE reconciliation (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   started_at timestamptz NOT NULL,
   ended_at timestamptz NOT NULL,
+  -- How much usage the processor was still asked about when it began: events, and facts in no event yet.
+  asked bigint NOT NULL,
   -- How many streams were compared; null if it could not be finished.
   streams integer,
   -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.

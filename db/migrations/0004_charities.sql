@@ -70,12 +70,8 @@ CREATE TABLE donor (
   active_since timestamptz,
   -- When the processor was last seen to have the items.
   verified_at timestamptz,
-  -- The number of leases; the holder of an earlier one changes nothing.
-  attempt integer NOT NULL DEFAULT 0,
   -- Part of the idempotency key; increased once an attempt's outcome is known. While it is not, the key is repeated.
   key_generation integer NOT NULL DEFAULT 0,
-  -- Until then another call may be adding the items.
-  leased_until timestamptz,
   PRIMARY KEY (account_id, mode)
 ) WITH (fillfactor = 50);
 

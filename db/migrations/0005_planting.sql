@@ -18,8 +18,6 @@ CREATE TABLE planting_order (
   stage text NOT NULL DEFAULT 'created' CONSTRAINT planting_order_stage CHECK (
     stage IN ('created', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
-  -- Increases with every change of the evidence, so that a poll notices a correction.
-  revision integer NOT NULL DEFAULT 1,
   -- The sites of its trees: [{siteId, region, forestType, weight, factorId}]. The last is that of planting_tally, because
   -- another release may have another table of factors; null until the trees are planted.
   site_shares jsonb NOT NULL DEFAULT '[]',

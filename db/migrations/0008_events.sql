@@ -30,7 +30,7 @@ CREATE TABLE webhook_endpoint (
   description text NOT NULL CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
   -- Null for all, also those of later releases.
   types text[] CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
-  -- What deliveries are signed with. It is needed in plain text; the role of DATABASE_READER_URL may not read it.
+  -- What deliveries are signed with. It is needed in plain text.
   secret text COLLATE "C" NOT NULL,
   -- The one that it has replaced, which also signs until a time.
   previous_secret text COLLATE "C",
@@ -67,10 +67,8 @@ CREATE TABLE webhook_delivery (
   -- How the last attempt has ended, as clients see it.
   last_attempt json,
   created_at timestamptz NOT NULL,
-  -- When the next attempt is due.
+  -- When the next attempt is due. While a worker makes one, when its lease ends: then the attempt is made again.
   due_at timestamptz,
-  -- A worker is making an attempt until then, or has ended without its result.
-  leased_until timestamptz,
   PRIMARY KEY (event_id, endpoint_id),
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'))
 );

@@ -1,7 +1,6 @@
 import { ConnectionError, createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "../connections/databaseServers.ts";
-import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { wrapPool } from "./wrapPool.ts";
@@ -14,7 +13,7 @@ import {
 } from "../databaseErrors.ts";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { currentClient } from "../../runtime/client.ts";
-import { DEFAULT_LIMITS } from "../connections/inspectPooler.ts";
+import { DEFAULT_LIMITS } from "../connections/pooler.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
@@ -146,7 +145,7 @@ type PoolOptions = {
  * @param statementTimeoutMs after it the database cancels a statement
  */
 export const openPool = async (
-  url: DatabaseUrlSource,
+  url: string,
   maximumConnections = 10,
   statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
   {

@@ -1,67 +1,78 @@
 import { readFileSync } from "node:fs";
 import type { DatabasePool } from "slonik";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
-import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { createOrganization } from "../../modules/accounts/createOrganization.ts";
 import type { FirstKeys } from "../../modules/accounts/issueKey.ts";
-import { recordAction } from "../../modules/accounts/recordAction.ts";
+import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../modules/dashboard/manageCertificates.ts";
+import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
+import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
+import { pollPlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
-import { createOrganizationHistory } from "./createOrganizationHistory.ts";
-import { createPlantingHistory } from "./createPlantingHistory.ts";
-import { createStoreHistory } from "./createStoreHistory.ts";
-import type { DemoData } from "./demoData.ts";
-import { createHistoryClock } from "./historyContext.ts";
-import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
-import type { ProfileChanges } from "../../modules/accounts/profile.rules.ts";
-import { readLogo } from "../../modules/accounts/readLogo.ts";
-import type { Config } from "../../runtime/config/config.ts";
-import { openPool } from "../../db/pools/pool.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import { createDemoPlanting } from "./createDemoPlanting.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { createContext, DAYS } from "./history.ts";
+import type { History } from "./history.ts";
+import { planOrganization } from "./planOrganization.ts";
+import { planStore } from "./planStore.ts";
 
-/** What the public pages of the demo organization say about it. */
-const DEMO_PROFILE: ProfileChanges = {
-  displayName: "North Sea Outfitters",
-  color: "#0b5d8a",
-  homeUrl: "https://northsea.example/",
-  story:
-    "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.",
-  logo: readLogo(readFileSync(new URL("logo.png", import.meta.url))),
+const NEVER = new AbortController().signal;
+
+export const DEMO_DOMAIN = "shop.northsea.example";
+
+const STORY =
+  "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.";
+
+/** Plans that all trees are ordered, and every order is polled, every second week. */
+const planPlanting = (history: History, midnights: readonly Date[]): void => {
+  const context = createContext(history);
+  const finished = new Set<number>();
+  for (const midnight of midnights.filter((_, day) => day % 14 === 0)) {
+    history.plan(midnight, async () => {
+      await createPlantingOrders(context, NEVER);
+      for (const { id } of await listPlantingOrders(history.db, { limit: 1000 })) {
+        if (!finished.has(id) && (await pollPlantingOrder(context, id, NEVER)).isFinished) {
+          finished.add(id);
+        }
+      }
+    });
+  }
 };
 
-/** The demo data, and their keys, which are stored nowhere. */
-export type FilledDemo = {
-  readonly data: DemoData;
+/** What the demo has made. */
+export type Demo = {
+  readonly organizationId: string;
+  readonly storeId: string;
+  /** The paths of its public pages, by what they show. */
+  readonly pages: Readonly<Record<string, string>>;
+};
+
+/** Its keys are stored nowhere. */
+type FilledDemo = Demo & {
   readonly organizationKeys: FirstKeys;
   readonly storeKeys: FirstKeys;
 };
 
 /**
  * Fills a new database with an organization, its store and a year of history. It calls the services of the API and the
- * worker with clocks that move through the year. Nothing else may use the database meanwhile.
+ * worker with a clock that moves through the year. Nothing else may use the database meanwhile.
  */
-export const fillDemo = async ({
-  db,
-  planting,
-  now,
-}: {
-  readonly db: DatabasePool;
-  readonly planting: Planting;
-  readonly now: Date;
-}): Promise<FilledDemo> => {
-  // First, so that an interrupted demo is recognized.
-  await recordAction(db, SERVICE, now, { action: "demo.begin" });
-  const start = demoStartOf(now);
-  const context = {
-    db,
-    clock: createHistoryClock(start),
-    actor: SERVICE,
-    // Never Stripe, whatever is configured.
-    billing: createBilling({ db, stripe: null }),
-  };
+export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo> => {
+  const lastMidnightMs = Math.floor(now.getTime() / DAY_MS) * DAY_MS;
+  const midnights = Array.from(
+    { length: DAYS + 1 },
+    (_, day) => new Date(lastMidnightMs - (DAYS - day) * DAY_MS),
+  );
+  let [time = now] = midnights;
+  const clock = { now: () => time };
+  const agenda: { readonly at: Date; readonly work: () => Promise<unknown> }[] = [];
+  const history: History = { db, clock, plan: (at, work) => agenda.push({ at, work }) };
+
+  const context = createContext(history);
   const organization = await createOrganization(context, {
     name: "Demo: North Sea Outfitters",
     fractionalCounting: false,
@@ -69,64 +80,49 @@ export const fillDemo = async ({
     stripeCustomerId: null,
     stripeSubscriptionId: null,
   });
-  await updateOrganization(context, organization.id, {}, { profile: DEMO_PROFILE });
-  await subscribeToDonations(context, { accountId: organization.id, mode: "live" });
+  const profile = {
+    displayName: "North Sea Outfitters",
+    color: "#0b5d8a",
+    homeUrl: "https://northsea.example/",
+    story: STORY,
+    logo: readLogo(readFileSync(new URL("logo.png", import.meta.url))),
+  };
+  await updateOrganization(context, organization.id, {}, { profile });
+  const owner = { accountId: organization.id, mode: "live" } as const;
+  await subscribeToDonations(context, owner);
   const store = await createStore(context, {
-    ...DEMO_STORE,
+    domain: DEMO_DOMAIN,
+    treePriceCents: 45,
+    bottlePriceCents: 12,
+    lowBalanceCents: 2000,
     organizationId: organization.id,
     userId: null,
   });
 
-  // Each has a clock of its own, so that they can write at the same time.
-  const ofOrganization = createOrganizationHistory(
-    { ...context, clock: createHistoryClock(start) },
-    organization.id,
-  );
-  const ofStore = createStoreHistory({ db, clock: createHistoryClock(start) }, store.id);
-  const ofPlanting = createPlantingHistory({ db, planting, clock: createHistoryClock(start) });
-  const periods = planDemo(now);
-  for (const { organization: steps, store: storeSteps, orderedAt } of periods) {
-    await Promise.all([
-      ofOrganization.write(steps),
-      ofStore.write(storeSteps),
-      ofPlanting.advance(orderedAt ?? now),
-    ]);
-    if (orderedAt !== null) {
-      await ofPlanting.order(orderedAt);
-    }
+  const records = planOrganization(history, organization.id, midnights);
+  const storeOrders = planStore(history, store.id, midnights);
+  planPlanting(history, midnights);
+  agenda.sort((one, other) => one.at.getTime() - other.at.getTime());
+  for (const { at, work } of agenda.filter((planned) => planned.at < now)) {
+    time = at;
+    await work();
   }
+  time = now;
 
-  const { records } = ofOrganization;
-  const data: DemoData = {
+  const pages: Record<string, string> = {
+    "public page": `/dashboard/${await getDashboardSlug(context, organization.id)}`,
+  };
+  for (const [label, id] of records) {
+    pages[label] = `/certificate/${await getCertificateToken(context, owner, id, null)}`;
+  }
+  const ofStore = { accountId: store.id, mode: "live" } as const;
+  const order = await getOrderCertificateToken(context, ofStore, storeOrders.at(-1) ?? "");
+  pages["order"] = `/certificate/${order}`;
+  return {
     organizationId: organization.id,
     storeId: store.id,
-    storeOrder: certifiedOrderOf(periods),
-    records,
+    pages,
+    organizationKeys: organization,
+    storeKeys: store,
   };
-  // Last, so that a database with this entry has everything.
-  await recordAction(db, SERVICE, now, {
-    action: "demo.fill",
-    accountId: organization.id,
-    details: data,
-  });
-  return { data, organizationKeys: organization, storeKeys: store };
-};
-
-const CONNECTIONS = 4;
-
-/** Fills a migrated database that has no accounts. */
-export const fillNewDemo = async (
-  { PLANTING_PARTNER_NAME, PLANTING_TIMELINE }: Config,
-  databaseUrl: string,
-): Promise<FilledDemo> => {
-  const db = await openPool(databaseUrl, CONNECTIONS);
-  try {
-    const planting = createDemoPlanting({
-      partnerName: PLANTING_PARTNER_NAME ?? null,
-      timeline: PLANTING_TIMELINE,
-    });
-    return await fillDemo({ db, planting, now: systemClock.now() });
-  } finally {
-    await db.end();
-  }
 };

@@ -158,14 +158,3 @@ export const updateAccount = async (
   `);
   await update.catch(rethrowDuplicateCustomer);
 };
-
-const isMigratedRow = z.strictObject({ isMigrated: z.boolean() });
-
-/** Returns whether a database has accounts. One that was never migrated has none. */
-export const hasAccounts = async (db: CommonQueryMethods): Promise<boolean> =>
-  (await db.oneFirst(sql.type(isMigratedRow)`
-    SELECT to_regclass('account') IS NOT NULL AS "isMigrated"
-  `)) &&
-  db.exists(sql.typeAlias("void")`
-    SELECT FROM account
-  `);

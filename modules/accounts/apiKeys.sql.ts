@@ -170,27 +170,17 @@ export const revokeApiKey = async (
   return rowCount > 0;
 };
 
-const usedKeyRow = z.strictObject({
-  id: z.uuid(),
-  accountId: z.uuid(),
-  isFirst: z.boolean(),
-});
-
 /**
  * Stores the hours in which keys were used, unless a later hour is stored.
  * @param uses the start of the hour by the key's id
- * @returns the keys that changed, and whether each was used for the first time
  */
-export const updateLastUses = (
+export const updateLastUses = async (
   db: CommonQueryMethods,
   uses: ReadonlyMap<string, Date>,
-): Promise<readonly z.output<typeof usedKeyRow>[]> =>
-  db.any(sql.type(usedKeyRow)`
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
     WITH used AS (
-      SELECT
-        api_key.id,
-        api_key.last_used_at,
-        key_use.hour
+      SELECT api_key.id, key_use.hour
       FROM api_key
       JOIN ${sql.unnest(
         [...uses].map(([id, hour]) => [id, hour.toISOString()]),
@@ -205,11 +195,8 @@ export const updateLastUses = (
     SET last_used_at = used.hour
     FROM used
     WHERE api_key.id = used.id
-    RETURNING
-      api_key.id,
-      api_key.account_id AS "accountId",
-      used.last_used_at IS NULL AS "isFirst"
   `);
+};
 
 const expiringKeyRow = z.strictObject({
   id: z.uuid(),
@@ -234,34 +221,6 @@ export const listExpiringKeys = (
     JOIN account ON account.id = api_key.account_id
     WHERE api_key.expires_at > ${timestamp(now)}
       AND api_key.expires_at <= ${timestamp(until)}
-      AND api_key.expiry_recorded_at IS NULL
       AND api_key.revoked_at IS NULL
     ORDER BY api_key.expires_at, api_key.id
-  `);
-
-const expiredKeyRow = z.strictObject({ id: z.uuid(), accountId: z.uuid(), expiresAt: z.date() });
-
-/** Marks expiries as recorded, and returns the keys. Keys that were revoked before are skipped. */
-export const markExpiriesRecorded = (
-  db: CommonQueryMethods,
-  now: Date,
-  limit: number,
-): Promise<readonly z.output<typeof expiredKeyRow>[]> =>
-  db.any(sql.type(expiredKeyRow)`
-    UPDATE api_key
-    SET expiry_recorded_at = ${timestamp(now)}
-    WHERE id IN (
-      SELECT id
-      FROM api_key
-      WHERE expires_at <= ${timestamp(now)}
-        AND expiry_recorded_at IS NULL
-        AND revoked_at IS NULL
-      ORDER BY expires_at
-      LIMIT ${limit}
-      FOR UPDATE SKIP LOCKED
-    )
-    RETURNING
-      id,
-      account_id AS "accountId",
-      expires_at AS "expiresAt"
   `);

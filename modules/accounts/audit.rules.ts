@@ -1,10 +1,8 @@
-/** What the audit log records. A command's entry has the command's name; the service records first uses and expiries. */
+/** What the audit log records. A command's entry has the command's name. */
 export const AUDIT_ACTIONS = [
   "org.create",
   "org.update",
   "key.issue",
-  "key.first_use",
-  "key.expire",
   "key.revoke",
   "store.create",
   "store.update",
@@ -28,8 +26,6 @@ export const AUDIT_ACTIONS = [
   "import.history",
   "import.key",
   "import.slug",
-  "demo.begin",
-  "demo.fill",
   "deployment.move_to_stripe",
   "deployment.separate",
   "webhook.create",

@@ -23,9 +23,13 @@ import {
   recordSeparation,
 } from "./deployment.sql.ts";
 import type { ServerMark } from "./deployment.sql.ts";
+import { countUsageAttention } from "./meterEventReports.sql.ts";
+import { needsOperator } from "./meterEvents.rules.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
+import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
-import { disableAllEndpoints } from "../events/endpoints.sql.ts";
+import { countAskedUsage, findLastReconciliation } from "./reconciliation/reconciliations.sql.ts";
+import { disableEndpoints } from "../events/endpoints.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
@@ -150,6 +154,48 @@ export const resumeUsage = (
     return { hold, doubtedUntil: until };
   });
 
+/** What a restore, a promotion or a copy has left to do. */
+export type RestoreProgress = {
+  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
+  readonly noticedAt: Date;
+  readonly isHeld: boolean;
+  /** Who ended the last hold, and when; null if none has ended. */
+  readonly released: { readonly by: string; readonly at: Date } | null;
+  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
+  readonly asked: { readonly events: number; readonly unsealedFacts: number };
+  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
+  readonly sumsCompleteAt: Date;
+  /** When the last comparison began that covers everything, after everything was asked about; null if none has. */
+  readonly comparedAt: Date | null;
+  /** The items that need an operator. */
+  readonly openItems: number;
+};
+
+/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
+export const readRestoreProgress = async ({
+  db,
+}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
+  const deployment = await readDeployment(db);
+  const { doubtedUntil, releasedAt, releasedBy } = deployment;
+  if (doubtedUntil === null || deployment.processor?.name === "ledger") {
+    return null;
+  }
+  const sumsCompleteAt = new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS);
+  const last = await findLastReconciliation(db);
+  const isComplete = last?.error === null && last.asked === 0 && last.startedAt >= sumsCompleteAt;
+  return {
+    noticedAt: doubtedUntil,
+    isHeld: findHold(deployment) !== null,
+    released: releasedAt && releasedBy !== null ? { by: releasedBy, at: releasedAt } : null,
+    asked: await countAskedUsage(db),
+    sumsCompleteAt,
+    comparedAt: isComplete ? last.startedAt : null,
+    openItems: (await countUsageAttention(db))
+      .filter(({ cause }) => needsOperator(cause))
+      .reduce((sum, { items }) => sum + items, 0),
+  };
+};
+
 /** The dispatcher looks for work every second. */
 const IN_USE_SECONDS = 10;
 
@@ -196,7 +242,8 @@ export const separateDeployment = (
     const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
     await recordHold(transaction, hold);
     await recordSeparation(transaction, now);
-    const disabledEndpoints = await disableAllEndpoints(transaction, now);
+    const disabled = await disableEndpoints(transaction, { reason: "requested", now });
+    const disabledEndpoints = disabled.length;
     await recordAction(transaction, actor, now, {
       action: "deployment.separate",
       details: { id, originalId: original.id, disabledWebhookEndpoints: disabledEndpoints },

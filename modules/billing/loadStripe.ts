@@ -18,10 +18,7 @@ export const readStripeOptions = (config: Config): StripeOptions | null => {
   return config.STRIPE_SECRET_KEY === undefined
     ? null
     : {
-        // It may be replaced while the program runs.
-        get secretKey() {
-          return config.STRIPE_SECRET_KEY ?? "";
-        },
+        secretKey: config.STRIPE_SECRET_KEY,
         apiBase,
         donationPrices: flat === undefined || metered === undefined ? null : { flat, metered },
       };
@@ -67,13 +64,13 @@ export const loadStripeInspector = async (
   return createStripeInspector(options);
 };
 
-/** @param readSecrets null if Stripe sends no webhooks */
+/** @param secrets null if Stripe sends no webhooks */
 export const loadWebhookReader = async (
-  readSecrets: (() => readonly string[]) | null,
+  secrets: readonly string[] | null,
 ): Promise<ReadWebhook | null> => {
-  if (readSecrets === null) {
+  if (secrets === null) {
     return null;
   }
   const { createWebhookReader } = await import("./stripe/createWebhookReader.ts");
-  return createWebhookReader(readSecrets);
+  return createWebhookReader(secrets);
 };

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
@@ -148,48 +148,6 @@ export const findFailedSeconds = async (
       WHERE ${ofStream("meter_event", stream)} AND state = 'failed'
     `),
   );
-
-const secondRow = z.strictObject({ second: z.bigint() });
-
-/**
- * Lists the seconds of a stream, from `start` and before `end`, whose usage is not settled: it is not sealed or not sent, or
- * has failed.
- */
-export const listUnsettledSeconds = async (
-  transaction: DatabaseTransactionConnection,
-  stream: Owner,
-  { start, end }: Span,
-): Promise<ReadonlySet<number>> => {
-  const inTable = (table: "meter_event" | "usage_fact") =>
-    sql.fragment`
-      SELECT second
-      FROM ${sql.identifier([table])}
-      WHERE ${ofStream(table, stream)} AND second >= ${start} AND second < ${end}
-    `;
-  const seconds = await transaction.anyFirst(sql.type(secondRow)`
-    ${inTable("meter_event")} AND state IN ('pending', 'failed')
-    UNION
-    ${inTable("usage_fact")} AND meter_event_id IS NULL
-  `);
-  return new Set(seconds.map(Number));
-};
-
-/** Deletes the usage of whole seconds, which is sealed: the facts and the meter events. */
-export const deleteUsage = async (
-  transaction: DatabaseTransactionConnection,
-  stream: Owner,
-  seconds: readonly number[],
-): Promise<void> => {
-  const ofSeconds = sql.fragment`
-    ${ofStream("meter_event", stream)} AND second = ANY(${sql.array(seconds, "int8")})
-  `;
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM usage_fact WHERE meter_event_id = ANY(ARRAY(SELECT id FROM meter_event WHERE ${ofSeconds}))
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM meter_event WHERE ${ofSeconds}
-  `);
-};
 
 /** Returns whether the built-in ledger has ever had live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>

@@ -1,10 +1,8 @@
 import { insertDonations } from "./donationBatches.sql.ts";
 import { listDonationsOf } from "./donations.sql.ts";
-import { readCounts } from "./donationTotals.sql.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
-import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
+import { readDonationTotals } from "./donationTotals.sql.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
-import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
+import { accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
@@ -18,15 +16,13 @@ import type { RetryGuard } from "../registrations/createRetryGuard.ts";
 import { charityKey, confirmCharities } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
-import { donorName, listDonors } from "./donationSubscriptions.sql.ts";
+import { findDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
-export type DonationContext = CharityContext &
-  BillingContext &
-  DonationWriter & { readonly guard: RetryGuard };
+export type DonationContext = CharityContext & BillingContext & { readonly guard: RetryGuard };
 
 /** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
@@ -53,9 +49,6 @@ type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
 type Decision = Item & { readonly charity: ConfirmedCharity | null };
-
-/** A decision to write. */
-type Entry = AccountMode & Decision;
 
 export type Donated = {
   readonly idempotencyKey: string | null;
@@ -127,49 +120,38 @@ const confirmAll = async (
   return confirmCharities(context, provider, accountId, donations);
 };
 
-/** Records accepted items of any owners in one statement, and presents them with their owner's total after each. */
+/** Records accepted items of an owner in one statement, and presents them with the total after each. */
 const write = async (
   { db, clock }: Context,
-  entries: readonly Entry[],
-): Promise<readonly Donated[]> => {
+  owner: AccountMode,
+  decisions: readonly Decision[],
+): Promise<readonly Outcome<Donated>[]> => {
   const createdAt = clock.now();
-  const donations = entries.flatMap(({ id, request, charity, accountId, mode }) =>
-    charity ? { ...createDonation(id, request, charity), accountId, mode } : [],
+  const donations = decisions.flatMap(({ id, request, charity }) =>
+    charity ? createDonation(id, request, charity) : [],
   );
-  const events = donations.map((donation) => createEvent(donation, donationCreated(donation)));
-  const { ids, counts } =
+  const events = donations.map((donation) => createEvent(owner, donationCreated(donation)));
+  const { ids, count } =
     donations.length === 0
-      ? { ids: [], counts: {} }
-      : await insertDonations(db, donations, createdAt, events);
+      ? { ids: [], count: null }
+      : await insertDonations(db, owner, donations, createdAt, events);
   const inserted = new Set(ids);
   const recorded = new Map(
     donations
       .filter(({ id }) => inserted.has(id))
       .map((donation) => [donation.id, { ...donation, createdAt }]),
   );
-  // Of several with a new key, the first id is inserted. Requests arrive in the order of their ids, and are confirmed in any.
-  const inOrder = entries.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  const presented = countBack(
-    inOrder,
-    await readCounts(db, entries, counts),
-    (entry) => ({ owner: accountModeKey(entry), change: recorded.has(entry.id) ? 1 : 0 }),
-    ({ id, request: { idempotencyKey } }, totalDonations): readonly [string, Donated] => {
+  return countBack(
+    decisions,
+    count ?? (await readDonationTotals(db, owner)).count,
+    ({ id }) => (recorded.has(id) ? 1 : 0),
+    ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
       // A concurrent call may have been first with the key.
       const donation = recorded.get(id) ?? null;
-      return [id, { idempotencyKey, donation, totalDonations, replayed: donation === null }];
+      return { idempotencyKey, donation, totalDonations, replayed: donation === null };
     },
   );
-  const byId = new Map(presented.filter(isAccepted));
-  return entries.flatMap(({ id }) => byId.get(id) ?? []);
 };
-
-/** Reads and writes what concurrent requests need, in statements that they share. */
-export const createDonationWriter = (context: Context) => ({
-  findDonor: createLookups((names) => listDonors(context.db, names)),
-  writeDonations: createRequestWriter<Entry, Donated>((entries) => write(context, entries)),
-});
-
-export type DonationWriter = ReturnType<typeof createDonationWriter>;
 
 /**
  * Records an organization's donations together, in their order, once their charities are confirmed. An item with a known
@@ -194,7 +176,7 @@ export const donate = (
     if (isAtomic) {
       requireAll(items);
     }
-    const donor = await context.findDonor(donorName(owner, keys));
+    const donor = await findDonor(context.db, owner, keys);
     if (donor === null) {
       throw new TypeError("The donor's account does not exist.");
     }
@@ -213,8 +195,7 @@ export const donate = (
     if (isAtomic) {
       requireAll(outcomes);
     }
-    const entries = outcomes.filter(isAccepted).map((each) => Object.assign({}, owner, each));
-    const written = await context.writeDonations(entries, () => write(context, entries));
+    const written = await write(context, owner, outcomes.filter(isAccepted));
     return completeOutcomes<Decision, Donated>(outcomes, written);
   });
 };

@@ -4,43 +4,29 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ConfirmedDonation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
-import {
-  claimedKeys,
-  deleteTestKeys,
-  knownKeys,
-  scopeOf,
-  scopeOfRow,
-} from "../records/idempotencyKeys.sql.ts";
-import { deleteCertificatesOf, namedIds } from "../records/ownedRecords.sql.ts";
+import { claimedKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
+import { namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { nothing, sql, timestamp } from "../../db/sql.ts";
+import { nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
-import {
-  countsByOwner,
-  newCounts,
-  totalAdditions,
-  totalSubtractions,
-} from "./donationTotals.sql.ts";
-import { startingAt } from "../../db/batching/deleteInBatches.ts";
+import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
-/** A donation to insert. */
-type OwnedDonation = AccountMode & ConfirmedDonation;
-
-const insertedRow = z.strictObject({ ids: z.array(z.uuid()), counts: countsByOwner });
+const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });
 
 /**
- * Inserts donations of one time with their totals and events, in one statement. Waits for concurrent calls with their
- * idempotency keys. Keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
+ * Inserts an owner's donations of one time with their totals and events, in one statement. Waits for concurrent calls with
+ * their idempotency keys.
  * @param events whose data have the id of one of the donations
- * @returns the ids of those that were inserted, and by `accountModeKey` how many donations their owners have then; the keys of
- *   the others exist
+ * @returns the ids of those that were inserted, and how many donations the owner has then, null if none was inserted; the
+ *   keys of the others exist
  * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const insertDonations = async (
   db: CommonQueryMethods,
-  donations: readonly OwnedDonation[],
+  owner: AccountMode,
+  donations: readonly ConfirmedDonation[],
   createdAt: Date,
   events: readonly NewEvent[],
 ): Promise<Readonly<z.output<typeof insertedRow>>> => {
@@ -48,13 +34,15 @@ export const insertDonations = async (
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
       WITH entry AS MATERIALIZED (
-        SELECT given.*, "accountId" AS account_id, "idempotencyKey" AS idempotency_key, 'donate'::text AS operation
+        SELECT
+          given.*, ${owner.accountId}::uuid AS account_id, ${owner.mode}::text AS mode,
+          "idempotencyKey" AS idempotency_key
         FROM json_to_recordset(${JSON.stringify(donations)}::json) AS given (
-          id uuid, "accountId" uuid, mode text, "amountCents" bigint, ein text, "nonprofitId" text, "charityProvider" text,
+          id uuid, "amountCents" bigint, ein text, "nonprofitId" text, "charityProvider" text,
           "charityName" text, "confirmedName" text, "idempotencyKey" text, attribution text, metadata jsonb
         )
       ),
-      ${claimedKeys(scopeOfRow("entry"))},
+      ${claimedKeys(scopeOf(owner, "donate"))},
       inserted AS (
         INSERT INTO donation (
           id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
@@ -70,7 +58,7 @@ export const insertDonations = async (
       ),
       ${totalAdditions(sql.fragment`inserted`)},
       ${eventInserts(events, createdAt, isInserted)}
-      SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, ${newCounts} AS counts
+      SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, (SELECT count FROM new_total) AS count
     `);
   } catch (error) {
     throw asTotalError(error, "donor_total_safe", "amount_cents");
@@ -152,21 +140,18 @@ export type NewDonationRefund = {
   };
 };
 
-const refundedRow = z.strictObject({ counts: countsByOwner });
-
 /**
  * Inserts refunds of locked donations with their events, marks the donations as refunded, and subtracts them from the totals,
  * in one statement.
- * @returns how many donations of their owners are not refunded, by `accountModeKey`
  */
-export const insertDonationRefunds = (
+export const insertDonationRefunds = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewDonationRefund[],
   createdAt: Date,
   events: readonly NewEvent[],
-): Promise<Readonly<z.output<typeof countsByOwner>>> => {
+): Promise<void> => {
   const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));
-  return transaction.oneFirst(sql.prepared("insert_donation_refunds", refundedRow)`
+  await transaction.query(sql.prepared("insert_donation_refunds", nothing)`
     WITH given AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(given)}::json) AS given (
@@ -187,58 +172,6 @@ export const insertDonationRefunds = (
     ),
     ${totalSubtractions(sql.fragment`updated`)},
     ${eventInserts(events, createdAt, sql.fragment`true`)}
-    SELECT ${newCounts} AS counts
-  `);
-};
-
-const accountIdRow = z.strictObject({ accountId: z.uuid() });
-
-/** Lists the accounts that have ever made a donation in test mode. */
-export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(accountIdRow)`
-    SELECT account_id AS "accountId"
-    FROM donor
-    WHERE mode = 'test'
-    ORDER BY account_id
-  `);
-
-const oldRow = z.strictObject({
-  id: z.uuid(),
-  createdAt: z.date(),
-  refunded: z.boolean(),
-});
-
-/**
- * Locks an account's oldest test donations before a time, without those that another transaction has locked.
- * @param from where an earlier batch ended; null for the first
- */
-export const lockOldTestDonations = (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  { from, before }: { readonly from: Date | null; readonly before: Date },
-  limit: number,
-): Promise<readonly Readonly<z.output<typeof oldRow>>[]> =>
-  transaction.any(sql.type(oldRow)`
-    SELECT id, created_at AS "createdAt", refunded
-    FROM donation
-    WHERE account_id = ${accountId} AND mode = 'test'
-      AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
-    ORDER BY created_at, id
-    LIMIT ${limit}
-    FOR UPDATE SKIP LOCKED
-  `);
-
-/** Deletes donations of test mode with their refunds and idempotency keys. */
-export const deleteDonations = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<void> => {
-  await deleteTestKeys(transaction, ids);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM donation_refund WHERE donation_id = ANY(${sql.array(ids, "uuid")})
-  `);
-  await deleteCertificatesOf(transaction, ids);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})
+    SELECT
   `);
 };

@@ -4,10 +4,8 @@ import { PROCESSORS } from "../billing/usage.rules.ts";
 import { ACTIVE_STATUSES } from "../accounts/accounts.rules.ts";
 import { accountColumns, accountRow } from "../accounts/accounts.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { isLeaseFree } from "../../db/leases.ts";
-import type { Lease } from "../../db/leases.ts";
-import { safeInteger, sql, timestamp, values } from "../../db/sql.ts";
-import { keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
+import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: z.enum(PROCESSORS),
@@ -22,7 +20,7 @@ const subscriptionRow = z.strictObject({
 export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
 
 /** The processor and subscription that carry the items; after a change of either they must be added again. */
-type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
+export type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 
 const subscriptionColumns = sql.fragment`
   subscription.processor,
@@ -53,7 +51,6 @@ export const findDonationSubscription = (
   `);
 
 const donorRow = accountRow.extend({
-  donorName: z.string(),
   ...subscriptionRow.shape,
   /** Null without a subscription. */
   processor: subscriptionRow.shape.processor.nullable(),
@@ -66,92 +63,69 @@ const donorRow = accountRow.extend({
 /** An account, and what decides whether it may make donations. */
 export type Donor = Readonly<z.output<typeof donorRow>>;
 
-/** The name of who makes new donations with these idempotency keys. */
-export const donorName = ({ accountId, mode }: AccountMode, keys: readonly string[]): string =>
-  JSON.stringify([accountId, mode, keys]);
-
-/** Returns donors by their names. */
-export const listDonors = async (
+/** Returns an account with what decides whether it may make donations with idempotency keys; null if it is unknown. */
+export const findDonor = (
   db: CommonQueryMethods,
-  names: readonly string[],
-): Promise<ReadonlyMap<string, Donor>> => {
-  const rows = await db.any(sql.prepared("list_donors", donorRow)`
-    WITH named AS MATERIALIZED (
-      SELECT name, (name::json ->> 0)::uuid AS account_id, name::json ->> 1 AS mode, 'donate'::text AS operation
-      FROM ${values(names)} AS name
-    )
+  owner: AccountMode,
+  keys: readonly string[],
+): Promise<Donor | null> =>
+  db.maybeOne(sql.prepared("find_donor", donorRow)`
     SELECT
-      named.name AS "donorName",
       ${accountColumns},
       ${subscriptionColumns},
-      ARRAY(
-        SELECT key
-        FROM json_array_elements_text(named.name::json -> 2) AS key
-        WHERE ${recordOfKey(keyHash(scopeOfRow("named"), sql.identifier(["key"])))} IS NOT NULL
-      ) AS "knownKeys",
+      ARRAY(SELECT known.key FROM ${knownKeys(owner, "donate", keys)}) AS "knownKeys",
       coalesce(subscription.amount_cents, 0) AS "totalCents"
-    FROM named
-    JOIN account ON account.id = named.account_id
-    LEFT JOIN donor AS subscription USING (account_id, mode)
+    FROM account
+    LEFT JOIN donor AS subscription ON subscription.account_id = account.id AND subscription.mode = ${owner.mode}
+    WHERE account.id = ${owner.accountId}
   `);
-  return new Map(rows.map((row) => [row.donorName, row]));
-};
-
-const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });
-
-/** An attempt to provision the items, and the generation of its idempotency key. */
-export type ProvisioningAttempt = Readonly<z.output<typeof attemptRow>>;
 
 const isSameCarrier = sql.fragment`(
   known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
 )`;
 
+const generationRow = z.strictObject({ keyGeneration: z.int() });
+
 /**
- * Acquires the lease to provision the items. What is known of another processor's or subscription's items is forgotten.
- * @returns null if another caller holds the lease
+ * Records who carries an account's items. What is known of another processor's or subscription's items is forgotten.
+ * @returns the generation of the idempotency key with which to add the items
  */
-export const leaseDonationSubscription = (
+export const setCarrier = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
-  lease: Lease,
-): Promise<ProvisioningAttempt | null> =>
-  db.maybeOne(sql.type(attemptRow)`
-    INSERT INTO donor AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
-    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${timestamp(lease.until)})
+): Promise<number> =>
+  db.oneFirst(sql.type(generationRow)`
+    INSERT INTO donor AS known (account_id, mode, processor, subscription_id)
+    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId})
     ON CONFLICT (account_id, mode) DO UPDATE
     SET
       processor = excluded.processor,
       subscription_id = excluded.subscription_id,
       active_since = CASE WHEN ${isSameCarrier} THEN known.active_since END,
-      verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END,
-      attempt = known.attempt + 1,
-      leased_until = excluded.leased_until
-    WHERE ${isLeaseFree(sql.fragment`known.leased_until`, lease)}
-    RETURNING attempt, key_generation AS "keyGeneration"
+      verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END
+    RETURNING key_generation AS "keyGeneration"
   `);
 
 /**
- * Releases a lease. `verifiedAt` is when the processor was seen to have the items, null if that is unknown. After a known
- * outcome the next attempt has another idempotency key.
+ * Records an attempt to add the items whose outcome is known: the next one has another idempotency key.
+ * @param verifiedAt when the processor was seen to have the items; null if it rejected them
  */
-export const releaseDonationSubscription = async (
+export const recordProvisioning = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-  { attempt }: ProvisioningAttempt,
-  {
-    verifiedAt,
-    isOutcomeKnown,
-  }: { readonly verifiedAt: Date | null; readonly isOutcomeKnown: boolean },
+  { processor, subscriptionId }: Carrier,
+  keyGeneration: number,
+  verifiedAt: Date | null,
 ): Promise<void> => {
   const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
     UPDATE donor
     SET
-      leased_until = NULL,
-      key_generation = key_generation + ${isOutcomeKnown ? 1 : 0},
+      key_generation = greatest(key_generation, ${keyGeneration + 1}),
       active_since = coalesce(active_since, ${verified}),
       verified_at = coalesce(${verified}, verified_at)
-    WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}
+    WHERE account_id = ${accountId} AND mode = ${mode}
+      AND processor = ${processor} AND subscription_id IS NOT DISTINCT FROM ${subscriptionId}
   `);
 };

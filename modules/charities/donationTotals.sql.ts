@@ -1,9 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { DonationTotals } from "./donations.rules.ts";
-import { nothing, safeInteger, sql, values } from "../../db/sql.ts";
+import { nothing, safeInteger, sql } from "../../db/sql.ts";
 
 const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
@@ -52,39 +51,8 @@ export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken
       SET count = donor.count - locked_total.count, amount_cents = donor.amount_cents - locked_total.amount_cents
       FROM locked_total
       WHERE donor.account_id = locked_total.account_id AND donor.mode = locked_total.mode
-      RETURNING donor.account_id, donor.mode, donor.count
     )
   `;
-
-/** The counts that a statement returns as JSON, by `accountModeKey`. */
-export const newCounts = sql.fragment`
-  coalesce((SELECT json_object_agg(account_id || '/' || mode, count) FROM new_total), '{}')
-`;
-
-export const countsByOwner = z.record(z.string(), z.int());
-
-const countRow = z.strictObject({ owner: z.string(), count: safeInteger });
-
-/** Returns the counts of owners by `accountModeKey`, of which a statement has returned some. */
-export const readCounts = async (
-  db: CommonQueryMethods,
-  owners: readonly AccountMode[],
-  known: Readonly<Record<string, number>>,
-): Promise<ReadonlyMap<string, number>> => {
-  const names = owners.map(accountModeKey).filter((name) => known[name] === undefined);
-  if (names.length === 0) {
-    return new Map(Object.entries(known));
-  }
-  const rows = await db.any(sql.prepared("read_donation_counts", countRow)`
-    SELECT owner, coalesce(donor.count, 0) AS count
-    FROM ${values([...new Set(names)])} AS owner
-    LEFT JOIN donor ON account_id = split_part(owner, '/', 1)::uuid AND mode = split_part(owner, '/', 2)
-  `);
-  return new Map([
-    ...Object.entries(known),
-    ...rows.map(({ owner, count }) => [owner, count] as const),
-  ]);
-};
 
 /** Subtracts donations from the totals. */
 export const subtractDonations = async (

@@ -1,8 +1,8 @@
 import { claimRefundKeys, insertDonationRefunds, lockDonations } from "./donationBatches.sql.ts";
 import type { LockedDonation, NewDonationRefund } from "./donationBatches.sql.ts";
 import { listDonationsOf } from "./donations.sql.ts";
-import { readCounts } from "./donationTotals.sql.ts";
-import { accountModeKey, accountModeOf } from "../records/owner.rules.ts";
+import { readDonationTotals } from "./donationTotals.sql.ts";
+import { accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
@@ -97,8 +97,9 @@ export const refundDonations = async (
     const events = refunds.map(({ donation, request }) =>
       createEvent(donation, donationRefunded(donation, request.reason)),
     );
-    const counts =
-      refunds.length === 0 ? {} : await insertDonationRefunds(transaction, refunds, now, events);
+    if (refunds.length > 0) {
+      await insertDonationRefunds(transaction, refunds, now, events);
+    }
     if (actor) {
       for (const { donation } of refunds) {
         await recordAction(transaction, actor, now, {
@@ -111,8 +112,8 @@ export const refundDonations = async (
     }
     const results = countBack(
       decided,
-      await readCounts(transaction, [owner], counts),
-      ({ replayed }) => ({ owner: accountModeKey(owner), change: replayed ? 0 : -1 }),
+      (await readDonationTotals(transaction, owner)).count,
+      ({ replayed }) => (replayed ? 0 : -1),
       ({ donation, replayed }, totalDonations): RefundedDonation => ({
         donationId: donation.id,
         totalDonations,

@@ -1,9 +1,68 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { LEASE_MS } from "./decideDelivery.rules.ts";
 import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
-import { deliveryLease, isDue } from "./deliveries.sql.ts";
 import { sql, timestamp } from "../../db/sql.ts";
+
+const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
+
+/** An endpoint with due deliveries. */
+export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
+
+/** The condition of a delivery whose attempt is due. */
+const isDue = (now: Date): FragmentSqlToken => sql.fragment`
+  webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)}
+`;
+
+/** Returns the query of the next endpoint that has pending deliveries and meets a condition. */
+const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT endpoint_id
+  FROM webhook_delivery
+  WHERE state = 'pending' AND ${condition}
+  -- With the second column, only the index of pending deliveries is in this order.
+  ORDER BY endpoint_id, due_at
+  LIMIT 1
+`;
+
+/**
+ * Lists enabled endpoints that have due deliveries, in the order of their ids. It steps through the index of pending deliveries
+ * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
+ * @param after the last endpoint of the page before; null for the first page
+ */
+export const listDueEndpoints = (
+  db: CommonQueryMethods,
+  {
+    after,
+    now,
+    limit,
+  }: { readonly after: string | null; readonly now: Date; readonly limit: number },
+): Promise<readonly DueEndpoint[]> =>
+  db.any(sql.type(dueRow)`
+    WITH RECURSIVE waiting AS (
+      (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
+      UNION ALL
+      SELECT following.endpoint_id
+      FROM waiting
+      CROSS JOIN LATERAL (${nextWaiting(sql.fragment`endpoint_id > waiting.endpoint_id`)}) AS following
+    )
+    SELECT endpoint.id, endpoint.failing_since IS NOT NULL AS "isFailing"
+    FROM waiting
+    CROSS JOIN LATERAL (
+      SELECT id, failing_since
+      FROM webhook_endpoint
+      WHERE id = waiting.endpoint_id AND disabled_at IS NULL
+      OFFSET 0
+    ) AS endpoint
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM webhook_delivery
+      WHERE webhook_delivery.endpoint_id = endpoint.id AND ${isDue(now)}
+      ORDER BY webhook_delivery.due_at
+      LIMIT 1
+    ) AS due
+    LIMIT ${limit}
+  `);
 
 const claimedRow = z.strictObject({
   endpointId: z.uuid(),
@@ -20,15 +79,15 @@ const claimedRow = z.strictObject({
   secrets: z.array(z.string()),
 });
 
-/** A delivery that this worker is making an attempt of, until the lease ends. */
+/** A delivery that this worker is making an attempt of, until its lease ends. */
 export type ClaimedDelivery = Readonly<z.output<typeof claimedRow>> & WebhookMessage;
 
 /** An endpoint, and how many deliveries it can receive. */
 export type EndpointPlaces = { readonly endpointId: string; readonly places: number };
 
 /**
- * Leases due deliveries of endpoints, the longest due first. No other worker makes an attempt of them until the lease ends.
- * An endpoint that is disabled or deleted is left out.
+ * Leases due deliveries of endpoints, the longest due first: each is due again when its lease ends, unless its attempt was
+ * recorded. An endpoint that is disabled or deleted is left out.
  */
 export const claimDeliveries = (
   db: CommonQueryMethods,
@@ -55,7 +114,7 @@ export const claimDeliveries = (
     ),
     claimed AS (
       UPDATE webhook_delivery
-      SET leased_until = ${timestamp(deliveryLease(now).until)}
+      SET due_at = ${timestamp(new Date(now.getTime() + LEASE_MS))}
       -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
       WHERE webhook_delivery.ctid = ANY(ARRAY(
         SELECT due.ctid
@@ -79,7 +138,7 @@ export const claimDeliveries = (
       event.created_at AS "occurredAt",
       event.data,
       claimed.attempts,
-      claimed.leased_until AS "leasedUntil",
+      claimed.due_at AS "leasedUntil",
       receiver.url,
       receiver.secrets
     FROM claimed
@@ -87,7 +146,7 @@ export const claimDeliveries = (
     CROSS JOIN LATERAL (
       SELECT type, created_at, data FROM event WHERE id = claimed.event_id OFFSET 0
     ) AS event
-    ORDER BY claimed.due_at, claimed.event_id
+    ORDER BY claimed.event_id
   `);
 
 /** An attempt that has ended, and what follows it. */
@@ -181,13 +240,12 @@ export const recordAttempts = async (
     SET
       state = latest.state,
       due_at = latest.due_at,
-      leased_until = NULL,
       attempts = webhook_delivery.attempts + 1,
       last_attempt = latest.attempt
     FROM latest
     WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
       AND webhook_delivery.endpoint_id = latest.endpoint_id
       AND webhook_delivery.event_id = latest.event_id
-      AND (webhook_delivery.leased_until = latest.leased_until OR latest.state = 'delivered')
+      AND (webhook_delivery.due_at = latest.leased_until OR latest.state = 'delivered')
   `);
 };

@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { claimDeliveries, recordAttempts } from "./attempts.sql.ts";
-import { listDueEndpoints } from "./deliveries.sql.ts";
-import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
-import type { DueEndpoint } from "./deliveries.sql.ts";
+import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
+import type { ClaimedDelivery, DueEndpoint, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
 import { createShardRuns } from "../../db/createShardRuns.ts";
 import type { ShardOptions, ShardRuns, ShardSender } from "../../db/createShardRuns.ts";
@@ -14,16 +12,15 @@ import { awaitAtMost } from "../../runtime/waiting.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import { decideDelivery, decideDisabling } from "./decideDelivery.rules.ts";
 import type { DeliveryContext } from "./context.ts";
-import { disableWebhookEndpoint } from "./disableWebhookEndpoint.ts";
+import { disableWebhookEndpoint } from "./manageWebhookEndpoints.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { signWebhook } from "./signWebhook.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /**
- * How long endpoints that have a free place again are gathered, so that one statement claims for them all: the longer, the
- * more requests are in progress. An endpoint that is alone hardly waits.
+ * How long endpoints that have a free place again are gathered, so that one statement claims for them all: a millisecond for
+ * each request in progress, at most this time. An endpoint that is alone hardly waits.
  */
-const GATHER_MS_PER_REQUEST = 1;
 const MAXIMUM_GATHER_MS = 50;
 
 /** If recording is slower than the receivers, no more is sent. What is not recorded by the end of its lease is sent again. */
@@ -49,43 +46,31 @@ const disableIfDead = async (
   const disabled =
     reason &&
     (await db.transaction((transaction) =>
-      disableWebhookEndpoint(transaction, endpointId, { reason, url, now, actor: SERVICE }),
+      disableWebhookEndpoint(transaction, { clock, actor: SERVICE }, endpointId, { reason, url }),
     ));
   if (disabled) {
     observeDisabled(disabled);
   }
 };
 
-/** Makes one request, and returns how it has ended and what follows; null if it was interrupted. */
+/**
+ * Makes one request, and returns how it has ended and what follows.
+ * @throws the signal's reason if it is interrupted
+ */
 const makeAttempt = async (
   { clock, send, random }: DeliveryContext,
   delivery: ClaimedDelivery,
   signal: AbortSignal,
-): Promise<EndedAttempt | null> => {
+): Promise<EndedAttempt> => {
   const startedAt = clock.now();
   const startedAtMs = performance.now();
-  try {
-    const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
-    const result = await send(request, signal);
-    const endedAt = clock.now();
-    return {
-      delivery,
-      startedAt,
-      endedAt,
-      durationMs: Math.round(performance.now() - startedAtMs),
-      result,
-      decision: decideDelivery(result, {
-        attempts: delivery.attempts + 1,
-        now: endedAt,
-        random: random(),
-      }),
-    };
-  } catch (error) {
-    if (signal.aborted) {
-      return null;
-    }
-    throw error;
-  }
+  const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
+  const result = await send(request, signal);
+  const endedAt = clock.now();
+  const durationMs = Math.round(performance.now() - startedAtMs);
+  const attempts = delivery.attempts + 1;
+  const decision = decideDelivery(result, { attempts, now: endedAt, random: random() });
+  return { delivery, startedAt, endedAt, durationMs, result, decision };
 };
 
 /**
@@ -112,27 +97,23 @@ export const createDeliverySender = (
     let attempt: EndedAttempt | null = null;
     try {
       attempt = await makeAttempt(context, delivery, signal);
+    } catch (error) {
+      if (!signal.aborted) {
+        throw error;
+      }
     } finally {
       end(attempt?.result);
       if (!queue.isEmpty()) {
         wake.resolve();
       }
     }
-    if (attempt === null) {
-      return;
+    if (attempt !== null) {
+      await record(attempt);
+      observeAttempt(delivery, attempt.result);
+      if (attempt.decision.state === "failed") {
+        await disableIfDead(context, attempt);
+      }
     }
-    await record(attempt);
-    observeAttempt(delivery, attempt.result);
-    if (attempt.decision.state === "failed") {
-      await disableIfDead(context, attempt);
-    }
-  };
-
-  const begin = (delivery: ClaimedDelivery): void => {
-    const attempt = deliver(delivery)
-      .catch((error: unknown) => onFailure(delivery, error))
-      .finally(() => attempts.delete(attempt));
-    attempts.add(attempt);
   };
 
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
@@ -161,13 +142,16 @@ export const createDeliverySender = (
           queue.add({ id: endpointId, isFailing: false });
         }
         for (const delivery of deliveries) {
-          begin(delivery);
+          const attempt = deliver(delivery)
+            .catch((error: unknown) => onFailure(delivery, error))
+            .finally(() => attempts.delete(attempt));
+          attempts.add(attempt);
         }
       }
     },
     waitForWork: async (atMostMs) => {
       await awaitAtMost(wake.promise, atMostMs);
-      await sleep(Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, atMostMs));
+      await sleep(Math.min(queue.running(), MAXIMUM_GATHER_MS, atMostMs));
     },
     settled: async () => {
       while (attempts.size > 0) {

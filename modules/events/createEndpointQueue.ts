@@ -1,6 +1,5 @@
 import { LRUCache } from "lru-cache";
-import type { EndpointPlaces } from "./attempts.sql.ts";
-import type { DueEndpoint } from "./deliveries.sql.ts";
+import type { DueEndpoint, EndpointPlaces } from "./attempts.sql.ts";
 import { PLACES_OF_ENDPOINT } from "./decideDelivery.rules.ts";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
 
@@ -16,77 +15,32 @@ const PLACES_OF_LANE = 60;
 /** A request that takes as long is not quick. */
 const SLOW_MS = 1000;
 
-/** Another worker may have called the endpoint since then. */
-const REMEMBERED_MS = 60_000;
 const MAXIMUM_REMEMBERED = 100_000;
 
 /**
  * `new`: this worker has not called the endpoint. `quick`: the last request took less than a second. `slow`: it took longer,
- * or one in progress has. `silent`: it took longer and had no response.
+ * or one in progress has. `silent`: it took longer and had no response, or the endpoint was failing at another worker.
  */
 const LANES = ["quick", "new", "slow", "silent"] as const;
 type Lane = (typeof LANES)[number];
 
+const createLanes = (): Readonly<Record<Lane, Set<string>>> => ({
+  quick: new Set(),
+  new: new Set(),
+  slow: new Set(),
+  silent: new Set(),
+});
+
 export type EndpointQueue = {
-  /** Adds an endpoint that has due deliveries. One that is failing counts as silent unless it was called a short time ago. */
+  /** Adds an endpoint that has due deliveries. */
   readonly add: (endpoint: DueEndpoint) => void;
   /** Removes the endpoints that can receive deliveries now. Each lane is in the order in which they were added. */
   readonly take: () => readonly EndpointPlaces[];
   /** Occupies a place of an endpoint until the function that it returns is called; without a result after an interruption. */
-  readonly begin: (endpointId: string) => (result?: AttemptResult) => void;
+  readonly begin: (endpointId: string) => (result?: Pick<AttemptResult, "status">) => void;
   readonly isEmpty: () => boolean;
   /** How many requests are in progress. */
   readonly running: () => number;
-};
-
-/** Creates what a shard knows of endpoints by its requests to them. */
-const createRequests = (monotonicMs: () => number) => {
-  /** The requests in progress, oldest first, by endpoint. */
-  const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
-  const known = new LRUCache<string, { readonly lane: Lane; readonly atMs: number }>({
-    max: MAXIMUM_REMEMBERED,
-  });
-
-  const laneOf = (endpointId: string): Lane => {
-    const lane = known.get(endpointId)?.lane ?? "new";
-    const oldest = requests.get(endpointId)?.values().next().value;
-    const isSlow = oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_MS;
-    return isSlow && lane !== "silent" ? "slow" : lane;
-  };
-
-  return {
-    laneOf,
-    isKnown: (endpointId: string): boolean => known.has(endpointId),
-    /** Remembers that an endpoint is failing, unless it was called a short time ago. */
-    markFailing: (endpointId: string): void => {
-      const atMs = monotonicMs();
-      const lastMs = known.get(endpointId)?.atMs ?? Number.NEGATIVE_INFINITY;
-      if (atMs - lastMs > REMEMBERED_MS) {
-        known.set(endpointId, { lane: "silent", atMs });
-      }
-    },
-    begin: (endpointId: string): ((result?: AttemptResult) => void) => {
-      const request = { startedAtMs: monotonicMs() };
-      const own = requests.get(endpointId) ?? new Set();
-      requests.set(endpointId, own.add(request));
-      return (result) => {
-        const atMs = monotonicMs();
-        if (result !== undefined) {
-          const isQuick = atMs - request.startedAtMs < SLOW_MS;
-          const lane = isQuick ? "quick" : result.status === null ? "silent" : "slow";
-          known.set(endpointId, { lane, atMs });
-        }
-        own.delete(request);
-        if (own.size === 0) {
-          requests.delete(endpointId);
-        }
-      };
-    },
-    runningOf: (endpointId: string): number => requests.get(endpointId)?.size ?? 0,
-    /** The endpoints with requests in progress. */
-    calledByLane: () => Map.groupBy(requests.keys(), laneOf),
-    running: (): number => [...requests.values()].reduce((sum, { size }) => sum + size, 0),
-  };
 };
 
 /**
@@ -97,18 +51,26 @@ const createRequests = (monotonicMs: () => number) => {
 export const createEndpointQueue = (
   monotonicMs: () => number = () => performance.now(),
 ): EndpointQueue => {
-  const requests = createRequests(monotonicMs);
   /** A search for free places reads only the beginning of a lane that has some. */
-  const waiting: Readonly<Record<Lane, Set<string>>> = {
-    quick: new Set(),
-    new: new Set(),
-    slow: new Set(),
-    silent: new Set(),
+  const waiting = createLanes();
+  /** When the requests in progress began, oldest first, by endpoint. */
+  const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
+  const known = new LRUCache<string, Lane>({ max: MAXIMUM_REMEMBERED });
+
+  const isSlow = ({ startedAtMs }: { readonly startedAtMs: number }): boolean =>
+    monotonicMs() - startedAtMs >= SLOW_MS;
+
+  const laneOf = (endpointId: string): Lane => {
+    const [oldest] = requests.get(endpointId) ?? [];
+    const lane = known.get(endpointId) ?? "new";
+    return oldest && isSlow(oldest) && lane !== "silent" ? "slow" : lane;
   };
 
+  const runningOf = (endpointId: string): number => requests.get(endpointId)?.size ?? 0;
+
   /** Puts an endpoint at the end of its lane, unless it waits there. */
-  const putInLane = (endpointId: string): void => {
-    const lane = requests.laneOf(endpointId);
+  const put = (endpointId: string): void => {
+    const lane = laneOf(endpointId);
     for (const other of LANES) {
       if (other !== lane) {
         waiting[other].delete(endpointId);
@@ -117,26 +79,24 @@ export const createEndpointQueue = (
     waiting[lane].add(endpointId);
   };
 
-  /** Divides the free places of a lane among the endpoints that wait in it. */
-  const divide = (lane: Lane, calledIds: readonly string[]): readonly EndpointPlaces[] => {
-    // Quick and new endpoints free their places soon enough to take turns.
-    const isShared = lane === "slow" || lane === "silent";
-    const onlyCalled = calledIds.filter((id) => !waiting[lane].has(id)).length;
-    const parts = isShared ? waiting[lane].size + onlyCalled : 1;
+  /** Divides the free places of a lane equally among its endpoints. */
+  const divide = (lane: Lane): readonly EndpointPlaces[] => {
+    const called = [...requests.keys()].filter((id) => laneOf(id) === lane);
+    const parts = waiting[lane].size + called.filter((id) => !waiting[lane].has(id)).length;
     const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
     const given: EndpointPlaces[] = [];
-    let free = PLACES_OF_LANE - calledIds.reduce((sum, id) => sum + requests.runningOf(id), 0);
+    let free = PLACES_OF_LANE - called.reduce((sum, id) => sum + runningOf(id), 0);
     for (const endpointId of waiting[lane]) {
       if (free <= 0) {
         break;
       }
-      if (requests.laneOf(endpointId) !== lane) {
+      if (laneOf(endpointId) !== lane) {
         // A request has become slow, or what was known was evicted.
-        putInLane(endpointId);
+        put(endpointId);
         continue;
       }
-      const most = requests.isKnown(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
-      const places = Math.min(free, most - requests.runningOf(endpointId));
+      const most = known.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
+      const places = Math.min(free, most - runningOf(endpointId));
       if (places > 0) {
         waiting[lane].delete(endpointId);
         given.push({ endpointId, places });
@@ -148,25 +108,31 @@ export const createEndpointQueue = (
 
   return {
     add: ({ id, isFailing }) => {
-      if (isFailing) {
-        requests.markFailing(id);
+      if (isFailing && !known.has(id)) {
+        known.set(id, "silent");
       }
-      putInLane(id);
+      put(id);
     },
-    take: () => {
-      const called = requests.calledByLane();
-      return LANES.flatMap((lane) => divide(lane, called.get(lane) ?? []));
-    },
+    take: () => LANES.flatMap(divide),
     begin: (endpointId) => {
-      const end = requests.begin(endpointId);
+      const request = { startedAtMs: monotonicMs() };
+      const own = requests.get(endpointId) ?? new Set();
+      requests.set(endpointId, own.add(request));
       return (result) => {
-        end(result);
+        if (result) {
+          const slowLane = result.status === null ? "silent" : "slow";
+          known.set(endpointId, isSlow(request) ? slowLane : "quick");
+        }
+        own.delete(request);
+        if (own.size === 0) {
+          requests.delete(endpointId);
+        }
         if (LANES.some((lane) => waiting[lane].has(endpointId))) {
-          putInLane(endpointId);
+          put(endpointId);
         }
       };
     },
     isEmpty: () => LANES.every((lane) => waiting[lane].size === 0),
-    running: requests.running,
+    running: () => [...requests.values()].reduce((sum, { size }) => sum + size, 0),
   };
 };

@@ -1,8 +1,5 @@
-import { request as requestHttp, Agent as HttpAgent } from "node:http";
-import type { IncomingMessage } from "node:http";
-import { request as requestHttps, Agent as HttpsAgent } from "node:https";
 import { isIP } from "node:net";
-import type { LookupFunction } from "node:net";
+import { Client } from "undici";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
 import { parseRetryAfter } from "./decideDelivery.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
@@ -41,43 +38,21 @@ class NoResponseError extends Error {
 }
 
 const ADDRESS_NOT_ALLOWED = "the host has no public address";
-const CONNECTION_CLOSED = "the connection was closed before a response";
-
-/** Resolves a host once, and returns only the addresses that may be called: the connection is made to one of these. */
-const createLookup = (
-  resolve: Resolve,
-  allowedNetworks: WebhookSettings["allowedNetworks"],
-): LookupFunction =>
-  lookUpWith(async (hostname) => {
-    const addresses = await resolve(hostname);
-    const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
-    if (allowed.length === 0) {
-      throw new NoResponseError(
-        addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
-      );
-    }
-    return allowed;
-  });
-
-const textOf = (body: Buffer): string => body.toString("utf8").replaceAll("\0", "\uFFFD");
 
 /** Reads the beginning of a body. If it breaks off, the status counts all the same. */
-const readBeginning = async (response: IncomingMessage): Promise<string> => {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+const readBeginning = async (body: AsyncIterable<Buffer>): Promise<string> => {
+  let beginning = Buffer.alloc(0);
   try {
-    for await (const chunk of response) {
-      const buffer = Buffer.from(chunk);
-      chunks.push(buffer);
-      bytes += buffer.length;
-      if (bytes >= RESPONSE_BYTES) {
+    for await (const chunk of body) {
+      beginning = Buffer.concat([beginning, chunk]);
+      if (beginning.length >= RESPONSE_BYTES) {
         break;
       }
     }
   } catch {
     // The connection was lost or took too long.
   }
-  return textOf(Buffer.concat(chunks).subarray(0, RESPONSE_BYTES));
+  return beginning.subarray(0, RESPONSE_BYTES).toString("utf8").replaceAll("\0", "\uFFFD");
 };
 
 const errorOfStatus = (status: number): string | null => {
@@ -91,7 +66,9 @@ const errorOfStatus = (status: number): string | null => {
 
 const MESSAGES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "the connection was refused",
-  ECONNRESET: CONNECTION_CLOSED,
+  ECONNRESET: "the connection was closed before a response",
+  UND_ERR_SOCKET: "the connection was closed before a response",
+  UND_ERR_CONNECT_TIMEOUT: "the host cannot be reached",
   EHOSTUNREACH: "the host cannot be reached",
   ENETUNREACH: "the host cannot be reached",
   ETIMEDOUT: "the host cannot be reached",
@@ -120,57 +97,59 @@ export const createWebhookSender = ({
   timeoutMs = TIMEOUT_MS,
   ca,
 }: Options): SendWebhook => {
-  const lookup = createLookup(resolve, allowedNetworks);
-  // Connections are not kept: a receiver may close one at the moment of the next request.
-  const agents = { http: new HttpAgent(), https: new HttpsAgent() };
+  /** Resolves a host once, and returns only the addresses that may be called: the connection is made to one of these. */
+  const lookup = lookUpWith(async (hostname) => {
+    const addresses = await resolve(hostname);
+    const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
+    if (allowed.length === 0) {
+      throw new NoResponseError(
+        addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
+      );
+    }
+    return allowed;
+  });
 
-  const open = (
-    { url, headers, body }: WebhookRequest,
+  /** @throws NoResponseError if the URL must not be called */
+  const parseUrl = (given: string): URL => {
+    const url = new URL(given);
+    // No look-up is made of an address.
+    const address = url.hostname.replaceAll(/[[\]]/gu, "");
+    if (isIP(address) !== 0 && !isAllowedAddress(address, allowedNetworks)) {
+      throw new NoResponseError(ADDRESS_NOT_ALLOWED);
+    }
+    // The endpoint may have been created when WEBHOOK_ALLOW_HTTP was on.
+    if (url.protocol !== "https:" && !allowsHttp) {
+      throw new NoResponseError("the URL must begin with https://");
+    }
+    return url;
+  };
+
+  const exchange = async (
+    { url: given, headers, body }: WebhookRequest,
     signal: AbortSignal,
-  ): Promise<IncomingMessage> =>
-    new Promise((resolveResponse, reject) => {
-      const { protocol, hostname } = new URL(url);
-      // Node does not look up an address.
-      const address = hostname.replaceAll(/[[\]]/gu, "");
-      if (isIP(address) !== 0 && !isAllowedAddress(address, allowedNetworks)) {
-        throw new NoResponseError(ADDRESS_NOT_ALLOWED);
-      }
-      // The endpoint may have been created when WEBHOOK_ALLOW_HTTP was on.
-      if (protocol !== "https:" && !allowsHttp) {
-        throw new NoResponseError("the URL must begin with https://");
-      }
-      const options = {
-        method: "POST",
-        headers: { ...headers, "content-length": String(Buffer.byteLength(body)) },
-        lookup,
-        signal,
+  ): Promise<AttemptResult> => {
+    const { origin, pathname, search } = parseUrl(given);
+    // Connections are not kept: a receiver may close one at the moment of the next request.
+    const client = new Client(origin, { connect: { lookup, ...(ca === undefined ? {} : { ca }) } });
+    try {
+      const path = `${pathname}${search}`;
+      const response = await client.request({ method: "POST", path, headers, body, signal });
+      const retryAfter = response.headers["retry-after"];
+      return {
+        status: response.statusCode,
+        error: errorOfStatus(response.statusCode),
+        response: await readBeginning(response.body),
+        retryAfterMs: parseRetryAfter([retryAfter].flat()[0], new Date()),
       };
-      const request =
-        protocol === "https:"
-          ? requestHttps(url, {
-              ...options,
-              agent: agents.https,
-              ...(ca === undefined ? {} : { ca }),
-            })
-          : requestHttp(url, { ...options, agent: agents.http });
-      request.on("response", resolveResponse);
-      request.on("error", reject);
-      // If a server switches the protocol (101), Node closes the connection and reports nothing else.
-      request.on("close", () => reject(new NoResponseError(CONNECTION_CLOSED)));
-      request.end(body);
-    });
+    } finally {
+      await client.destroy();
+    }
+  };
 
   return async (request, signal) => {
     const timeout = AbortSignal.timeout(timeoutMs);
     try {
-      const response = await open(request, AbortSignal.any([signal, timeout]));
-      const status = response.statusCode ?? 0;
-      return {
-        status,
-        error: errorOfStatus(status),
-        response: await readBeginning(response),
-        retryAfterMs: parseRetryAfter(response.headers["retry-after"], new Date()),
-      };
+      return await exchange(request, AbortSignal.any([signal, timeout]));
     } catch (error) {
       signal.throwIfAborted();
       return {

@@ -23,7 +23,7 @@ const JITTER = 0.2;
 /** The most by which a receiver's Retry-After may multiply the scheduled delay. */
 const LONGEST_RETRY_AFTER = 2;
 
-/** An attempt takes 15 seconds at most. If the worker is killed, another makes it again after this time. */
+/** An attempt takes 15 seconds at most. If it is not recorded, because its worker was killed, it is due again after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
 /** How many requests an endpoint receives at the same time. */

@@ -1,98 +1,12 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { LEASE_MS, DELIVERY_STATES } from "./decideDelivery.rules.ts";
+import { DELIVERY_STATES } from "./decideDelivery.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { isLeaseFree } from "../../db/leases.ts";
-import type { Lease } from "../../db/leases.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-
-/** The lease of attempts that begin at a time. */
-export const deliveryLease = (now: Date): Lease => ({
-  now,
-  until: new Date(now.getTime() + LEASE_MS),
-});
-
-/** The condition of a delivery that no worker is making. */
-export const isUnleased = (now: Date): FragmentSqlToken =>
-  isLeaseFree(sql.fragment`webhook_delivery.leased_until`, deliveryLease(now));
-
-/** The condition of a delivery whose attempt is due and that no worker is making. */
-export const isDue = (now: Date): FragmentSqlToken => sql.fragment`
-  webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)} AND ${isUnleased(now)}
-`;
-
-/** Returns the query of the next endpoint that has pending deliveries and meets a condition. */
-const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  SELECT endpoint_id
-  FROM webhook_delivery
-  WHERE state = 'pending' AND ${condition}
-  -- With the second column, only the index of pending deliveries is in this order.
-  ORDER BY endpoint_id, due_at
-  LIMIT 1
-`;
-
-/**
- * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries, in the order of their ids. It
- * steps through the index of these from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor
- * with that of the deliveries.
- * @param after where it begins; null: with the first one
- */
-export const pendingEndpoints = (after: string | null = null): FragmentSqlToken => {
-  return sql.fragment`
-    waiting AS (
-      (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
-      UNION ALL
-      SELECT following.endpoint_id
-      FROM waiting
-      CROSS JOIN LATERAL (${nextWaiting(sql.fragment`endpoint_id > waiting.endpoint_id`)}) AS following
-    ),
-    pending_endpoint AS (
-      SELECT webhook_endpoint.*
-      FROM waiting
-      CROSS JOIN LATERAL (
-        SELECT id, url, failing_since
-        FROM webhook_endpoint
-        WHERE id = waiting.endpoint_id AND disabled_at IS NULL
-        OFFSET 0
-      ) AS webhook_endpoint
-    )
-  `;
-};
-
-const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
-
-/** An endpoint with due deliveries. */
-export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
-
-/**
- * Lists endpoints that have due deliveries, in the order of their ids.
- * @param after the last endpoint of the page before; null for the first page
- */
-export const listDueEndpoints = (
-  db: CommonQueryMethods,
-  {
-    after,
-    now,
-    limit,
-  }: { readonly after: string | null; readonly now: Date; readonly limit: number },
-): Promise<readonly DueEndpoint[]> =>
-  db.any(sql.type(dueRow)`
-    WITH RECURSIVE ${pendingEndpoints(after)}
-    SELECT pending_endpoint.id, pending_endpoint.failing_since IS NOT NULL AS "isFailing"
-    FROM pending_endpoint
-    CROSS JOIN LATERAL (
-      SELECT
-      FROM webhook_delivery
-      WHERE webhook_delivery.endpoint_id = pending_endpoint.id AND ${isDue(now)}
-      ORDER BY webhook_delivery.due_at
-      LIMIT 1
-    ) AS due
-    LIMIT ${limit}
-  `);
 
 const attemptSchema = z.strictObject({
   started_at: z.string(),
@@ -121,7 +35,7 @@ export type Delivery = Readonly<z.output<typeof deliveryRow>>;
 
 /**
  * Lists deliveries of an endpoint, newest first.
- * @param filter.state null for all; `failed` finds also those that are pending after a failed attempt
+ * @param filter.state absent for all; `failed` finds also those that are pending after a failed attempt
  * @param filter.id null for all
  * @param filter.after the last delivery of the previous page
  */
@@ -129,12 +43,12 @@ export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
   {
-    state = null,
+    state,
     id = null,
     after = null,
     limit,
   }: {
-    readonly state?: DeliveryState | null;
+    readonly state?: DeliveryState | undefined;
     readonly id?: string | null;
     readonly after?: Pick<Delivery, "createdAt" | "id"> | null;
     readonly limit: number;
@@ -144,7 +58,7 @@ export const listDeliveries = (
     sql.fragment`endpoint_id = ${endpointId}`,
     ...(id === null ? [] : [sql.fragment`event_id = ${id}`]),
     ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
-    ...(state === null || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
+    ...(state === undefined || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
     ...(after === null
       ? []
       : [
@@ -196,7 +110,7 @@ export const insertPing = (
   `);
 };
 
-/** Makes a delivery due, and begins its schedule again, unless a worker is making an attempt. */
+/** Makes a delivery due, and begins its schedule again. */
 export const makeDeliveryDue = async (
   db: CommonQueryMethods,
   endpointId: string,
@@ -205,8 +119,8 @@ export const makeDeliveryDue = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery
-    SET state = 'pending', due_at = ${timestamp(now)}, attempts = 0, leased_until = NULL
-    WHERE endpoint_id = ${endpointId} AND event_id = ${id} AND ${isUnleased(now)}
+    SET state = 'pending', due_at = ${timestamp(now)}, attempts = 0
+    WHERE endpoint_id = ${endpointId} AND event_id = ${id}
   `);
 };
 

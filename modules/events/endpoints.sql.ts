@@ -1,20 +1,27 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type {
+  CommonQueryMethods,
+  DatabaseTransactionConnection,
+  FragmentSqlToken,
+  ListSqlToken,
+} from "slonik";
 import { z } from "zod";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import type { DisabledReason } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
-import { modeColumn } from "../records/columns.sql.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
+import { assignments, assignmentsOf, columnsOf, sql, timestamp } from "../../db/sql.ts";
 
-const endpointRow = z.strictObject({
+const columns = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
   url: z.string(),
   description: z.string(),
   /** Null for all types. */
-  types: z.array(z.string()).nullable(),
+  types: z.array(z.string()).readonly().nullable(),
+  /** What deliveries are signed with. */
+  secret: z.string(),
   createdAt: z.date(),
   /**
    * The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled;
@@ -26,24 +33,23 @@ const endpointRow = z.strictObject({
   disabledAt: z.date().nullable(),
   disabledReason: z.enum(DISABLED_REASONS).nullable(),
 });
+
+const endpointRow = columns.extend({
+  accountType: accountTypeColumn,
+  /** The name of its organization, or the domain of its store. */
+  owner: z.string(),
+});
 export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
 
-const columns = sql.fragment`
-  webhook_endpoint.id,
-  webhook_endpoint.account_id AS "accountId",
-  webhook_endpoint.mode,
-  webhook_endpoint.url,
-  webhook_endpoint.description,
-  webhook_endpoint.types,
-  webhook_endpoint.created_at AS "createdAt",
-  webhook_endpoint.failing_since AS "failingSince",
-  webhook_endpoint.last_error AS "lastError",
-  webhook_endpoint.disabled_at AS "disabledAt",
-  webhook_endpoint.disabled_reason AS "disabledReason"
-`;
-
-const ownedBy = ({ accountId, mode }: AccountMode) => sql.fragment`
-  webhook_endpoint.account_id = ${accountId} AND webhook_endpoint.mode = ${mode}
+/** Selects the endpoints that are in a table or a query. */
+const selectFrom = (rows: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT
+    ${columnsOf("endpoint", columns)},
+    account.type AS "accountType",
+    coalesce(store.domain, account.name) AS owner
+  FROM ${rows} AS endpoint
+  JOIN account ON account.id = endpoint.account_id
+  LEFT JOIN store ON store.account_id = account.id
 `;
 
 /** Lets one transaction at a time add an endpoint of an owner, or change one. */
@@ -58,48 +64,35 @@ export const lockEndpointsOf = async (
   `);
 };
 
-/** Lists the endpoints of an owner, oldest first. */
+/** Lists endpoints that meet all conditions: those that fail or are disabled first, the longest first, then the oldest. */
 export const listEndpoints = (
   db: CommonQueryMethods,
-  owner: AccountMode,
-): Promise<readonly WebhookEndpoint[]> =>
-  db.any(sql.type(endpointRow)`
-    SELECT ${columns}
-    FROM webhook_endpoint
-    WHERE ${ownedBy(owner)}
-    ORDER BY webhook_endpoint.created_at, webhook_endpoint.id
-  `);
-
-const ownedRow = endpointRow.extend({ owner: z.string() });
-
-/** An endpoint, and the name of its organization or the domain of its store. */
-export type OwnedEndpoint = Readonly<z.output<typeof ownedRow>>;
-
-/**
- * Lists endpoints, those that fail or are disabled first, the longest first.
- * @param filter null for those of all accounts or modes
- */
-export const listOwnedEndpoints = (
-  db: CommonQueryMethods,
   filter: {
-    readonly accountId: string | null;
-    readonly mode: Mode | null;
-    readonly limit: number;
+    readonly id?: string | undefined;
+    readonly accountId?: string | undefined;
+    readonly mode?: Mode | undefined;
+    /** Of the request that created it. */
+    readonly idempotencyKey?: string | undefined;
   },
-): Promise<readonly OwnedEndpoint[]> =>
-  db.any(sql.type(ownedRow)`
-    SELECT ${columns}, coalesce(store.domain, account.name) AS owner
-    FROM webhook_endpoint
-    JOIN account ON account.id = webhook_endpoint.account_id
-    LEFT JOIN store ON store.account_id = account.id
-    WHERE (${filter.accountId}::uuid IS NULL OR webhook_endpoint.account_id = ${filter.accountId})
-      AND (${filter.mode}::text IS NULL OR webhook_endpoint.mode = ${filter.mode})
-    ORDER BY
-      coalesce(webhook_endpoint.failing_since, webhook_endpoint.disabled_at),
-      webhook_endpoint.created_at,
-      webhook_endpoint.id
-    LIMIT ${filter.limit}
+  limit: number | null = null,
+): Promise<readonly WebhookEndpoint[]> => {
+  const { id, accountId, mode, idempotencyKey } = filter;
+  const conditions = [
+    sql.fragment`true`,
+    ...(id === undefined ? [] : [sql.fragment`endpoint.id = ${id}`]),
+    ...(accountId === undefined ? [] : [sql.fragment`endpoint.account_id = ${accountId}`]),
+    ...(mode === undefined ? [] : [sql.fragment`endpoint.mode = ${mode}`]),
+    ...(idempotencyKey === undefined
+      ? []
+      : [sql.fragment`endpoint.idempotency_key = ${idempotencyKey}`]),
+  ];
+  return db.any(sql.type(endpointRow)`
+    ${selectFrom(sql.fragment`webhook_endpoint`)}
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY coalesce(endpoint.failing_since, endpoint.disabled_at), endpoint.created_at, endpoint.id
+    LIMIT ${limit}
   `);
+};
 
 /**
  * Finds an endpoint.
@@ -109,133 +102,106 @@ export const findEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint | null> =>
-  isUuid(id)
-    ? db.maybeOne(sql.type(endpointRow)`
-        SELECT ${columns}
-        FROM webhook_endpoint
-        WHERE webhook_endpoint.id = ${id} ${owner ? sql.fragment`AND ${ownedBy(owner)}` : sql.fragment``}
-      `)
-    : null;
-
-const createdRow = endpointRow.extend({ secret: z.string() });
-
-/** An endpoint with the secret that signs. */
-export type CreatedEndpoint = Readonly<z.output<typeof createdRow>>;
-
-/** Finds the endpoint of an owner that a request with a key has created. */
-export const findEndpointByKey = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  idempotencyKey: string,
-): Promise<CreatedEndpoint | null> =>
-  db.maybeOne(sql.type(createdRow)`
-    SELECT ${columns}, webhook_endpoint.secret
-    FROM webhook_endpoint
-    WHERE ${ownedBy(owner)} AND webhook_endpoint.idempotency_key = ${idempotencyKey}
-  `);
+): Promise<WebhookEndpoint | null> => {
+  const { accountId, mode } = owner ?? {};
+  const [found] = isUuid(id) ? await listEndpoints(db, { id, accountId, mode }) : [];
+  return found ?? null;
+};
 
 /** What the owner of an endpoint chooses. */
 export type EndpointSettings = Pick<WebhookEndpoint, "url" | "description" | "types">;
 
-const typesOf = ({ types }: EndpointSettings) =>
-  types === null ? sql.fragment`NULL` : sql.array([...types], "text");
+const typesOf = (types: EndpointSettings["types"]) => types && sql.array([...types], "text");
 
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
   endpoint: EndpointSettings &
-    Pick<CreatedEndpoint, "id" | "secret" | "createdAt"> & {
+    Pick<WebhookEndpoint, "id" | "secret" | "createdAt"> & {
       readonly idempotencyKey: string | null;
     },
-): Promise<CreatedEndpoint> =>
-  transaction.one(sql.type(createdRow)`
-    INSERT INTO webhook_endpoint (
-      id, account_id, mode, url, description, types, secret, idempotency_key, created_at
-    )
-    VALUES (
-      ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description}, ${typesOf(endpoint)},
-      ${endpoint.secret}, ${endpoint.idempotencyKey}, ${timestamp(endpoint.createdAt)}
-    )
-    RETURNING ${columns}, webhook_endpoint.secret
-  `);
-
-/** Changes an endpoint. What its server did at an earlier URL says nothing about another one. */
-export const updateEndpoint = (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  settings: EndpointSettings,
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
-    UPDATE webhook_endpoint
-    SET
-      url = ${settings.url},
-      description = ${settings.description},
-      types = ${typesOf(settings)},
-      failing_since = CASE WHEN url = ${settings.url} THEN failing_since END,
-      last_error = CASE WHEN url = ${settings.url} THEN last_error END
-    WHERE id = ${id}
-    RETURNING ${columns}
+    WITH inserted AS (
+      INSERT INTO webhook_endpoint (
+        id, account_id, mode, url, description, types, secret, idempotency_key, created_at
+      )
+      VALUES (
+        ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description}, ${typesOf(endpoint.types)},
+        ${endpoint.secret}, ${endpoint.idempotencyKey}, ${timestamp(endpoint.createdAt)}
+      )
+      RETURNING *
+    )
+    ${selectFrom(sql.fragment`inserted`)}
   `);
 
-/**
- * Disables an endpoint that is not disabled.
- * @param url the URL that is the reason; null if the endpoint is disabled whatever its URL is
- * @returns null if it was disabled or deleted already, or has another URL
- */
-export const disableEndpoint = (
+/** Changes the endpoints that meet a condition, and returns them. */
+const update = (
   db: CommonQueryMethods,
-  id: string,
-  {
-    reason,
-    url,
-    now,
-  }: { readonly reason: DisabledReason; readonly url: string | null; readonly now: Date },
-): Promise<WebhookEndpoint | null> =>
-  db.maybeOne(sql.type(endpointRow)`
-    UPDATE webhook_endpoint
-    SET disabled_at = ${timestamp(now)}, disabled_reason = ${reason}
-    WHERE id = ${id} AND disabled_at IS NULL AND url = coalesce(${url}, url)
-    RETURNING ${columns}
+  changes: ListSqlToken,
+  condition: FragmentSqlToken,
+): Promise<readonly WebhookEndpoint[]> =>
+  db.any(sql.type(endpointRow)`
+    WITH updated AS (UPDATE webhook_endpoint SET ${changes} WHERE ${condition} RETURNING *)
+    ${selectFrom(sql.fragment`updated`)}
   `);
 
-/**
- * Disables all endpoints that are enabled, as if their owners had requested it.
- * @returns how many were disabled
- */
-export const disableAllEndpoints = async (
+/** What to change; undefined leaves it as it is. */
+export type EndpointChanges = {
+  readonly [Name in keyof EndpointSettings]?: EndpointSettings[Name] | undefined;
+};
+
+/** Changes an endpoint. What its server did at an earlier URL, or before it was enabled, says nothing about later. */
+export const updateEndpoint = async (
   transaction: DatabaseTransactionConnection,
-  now: Date,
-): Promise<number> => {
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    UPDATE webhook_endpoint
-    SET disabled_at = ${timestamp(now)}, disabled_reason = 'requested'
-    WHERE disabled_at IS NULL
-  `);
-  return rowCount;
+  id: string,
+  { url, description, types, isEnabled }: EndpointChanges & { readonly isEnabled: boolean },
+): Promise<void> => {
+  const changes = assignmentsOf({
+    url,
+    description,
+    types: types === undefined ? undefined : typesOf(types),
+    ...(url !== undefined && {
+      failing_since: sql.fragment`CASE WHEN url = ${url} THEN failing_since END`,
+      last_error: sql.fragment`CASE WHEN url = ${url} THEN last_error END`,
+    }),
+    ...(isEnabled && { disabled_at: null, disabled_reason: null }),
+    ...(isEnabled && { failing_since: null, last_error: null }),
+  });
+  if (changes !== null) {
+    await update(transaction, changes, sql.fragment`id = ${id}`);
+  }
 };
 
 /**
- * Enables an endpoint that is disabled.
- * @returns null if it was enabled already, or deleted
+ * Disables endpoints that are not disabled, and returns them.
+ * @param options.id the only one; all if it is absent
+ * @param options.url the URL that is the reason; those with another one are left out
  */
-export const enableEndpoint = (
+export const disableEndpoints = (
   db: CommonQueryMethods,
-  id: string,
-): Promise<WebhookEndpoint | null> =>
-  db.maybeOne(sql.type(endpointRow)`
-    UPDATE webhook_endpoint
-    SET disabled_at = NULL, disabled_reason = NULL, failing_since = NULL, last_error = NULL
-    WHERE id = ${id} AND disabled_at IS NOT NULL
-    RETURNING ${columns}
-  `);
-
-/** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
-export const deleteEndpoint = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
+  {
+    id,
+    url,
+    reason,
+    now,
+  }: {
+    readonly id?: string;
+    readonly url?: string | undefined;
+    readonly reason: DisabledReason;
+    readonly now: Date;
+  },
+): Promise<readonly WebhookEndpoint[]> => {
+  const conditions = [
+    sql.fragment`disabled_at IS NULL`,
+    ...(id === undefined ? [] : [sql.fragment`id = ${id}`]),
+    ...(url === undefined ? [] : [sql.fragment`url = ${url}`]),
+  ];
+  return update(
+    db,
+    assignments({ disabled_at: timestamp(now), disabled_reason: reason }),
+    sql.fragment`${sql.join(conditions, sql.fragment` AND `)}`,
+  );
 };
 
 /**
@@ -248,13 +214,18 @@ export const replaceSecret = async (
   secret: string,
   previousUntil: Date | null,
 ): Promise<void> => {
-  const until = timestamp(previousUntil);
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE webhook_endpoint
-    SET
-      secret = ${secret},
-      previous_secret = CASE WHEN ${until} IS NOT NULL THEN secret END,
-      previous_secret_until = ${until}
-    WHERE id = ${id}
-  `);
+  const changes = assignments({
+    secret,
+    previous_secret: previousUntil && sql.fragment`webhook_endpoint.secret`,
+    previous_secret_until: timestamp(previousUntil),
+  });
+  await update(transaction, changes, sql.fragment`id = ${id}`);
+};
+
+/** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
+export const deleteEndpoint = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
 };

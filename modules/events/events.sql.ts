@@ -57,10 +57,12 @@ export const insertEvents = async (
   events: readonly NewEvent[],
   createdAt: Date,
 ): Promise<void> => {
-  await transaction.query(sql.prepared("insert_events", nothing)`
-    WITH ${eventInserts(events, createdAt, sql.fragment`true`)}
-    SELECT
-  `);
+  if (events.length > 0) {
+    await transaction.query(sql.prepared("insert_events", nothing)`
+      WITH ${eventInserts(events, createdAt, sql.fragment`true`)}
+      SELECT
+    `);
+  }
 };
 
 /**

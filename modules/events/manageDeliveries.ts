@@ -7,9 +7,8 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { eventIdOf, parseEventId } from "./events.rules.ts";
 import { RECOVERY_DAYS } from "./webhooks.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";
-import type { Actor } from "../accounts/audit.rules.ts";
-import type { OperatorContext } from "../accounts/context.ts";
 import { recordWebhookAction, requireEnabled } from "./manageWebhookEndpoints.ts";
+import type { ChangeContext } from "./manageWebhookEndpoints.ts";
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
@@ -38,13 +37,14 @@ export const readDeliveries = async (
     startingAfter,
     limit,
   }: {
-    readonly state: DeliveryState | null;
-    readonly startingAfter: string | null;
+    readonly state?: DeliveryState | undefined;
+    readonly startingAfter?: string | undefined;
     readonly limit: number;
   },
 ): Promise<{ readonly deliveries: readonly Delivery[]; readonly hasMore: boolean }> => {
-  const after = startingAfter === null ? null : await findDelivery(db, endpointId, startingAfter);
-  if (startingAfter !== null && after === null) {
+  const after =
+    startingAfter === undefined ? null : await findDelivery(db, endpointId, startingAfter);
+  if (startingAfter !== undefined && after === null) {
     throw invalidRequest("starting_after: must be the id of a delivery");
   }
   const found = await listDeliveries(db, endpointId, { state, after, limit: limit + 1 });
@@ -56,7 +56,7 @@ export const readDeliveries = async (
  * @throws DomainError record_not_found, or request_invalid if the endpoint is disabled
  */
 export const retryWebhookDelivery = (
-  context: OperatorContext<Actor | null>,
+  context: ChangeContext,
   endpoint: WebhookEndpoint,
   eventId: string,
 ): Promise<Delivery> => {
@@ -85,7 +85,7 @@ export const retryWebhookDelivery = (
  * @throws DomainError request_invalid if the time is too long ago or in the future, or the endpoint is disabled
  */
 export const recoverWebhookEvents = async (
-  context: OperatorContext<Actor | null>,
+  context: ChangeContext,
   endpoint: WebhookEndpoint,
   since: Date,
 ): Promise<{ readonly recovered: number; readonly hasMore: boolean }> => {

@@ -2,42 +2,41 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import {
   deleteEndpoint,
-  enableEndpoint,
+  disableEndpoints,
   findEndpoint,
-  findEndpointByKey,
   insertEndpoint,
   listEndpoints,
   lockEndpointsOf,
   replaceSecret,
   updateEndpoint,
 } from "./endpoints.sql.ts";
-import type { CreatedEndpoint, EndpointSettings, WebhookEndpoint } from "./endpoints.sql.ts";
+import type { EndpointChanges, EndpointSettings, WebhookEndpoint } from "./endpoints.sql.ts";
 import { insertPing } from "./deliveries.sql.ts";
-import { disableWebhookEndpoint } from "./disableWebhookEndpoint.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Actor, AuditAction } from "../accounts/audit.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS, parseEndpointUrl } from "./webhooks.rules.ts";
+import {
+  MAXIMUM_ENDPOINTS,
+  OLD_SECRET_HOURS,
+  parseEndpointUrl,
+  requireTypesOf,
+} from "./webhooks.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
 import { isAllowedHost } from "./allowedAddresses.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { WebhookContext } from "./context.ts";
 import { eventIdOf } from "./events.rules.ts";
+import type { DisabledReason } from "./events.rules.ts";
+import { recordEvent } from "./recordEvent.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { newSecret } from "./signWebhook.ts";
 
 export const ENDPOINT_NOT_FOUND = "webhook endpoint not found";
+export const ENDPOINT_DISABLED = "the webhook endpoint is disabled; enable it first";
 
 /** Who changes an endpoint: its owner or an operator. */
-type ChangeContext = OperatorContext<Actor | null>;
-
-const requireFound = (endpoint: WebhookEndpoint | null | undefined): WebhookEndpoint => {
-  if (!endpoint) {
-    throw new DomainError("record_not_found", ENDPOINT_NOT_FOUND);
-  }
-  return endpoint;
-};
+export type ChangeContext = OperatorContext<Actor | null>;
 
 /**
  * Returns an endpoint.
@@ -48,22 +47,38 @@ export const getWebhookEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint> => requireFound(await findEndpoint(db, id, owner));
+): Promise<WebhookEndpoint> => {
+  const endpoint = await findEndpoint(db, id, owner);
+  if (endpoint === null) {
+    throw new DomainError("record_not_found", ENDPOINT_NOT_FOUND);
+  }
+  return endpoint;
+};
+
+/** @throws DomainError request_invalid */
+export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
+  if (disabledAt !== null) {
+    throw invalidRequest(ENDPOINT_DISABLED);
+  }
+};
+
+const originOf = ({ url }: Pick<WebhookEndpoint, "url">): string => new URL(url).origin;
 
 /** Records what an operator did to an endpoint. The path of a URL may be a secret, which the audit log would keep forever. */
 export const recordWebhookAction = async (
   transaction: DatabaseTransactionConnection,
-  { actor, clock }: ChangeContext,
+  { actor, clock }: Pick<ChangeContext, "actor" | "clock">,
   action: AuditAction,
-  { id, accountId, mode, url }: WebhookEndpoint,
+  endpoint: WebhookEndpoint,
   details: Readonly<Record<string, unknown>> = {},
 ): Promise<void> => {
   if (actor) {
+    const { id, accountId, mode } = endpoint;
     await recordAction(transaction, actor, clock.now(), {
       action,
       accountId,
       subject: id,
-      details: { mode, origin: new URL(url).origin, ...details },
+      details: { mode, origin: originOf(endpoint), ...details },
     });
   }
 };
@@ -71,11 +86,13 @@ export const recordWebhookAction = async (
 /**
  * Returns the URL of an endpoint in its normal form. Only what needs no look-up is checked: a host name can change, so each
  * delivery checks the address that it calls.
+ * @param others the owner's other endpoints
  * @throws DomainError request_invalid
  */
 const requireUsableUrl = (
   given: string,
   { allowsHttp, allowedNetworks }: WebhookSettings,
+  others: readonly WebhookEndpoint[],
 ): string => {
   const url = parseEndpointUrl(given, { allowsHttp });
   if (!isAllowedHost(new URL(url).hostname, allowedNetworks)) {
@@ -83,17 +100,13 @@ const requireUsableUrl = (
       "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
     );
   }
-  return url;
-};
-
-/** @throws DomainError request_invalid if another endpoint of the owner has the URL */
-const requireUnusedUrl = (others: readonly WebhookEndpoint[], url: string): void => {
   const other = others.find((each) => each.url === url);
   if (other) {
     throw invalidRequest(
       `url: the endpoint ${other.id} has this URL; if you have lost its secret, rotate it`,
     );
   }
+  return url;
 };
 
 /**
@@ -101,24 +114,26 @@ const requireUnusedUrl = (others: readonly WebhookEndpoint[], url: string): void
  * @throws DomainError request_invalid
  */
 export const createWebhookEndpoint = (
-  context: WebhookContext & ChangeContext,
+  { db, clock, actor, webhookSettings }: WebhookContext & ChangeContext,
   owner: AccountMode,
   {
     idempotencyKey = null,
     ...settings
   }: EndpointSettings & { readonly idempotencyKey?: string | null },
-): Promise<{ readonly endpoint: CreatedEndpoint; readonly replayed: boolean }> => {
-  const url = requireUsableUrl(settings.url, context.webhookSettings);
-  return context.db.transaction(async (transaction) => {
+): Promise<{ readonly endpoint: WebhookEndpoint; readonly replayed: boolean }> =>
+  db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, owner);
-    const earlier =
-      idempotencyKey === null ? null : await findEndpointByKey(transaction, owner, idempotencyKey);
+    const { accountId, mode } = owner;
+    const [earlier] =
+      idempotencyKey === null
+        ? []
+        : await listEndpoints(transaction, { accountId, mode, idempotencyKey });
     if (earlier) {
       return { endpoint: earlier, replayed: true };
     }
-    const endpoints = await listEndpoints(transaction, owner);
-    requireUnusedUrl(endpoints, url);
-    if (endpoints.length >= MAXIMUM_ENDPOINTS) {
+    const others = await listEndpoints(transaction, { accountId, mode });
+    const url = requireUsableUrl(settings.url, webhookSettings, others);
+    if (others.length >= MAXIMUM_ENDPOINTS) {
       throw invalidRequest(
         `the maximum of ${MAXIMUM_ENDPOINTS} webhook endpoints is reached; delete one first`,
       );
@@ -129,20 +144,44 @@ export const createWebhookEndpoint = (
       url,
       secret: newSecret(),
       idempotencyKey,
-      createdAt: context.clock.now(),
+      createdAt: clock.now(),
     });
     const { types } = settings;
-    await recordWebhookAction(transaction, context, "webhook.create", endpoint, { types });
+    requireTypesOf(endpoint.accountType, types);
+    await recordWebhookAction(transaction, { actor, clock }, "webhook.create", endpoint, { types });
     return { endpoint, replayed: false };
   });
+
+/**
+ * Disables an endpoint that is not disabled. What is pending waits until it is enabled, and nothing is recorded for it until
+ * then. Its owner learns of it by an event, in the feed and at other endpoints, except if the owner disables it.
+ * @param reason.url the URL that is the reason; absent if the endpoint is disabled whatever its URL is
+ * @returns null if nothing was changed: it was disabled or deleted already, or has another URL
+ */
+export const disableWebhookEndpoint = async (
+  transaction: DatabaseTransactionConnection,
+  context: Pick<ChangeContext, "actor" | "clock">,
+  id: string,
+  { reason, url }: { readonly reason: DisabledReason; readonly url?: string },
+): Promise<WebhookEndpoint | null> => {
+  const now = context.clock.now();
+  const [endpoint] = await disableEndpoints(transaction, { id, url, reason, now });
+  if (endpoint && context.actor) {
+    const { lastError } = endpoint;
+    await recordEvent(transaction, endpoint, now, {
+      type: "webhook_endpoint.disabled",
+      data: {
+        endpoint_id: id,
+        url_origin: originOf(endpoint),
+        disabled_reason: reason,
+        last_error: lastError,
+      },
+    });
+    const details = { reason, error: lastError };
+    await recordWebhookAction(transaction, context, "webhook.disable", endpoint, details);
+  }
+  return endpoint ?? null;
 };
-
-export type EndpointStatus = "enabled" | "disabled";
-
-/** What to change; undefined leaves it as it is. */
-type EndpointChanges = {
-  readonly [Name in keyof EndpointSettings]?: EndpointSettings[Name] | undefined;
-} & { readonly status?: EndpointStatus | undefined };
 
 /**
  * Changes what is given, and leaves the rest. What is pending goes to the new URL, and waits while the endpoint is disabled.
@@ -151,42 +190,35 @@ type EndpointChanges = {
 export const updateWebhookEndpoint = (
   context: WebhookContext & ChangeContext,
   { id, accountId, mode }: WebhookEndpoint,
-  { url: given, types, description, status }: EndpointChanges,
-): Promise<WebhookEndpoint> => {
-  const url = given === undefined ? undefined : requireUsableUrl(given, context.webhookSettings);
-  return context.db.transaction(async (transaction) => {
+  {
+    status,
+    ...changes
+  }: EndpointChanges & { readonly status?: "enabled" | "disabled" | undefined },
+): Promise<WebhookEndpoint> =>
+  context.db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, { accountId, mode });
-    const endpoints = await listEndpoints(transaction, { accountId, mode });
-    const current = requireFound(endpoints.find((each) => each.id === id));
-    if (url !== undefined) {
-      requireUnusedUrl(
-        endpoints.filter((each) => each.id !== id),
-        url,
-      );
+    const before = await getWebhookEndpoint(transaction, id);
+    requireTypesOf(before.accountType, changes.types ?? null);
+    const others = (await listEndpoints(transaction, { accountId, mode })).filter(
+      (each) => each.id !== id,
+    );
+    const url =
+      changes.url === undefined
+        ? undefined
+        : requireUsableUrl(changes.url, context.webhookSettings, others);
+    const isEnabled = status === "enabled" && before.disabledAt !== null;
+    await updateEndpoint(transaction, id, { ...changes, url, isEnabled });
+    if (status === "disabled") {
+      await disableWebhookEndpoint(transaction, context, id, { reason: "requested" });
     }
-    const changed = await updateEndpoint(transaction, id, {
-      url: url ?? current.url,
-      types: types === undefined ? current.types : types,
-      description: description ?? current.description,
-    });
-    const switched =
-      status === "disabled"
-        ? await disableWebhookEndpoint(transaction, id, {
-            reason: "requested",
-            url: null,
-            now: context.clock.now(),
-            actor: context.actor,
-          })
-        : status === "enabled" && (await enableEndpoint(transaction, id));
-    const endpoint = switched || changed;
+    const endpoint = await getWebhookEndpoint(transaction, id);
     await recordWebhookAction(transaction, context, "webhook.update", endpoint, {
       types: endpoint.types,
-      previousOrigin: new URL(current.url).origin,
+      previousOrigin: originOf(before),
       ...(status === undefined ? {} : { status }),
     });
     return endpoint;
   });
-};
 
 /** Deletes an endpoint. Its deliveries are no longer made. */
 export const deleteWebhookEndpoint = (
@@ -197,15 +229,6 @@ export const deleteWebhookEndpoint = (
     await deleteEndpoint(transaction, endpoint.id);
     await recordWebhookAction(transaction, context, "webhook.delete", endpoint);
   });
-
-export const ENDPOINT_DISABLED = "the webhook endpoint is disabled; enable it first";
-
-/** @throws DomainError request_invalid */
-export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
-  if (disabledAt !== null) {
-    throw invalidRequest(ENDPOINT_DISABLED);
-  }
-};
 
 /**
  * Sends an endpoint a `ping`, whatever types it has chosen.

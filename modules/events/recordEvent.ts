@@ -11,41 +11,13 @@ export const createEvent = (
   content: StoredEventContent,
 ): NewEvent => ({ id: newId(), accountId, mode, ...content });
 
-/** An event of an owner. */
-export type OwnedEvent = AccountMode & { readonly content: StoredEventContent };
-
 /**
- * Records events of any owners, in their order, and their deliveries to the endpoints that want them. Call it in the
- * transaction that makes the changes, so that neither is stored without the other.
+ * Records an event, and its deliveries to the endpoints that want it. Call it in the transaction that makes the change, so that
+ * neither is stored without the other.
  */
-export const recordEventsOfOwners = async (
-  transaction: CommonQueryMethods,
-  now: Date,
-  events: readonly OwnedEvent[],
-): Promise<void> => {
-  if (events.length > 0) {
-    const created = events.map((event) => createEvent(event, event.content));
-    await insertEvents(transaction, created, now);
-  }
-};
-
-/** The same for events of one owner. */
-export const recordEvents = (
-  transaction: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  now: Date,
-  contents: readonly StoredEventContent[],
-): Promise<void> =>
-  recordEventsOfOwners(
-    transaction,
-    now,
-    contents.map((content) => ({ accountId, mode, content })),
-  );
-
-/** Records an event, in the transaction that makes the change. */
 export const recordEvent = (
   transaction: CommonQueryMethods,
   owner: AccountMode,
   now: Date,
   content: StoredEventContent,
-): Promise<void> => recordEvents(transaction, owner, now, [content]);
+): Promise<void> => insertEvents(transaction, [createEvent(owner, content)], now);

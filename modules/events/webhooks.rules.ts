@@ -32,13 +32,13 @@ export const WEBHOOK_TYPES: readonly WebhookType[] = [
   ...new Set(Object.values(WEBHOOK_TYPES_OF).flat()),
 ];
 
+/** Stands for all types, including those of later releases. */
+export const ALL_TYPES = "*";
+
 /** The type that says to a new or silent receiver that it works. The feed does not show it. */
 export const PING = "ping";
 
 export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
-
-/** The types that are delivered. */
-export const DELIVERED_TYPES = [...WEBHOOK_TYPES, PING] as const;
 
 /** Text that a client or an operator wrote may hold personal data, so it stays in the feed. This holds for later types, too. */
 const PRIVATE_FIELDS: ReadonlySet<string> = new Set([

@@ -1,43 +1,43 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { subtractDonations } from "../charities/donationTotals.sql.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { PLANTED_KIND } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { lockRegistrations } from "../registrations/refunds.sql.ts";
+import { subtractFromTotalsOfOwners } from "../registrations/totals.sql.ts";
 import {
-  lockFurtherRefunded,
+  listFurtherRefunded,
   markImportedDonationsRefunded,
   raiseRefundedCounts,
 } from "./furtherRefunds.sql.ts";
-import type { ImportedEntry } from "./importedEntries.sql.ts";
-import { subtractFromTotals } from "../registrations/totals.sql.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
-import type { ImportedRecord } from "./importedRecords.rules.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
-import type { OperatorContext } from "../accounts/context.ts";
+import type { ImportedEntry } from "./importedRecords.sql.ts";
 
 /** Limits the size of an audit entry. */
 const REFUNDS_PER_TRANSACTION = 100;
 
-/** What an audit entry says about one record. */
-type AppliedRefund = { readonly id: string } & (
-  | { readonly kind: Kind; readonly count: number }
-  | { readonly kind: "donation"; readonly amountCents: number }
-);
+type RefundContext = OperatorContext & { readonly owner: AccountMode };
 
 const applyChunk = async (
   transaction: DatabaseTransactionConnection,
-  chunk: readonly ImportedEntry<ImportedRecord>[],
-  { clock, actor, owner }: OperatorContext & { readonly owner: AccountMode },
-): Promise<readonly AppliedRefund[]> => {
-  const units = await lockFurtherRefunded(
-    transaction,
-    chunk.flatMap(({ id, record }) =>
-      record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
-    ),
+  chunk: readonly ImportedEntry[],
+  { clock, actor, owner }: RefundContext,
+): Promise<readonly string[]> => {
+  const refunds = chunk.flatMap(({ id, record }) =>
+    record.kind === "donation" ? [] : [{ id, refundedCount: record.refunded_count }],
   );
-  const trees = units.filter(({ kind }) => kind === PLANTED_KIND);
+  // The statement that waits for a concurrent refund would not see it.
+  await lockRegistrations(
+    transaction,
+    refunds.map(({ id }) => id),
+  );
+  const units = await listFurtherRefunded(transaction, refunds);
   await releaseRefundedTrees(
     transaction,
-    trees.map(({ id, count }) => ({ registrationId: id, count })),
+    units
+      .filter(({ kind }) => kind === PLANTED_KIND)
+      .map(({ id, count }) => ({ registrationId: id, count })),
   );
   await raiseRefundedCounts(transaction, units);
   const donations = await markImportedDonationsRefunded(
@@ -46,7 +46,7 @@ const applyChunk = async (
   );
   const applied = [
     ...units.map(({ id, kind, count }) => ({ id, kind, count })),
-    ...donations.map(({ id, amountCents }) => ({ id, kind: "donation" as const, amountCents })),
+    ...donations.map(({ id, amountCents }) => ({ id, kind: "donation", amountCents })),
   ];
   if (applied.length > 0) {
     await recordAction(transaction, actor, clock.now(), {
@@ -59,14 +59,13 @@ const applyChunk = async (
     transaction,
     donations.map(({ id }) => id),
   );
-  // In the order in which a batch of registrations locks the totals.
-  for (const kind of KINDS.toSorted()) {
-    const refunded = units.filter((each) => each.kind === kind);
-    if (refunded.length > 0) {
-      await subtractFromTotals(transaction, { ...owner, kind }, refunded);
-    }
-  }
-  return applied;
+  await subtractFromTotalsOfOwners(
+    transaction,
+    units.map(({ kind, count, registeredAt }) =>
+      Object.assign({ kind, count, registeredAt }, owner),
+    ),
+  );
+  return applied.map(({ id }) => id);
 };
 
 /**
@@ -76,18 +75,16 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  context: OperatorContext & { readonly owner: AccountMode },
-  entries: readonly ImportedEntry<ImportedRecord>[],
+  context: RefundContext,
+  entries: readonly ImportedEntry[],
 ): Promise<ReadonlySet<string>> => {
-  const changed = new Set<string>();
+  const changed: string[] = [];
   for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
     const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
-    const refunds = await context.db.transaction((transaction) =>
+    const ids = await context.db.transaction((transaction) =>
       applyChunk(transaction, chunk, context),
     );
-    for (const { id } of refunds) {
-      changed.add(id);
-    }
+    changed.push(...ids);
   }
-  return changed;
+  return new Set(changed);
 };

@@ -1,14 +1,13 @@
 import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { addEqualRecords } from "./importLines.sql.ts";
-import type { ImportedEntry } from "./importedEntries.sql.ts";
 import { identitiesOf, lastingContentOf } from "./importedRecords.rules.ts";
-import type { ImportedRecord } from "./importedRecords.rules.ts";
+import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
+import type { ImportedEntry } from "./importedRecords.sql.ts";
 import type { RecordLine } from "./importLine.ts";
-import type { ImportOwner } from "./importedRecords.rules.ts";
 
 /** A record with the ids under which it is looked for. */
-export type IdentifiedEntry = ImportedEntry<ImportedRecord> & {
+export type IdentifiedEntry = ImportedEntry & {
   /** Its id and its idempotency key, as far as it has them. */
   readonly identities: readonly string[];
   readonly line: RecordLine;
@@ -33,7 +32,7 @@ export const firstIdOf = (time: Date): string =>
  * Returns the id of an imported record. It is deterministic, which makes an import repeatable. It starts with the
  * timestamp, as the ids of new records do, so that the index grows at one end.
  */
-const idOf = ({ createdAt }: ImportedRecord, identity: string): string => {
+const idOf = ({ created_at: createdAt }: ImportedRecord, identity: string): string => {
   const digest = hash("sha256", identity, "hex");
   const variant = ((Number.parseInt(digest.slice(3, 4), 16) % 4) + 8).toString(16);
   // Version 8 of RFC 9562: a custom format.

@@ -13,7 +13,7 @@ const kindRow = z.strictObject({
 });
 
 /** Imported records of a kind: units of registrations, cents of donations. The sums are decimal digits: they may exceed 2^53. */
-export type ImportedSums = Readonly<z.output<typeof kindRow>>;
+type ImportedSums = Readonly<z.output<typeof kindRow>>;
 
 /** Sums the imported records of an owner by their kinds. */
 export const sumImported = (

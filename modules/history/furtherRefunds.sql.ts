@@ -4,7 +4,6 @@ import { kindColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
-import { lockRegistrations } from "../registrations/refunds.sql.ts";
 
 const refundedUnitsRow = z.strictObject({
   id: z.uuid(),
@@ -14,18 +13,15 @@ const refundedUnitsRow = z.strictObject({
 });
 
 /**
- * Locks imported registrations, and lists those of which more units are refunded than here, and how many. Registrations that
- * were refunded here, or have as many refunded units already, are left as they are.
+ * Lists those of locked registrations of which more units are refunded than here, and how many. Registrations that were not
+ * imported, or were refunded here, or have as many refunded units already, are left as they are.
  * @param refunds what is refunded in total
  */
-export const lockFurtherRefunded = async (
+export const listFurtherRefunded = (
   transaction: DatabaseTransactionConnection,
   refunds: readonly { readonly id: string; readonly refundedCount: number }[],
-): Promise<readonly Readonly<z.output<typeof refundedUnitsRow>>[]> => {
-  const ids = refunds.map(({ id }) => id);
-  // The statement that waits for a concurrent refund would not see it.
-  await lockRegistrations(transaction, ids);
-  return transaction.any(sql.type(refundedUnitsRow)`
+): Promise<readonly Readonly<z.output<typeof refundedUnitsRow>>[]> =>
+  transaction.any(sql.type(refundedUnitsRow)`
     SELECT
       registration.id,
       registration.kind,
@@ -34,12 +30,14 @@ export const lockFurtherRefunded = async (
     FROM json_to_recordset(${JSON.stringify(refunds)}) AS given (id uuid, "refundedCount" bigint)
     JOIN registration ON registration.id = given.id
     -- So that each is looked up by its id, whatever the statistics say.
-    WHERE registration.id = ANY(${sql.array(ids, "uuid")})
+    WHERE registration.id = ANY(${sql.array(
+      refunds.map(({ id }) => id),
+      "uuid",
+    )})
       AND ${isImported(sql.fragment`registration.id`)}
       AND registration.refunded_count < given."refundedCount"
       AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
   `);
-};
 
 /** Raises the refunded units of registrations. */
 export const raiseRefundedCounts = async (

@@ -4,19 +4,16 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { assignIds, firstIdOf } from "./assignIds.ts";
-import { createReport } from "./createReport.ts";
-import type { ImportSummary } from "./createReport.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { deleteImportRun, deleteImportRunsBefore } from "./importLines.sql.ts";
-import { inBatches } from "./importLine.ts";
-import type { EvidenceLine, ImportLine, Rejection } from "./importLine.ts";
+import { createReport } from "./importLine.ts";
+import type { EvidenceLine, ImportLine, ImportSummary, Rejection } from "./importLine.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { importRecords } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
-import { createWriters } from "./recordWriters.ts";
-import type { Writer, WriterOptions } from "./recordWriters.ts";
+import type { InsertOptions } from "./importedRecords.sql.ts";
 
-type ImportOptions = WriterOptions & {
+type ImportOptions = InsertOptions & {
   /** A dry run reports what an import would do. A verification also reports the lines that it would do something for. */
   readonly purpose: "import" | "dry run" | "verification";
 };
@@ -30,6 +27,32 @@ type ImportObserver = {
 
 /** Longer than any import takes. */
 const MAXIMUM_RUN_DAYS = 7;
+
+/** A statement of about 100 ms. */
+const BATCH = 2000;
+
+/** A few milliseconds, while bulk work yields to what clients record. */
+const YIELDING_BATCH = 100;
+
+/** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
+async function* inBatches(
+  lines: AsyncIterable<ImportLine>,
+  { isYielding }: Pick<BulkPace, "isYielding">,
+): AsyncGenerator<readonly ImportLine[], void, void> {
+  const batch: ImportLine[] = [];
+  try {
+    for await (const line of lines) {
+      batch.push(line);
+      if (batch.length >= (isYielding() ? YIELDING_BATCH : BATCH)) {
+        yield batch.splice(0);
+      }
+    }
+  } finally {
+    if (batch.length > 0) {
+      yield batch;
+    }
+  }
+}
 
 /** Lets the next batch be read while one is written. */
 async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
@@ -46,11 +69,7 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
   }
 }
 
-const importBatch = async (
-  context: ImportContext,
-  writers: readonly Writer[],
-  batch: readonly ImportLine[],
-): Promise<void> => {
+const importBatch = async (context: ImportContext, batch: readonly ImportLine[]): Promise<void> => {
   const { db, runId, owner, report } = context;
   const records: Parameters<typeof assignIds>[3][number][] = [];
   const evidence: EvidenceLine[] = [];
@@ -64,16 +83,8 @@ const importBatch = async (
       records.push({ line, ordinal: report.summary.lines });
     }
   }
-  const entries = await assignIds(db, runId, owner, records);
-  for (const writer of writers) {
-    const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
-    if (own.length > 0) {
-      await importRecords(context, writer, own);
-    }
-  }
-  for (const [line, outcome] of await importEvidence(context, evidence)) {
-    await report.add(line, outcome);
-  }
+  await importRecords(context, await assignIds(db, runId, owner, records));
+  await importEvidence(context, evidence);
 };
 
 /**
@@ -91,19 +102,16 @@ export const importHistory = async (
   const db = openBulkPool(given.db, pace);
   const report = createReport(purpose === "verification", onRejected);
   const runId = newId();
-  const context = { ...given, db, runId, isDryRun: purpose !== "import", owner, report };
-  const writers = createWriters(owner, options);
+  const context = { ...given, db, runId, isDryRun: purpose !== "import", owner, options, report };
   await deleteImportRunsBefore(db, firstIdOf(daysBefore(given.clock.now(), MAXIMUM_RUN_DAYS)));
   try {
     for await (const batch of readAhead(inBatches(lines, pace))) {
-      await importBatch(context, writers, batch);
+      await importBatch(context, batch);
       onProgress(report.summary);
     }
-  } catch (error) {
-    // The error of the run is the one to report.
+  } finally {
+    // What is left is deleted by a later run, and the error of this one is the one to report.
     await deleteImportRun(db, runId).catch(() => undefined);
-    throw error;
   }
-  await deleteImportRun(db, runId);
   return report.summary;
 };

@@ -1,6 +1,5 @@
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ImportedEvidence } from "./importedEvidence.rules.ts";
-import type { ImportedRecord, LineKind } from "./importedRecords.rules.ts";
+import type { ImportedRecord, ImportKind, LineKind } from "./importedRecords.rules.ts";
 
 type Place = {
   readonly file: string;
@@ -16,56 +15,79 @@ type BadLine = Place & { readonly problem: string; readonly text: string | null 
 export type ImportLine = RecordLine | EvidenceLine | BadLine;
 
 /**
- * Why a line was not imported. A conflict: another record has its id or key. In a verification, a line is missing if an
- * import would change something.
+ * What an import does with a line. A record that is already there may have been refunded further in the other system since.
+ * A conflict: another record has its id or key.
  */
+export type LineOutcome =
+  | { readonly outcome: "new" | "already_there" | "refunded_since" }
+  | { readonly outcome: "conflict" | "bad"; readonly reason: string };
+
+/** Why a line was not imported. In a verification, a line is missing if an import would change something. */
 export type Rejection = {
   readonly line: ImportLine;
   readonly outcome: "conflict" | "bad" | "missing";
   readonly reason: string;
 };
 
-/** What an import does with a line. */
-export type LineOutcome =
-  | { readonly outcome: "new" | "known" | "refunded" }
-  | { readonly outcome: "conflict" | "bad"; readonly reason: string };
+type KindSummary = Record<Exclude<LineOutcome["outcome"], "bad">, number>;
 
-/** Returns the kind of a line; null if it cannot be imported. */
-export const kindOf = (line: ImportLine): LineKind | null => {
+export type ImportSummary = {
+  /** Lines read, without empty ones. */
+  lines: number;
+  /** Lines that cannot be imported. */
+  bad: number;
+  readonly kinds: Readonly<Record<LineKind, KindSummary>>;
+  /** Records of the files, which may be on several lines. Counted in a dry run only. */
+  readonly records: Record<ImportKind, number>;
+};
+
+/** Counts the outcomes of an import's lines. */
+export type Report = {
+  readonly summary: ImportSummary;
+  readonly add: (line: ImportLine, outcome: LineOutcome) => Promise<void>;
+};
+
+const NOT_IMPORTED = {
+  new: "it is not recorded here",
+  refunded_since: "more of it is refunded in the file",
+} as const;
+
+const noLines = (): KindSummary => ({ new: 0, already_there: 0, refunded_since: 0, conflict: 0 });
+
+/** Returns the kind of a line; null if it cannot be parsed. */
+const kindOf = (line: ImportLine): LineKind | null => {
   if ("evidence" in line) {
     return "evidence";
   }
   return "record" in line ? line.record.kind : null;
 };
 
-/** A statement of about 100 ms. */
-const BATCH = 2000;
-
-/** A few milliseconds, while bulk work yields to what clients record. */
-const YIELDING_BATCH = 100;
-
-/** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
-export async function* inBatches(
-  lines: AsyncIterable<ImportLine>,
-  { isYielding }: Pick<BulkPace, "isYielding">,
-): AsyncGenerator<readonly ImportLine[], void, void> {
-  let batch: ImportLine[] = [];
-  let failure: { readonly error: unknown } | null = null;
-  try {
-    for await (const line of lines) {
-      batch.push(line);
-      if (batch.length >= (isYielding() ? YIELDING_BATCH : BATCH)) {
-        yield batch;
-        batch = [];
+/** @param isVerification whether lines that an import would change something for are reported, too */
+export const createReport = (
+  isVerification: boolean,
+  onRejected: (rejection: Rejection) => void | Promise<void>,
+): Report => {
+  const summary = {
+    lines: 0,
+    bad: 0,
+    kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
+    records: { tree: 0, bottle: 0, donation: 0 },
+  };
+  return {
+    summary,
+    add: async (line, result) => {
+      const { outcome } = result;
+      const kind = kindOf(line);
+      if (kind === null || outcome === "bad") {
+        summary.bad += 1;
+      } else {
+        summary.kinds[kind][outcome] += 1;
       }
-    }
-  } catch (error) {
-    failure = { error };
-  }
-  if (batch.length > 0) {
-    yield batch;
-  }
-  if (failure) {
-    throw failure.error;
-  }
-}
+      if ("reason" in result) {
+        await onRejected({ line, outcome: result.outcome, reason: result.reason });
+      } else if (isVerification && result.outcome !== "already_there") {
+        await onRejected({ line, outcome: "missing", reason: NOT_IMPORTED[result.outcome] });
+      }
+    },
+  };
+};

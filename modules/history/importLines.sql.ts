@@ -44,7 +44,7 @@ const identityRow = z.strictObject({
 });
 
 /** A hash of an id or a key, one of its record without refunds, what is refunded, and the line that had it first. */
-type LineIdentity = Readonly<z.output<typeof identityRow>>;
+export type LineIdentity = Readonly<z.output<typeof identityRow>>;
 
 /** Stores identities that no earlier line of the run has, and returns each with the line that had it first. */
 export const rememberIdentities = (

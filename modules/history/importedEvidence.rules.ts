@@ -40,14 +40,14 @@ export const findFactsProblem = (
   facts: readonly PlantingFact[],
   now: Date,
 ): string | null => {
-  const reached: { stage: PlantingFact["stage"]; occurredAt: Date; digest: string }[] = [];
+  const reached: { stage: PlantingFact["stage"]; occurredAt: Date }[] = [];
   for (const given of sortByStage(facts)) {
     const { stage, occurred_at: occurredAt } = given;
     const futureProblem = findFutureProblem(given, now);
     if (futureProblem !== null) {
       return futureProblem;
     }
-    const fact = { stage, occurredAt: new Date(occurredAt), digest: stage };
+    const fact = { stage, occurredAt: new Date(occurredAt) };
     const decision = decideFact(shape, reached, fact);
     if (decision.state === "waiting") {
       return `${stage}: is completed, but an earlier milestone is not`;

@@ -154,22 +154,6 @@ export const updateOrderSize = async (
   `);
 };
 
-/**
- * Raises an order's revision to at least the given one. Above that of the orders that its trees have left, it makes what
- * was cached of them stale, also what a reader that began before stores later.
- */
-export const raiseRevision = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-  revision: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_order
-    SET revision = greatest(revision, ${revision})
-    WHERE id = ${id}
-  `);
-};
-
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
 export const assignToOrder = async (
   transaction: DatabaseTransactionConnection,

@@ -1,8 +1,24 @@
+import { z } from "zod";
+import { ein } from "../charities/charities.rules.ts";
+import { blankAsNull, count, metadata, shortText, text } from "../records/fields.rules.ts";
+import { MAXIMUM_CENTS, dollarsToCents } from "../records/money.rules.ts";
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import type { Donation } from "../charities/donations.rules.ts";
-import type { Registration } from "../registrations/registrations.rules.ts";
-import type { CustomerDetails } from "../stores/customers.rules.ts";
+import type { AccountMode, Mode } from "../records/owner.rules.ts";
+import { importedId } from "../records/recordIds.rules.ts";
+import { readTimestamp } from "../records/timestamps.rules.ts";
+import {
+  attribution,
+  fractionalCount,
+  fractionalCountOf,
+  idempotencyKey,
+} from "../registrations/registrations.rules.ts";
+import {
+  customerEmail,
+  customerId,
+  customerName,
+  notes,
+  orderId,
+} from "../stores/customers.rules.ts";
 
 /** Whose history is imported. Stores have unique times, and their keys are not stored with their records. */
 export type ImportOwner = AccountMode & { readonly isStore: boolean };
@@ -15,44 +31,180 @@ export type ImportKind = (typeof IMPORT_KINDS)[number];
 export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
-/** In microseconds, which other systems may show. */
-type CreatedAt = { readonly createdAt: string };
+const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
+
+/** When something was recorded in the other system, in microseconds. */
+const createdAt = () =>
+  z.iso
+    .datetime({ offset: true, error: CREATED_AT_MUST_BE })
+    .transform((written) => readTimestamp(written, "down") ?? "")
+    .refine((time) => time >= "1970", "must not be before 1970");
+
+const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
+  schema.transform(blankAsNull).default(null);
+
+const amount = (maximum: number) => {
+  const error = `must be an integer from 0 to ${maximum}`;
+  return z.int({ error }).min(0, error).max(maximum, error);
+};
+
+const common = {
+  id: importedId().nullable().default(null),
+  created_at: createdAt(),
+  idempotency_key: idempotencyKey().default(null),
+  attribution: attribution().default(""),
+  metadata: metadata().default({}),
+  refunded: z.boolean({ error: "must be true or false" }).optional(),
+  customer_name: optionalText(customerName()),
+  customer_email: optionalText(customerEmail()),
+  customer_id: optionalText(customerId()),
+  order_id: optionalText(orderId()),
+};
+
+/** The fields of a line, which are those of the API's lists. Its record has them under the names of the columns. */
+export const registrationLine = z.strictObject({
+  ...common,
+  kind: z.enum(KINDS),
+  count: count(),
+  fractional_count: fractionalCount().optional(),
+  refunded_count: amount(Number.MAX_SAFE_INTEGER).optional(),
+  notes: optionalText(notes()),
+  unit_price_cents: amount(MAXIMUM_CENTS).optional(),
+});
+type RegistrationLine = z.output<typeof registrationLine>;
+
+export const donationLine = z.strictObject({
+  ...common,
+  kind: z.literal("donation"),
+  amount_cents: count(),
+  /** In the lists of stores. */
+  amount: z.number({ error: "must be a number of US dollars" }).optional(),
+  currency: z.literal("USD", { error: "must be USD" }).optional(),
+  ein: ein().default(null),
+  nonprofit_id: optionalText(text(200)),
+  charity_name: shortText().regex(/\S/u, "must not be empty"),
+});
+type DonationLine = z.output<typeof donationLine>;
+
+/** The names of all fields, for the columns of a CSV file. */
+export const LINE_FIELDS: ReadonlySet<string> = new Set([
+  ...Object.keys(registrationLine.shape),
+  ...Object.keys(donationLine.shape),
+]);
+
+/** What lines are parsed with. */
+export type ParseOptions = {
+  readonly now: Date;
+  readonly fractionalCounting: boolean;
+  /** The mode of a store's records; null for an organization's. */
+  readonly storeMode: Mode | null;
+  /** The kind of lines that name none. */
+  readonly kind: LineKind | null;
+  /** The name of the system that has shown evidence. */
+  readonly source: string | null;
+};
 
 /** A registration that another system recorded and billed. */
-export type ImportedRegistration = CustomerDetails &
-  CreatedAt & { readonly kind: Kind } & Pick<
-    Registration,
-    | "importedId"
-    | "count"
-    | "refundedCount"
-    | "fractionalCount"
-    | "idempotencyKey"
-    | "attribution"
-    | "metadata"
-  > & {
+export type ImportedRegistration = Readonly<
+  Omit<RegistrationLine, "id" | "refunded" | "unit_price_cents"> & {
+    imported_id: string | null;
+    refunded_count: number;
+    fractional_count: number;
     /** What a store paid for one unit, which a reversal returns to its balance; null if it paid nothing here. */
-    readonly unitPriceCents: number | null;
-  };
+    unit_price_cents: number | null;
+  }
+>;
 
 /** A donation that another system recorded. */
-export type ImportedDonation = CreatedAt & { readonly kind: "donation" } & Omit<
-    CustomerDetails,
-    "notes"
-  > &
-  Pick<
-    Donation,
-    | "importedId"
-    | "amountCents"
-    | "ein"
-    | "nonprofitId"
-    | "charityName"
-    | "idempotencyKey"
-    | "attribution"
-    | "metadata"
-    | "refunded"
-  >;
+export type ImportedDonation = Readonly<
+  Omit<DonationLine, "id" | "amount" | "currency"> & {
+    imported_id: string | null;
+    nonprofit_id: string;
+    refunded: boolean;
+  }
+>;
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
+
+/** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
+const refundedCountOf = ({
+  count: units,
+  refunded,
+  refunded_count: given = refunded === true ? units : 0,
+}: RegistrationLine): number | null => {
+  const contradicts = refunded !== undefined && refunded !== given > 0;
+  return given > units || contradicts ? null : given;
+};
+
+/** Returns what a unit cost the store, null for an organization, or what is wrong with the price. */
+const unitPriceOf = (given: number | undefined, storeMode: Mode | null): number | null | string => {
+  switch (storeMode) {
+    case null:
+      return given === undefined ? null : "unit_price_cents: only stores' records have a price";
+    case "test":
+      return (given ?? 0) === 0 ? 0 : "unit_price_cents: must be 0 in test mode";
+    case "live":
+      return given ?? "unit_price_cents: required, because a reversal returns it to the balance";
+  }
+};
+
+const registrationOf = (
+  { id, refunded, ...line }: RegistrationLine,
+  options: ParseOptions,
+): ImportedRegistration | string => {
+  const refundedCount = refundedCountOf({ ...line, id, refunded });
+  if (refundedCount === null) {
+    return "refunded_count: must be at most count, and agree with refunded";
+  }
+  const unitPrice = unitPriceOf(line.unit_price_cents, options.storeMode);
+  return typeof unitPrice === "string"
+    ? unitPrice
+    : {
+        ...line,
+        imported_id: id,
+        refunded_count: refundedCount,
+        fractional_count: fractionalCountOf(line.fractional_count, line.count, options),
+        unit_price_cents: unitPrice,
+      };
+};
+
+const donationOf = ({
+  id,
+  amount: dollars,
+  currency: _currency,
+  ...line
+}: DonationLine): ImportedDonation | string => {
+  if (dollars !== undefined && dollarsToCents(dollars) !== line.amount_cents) {
+    return "amount: must be amount_cents in US dollars";
+  }
+  const nonprofitId = line.nonprofit_id ?? line.ein;
+  return nonprofitId === null
+    ? "ein or nonprofit_id is required"
+    : { ...line, imported_id: id, nonprofit_id: nonprofitId, refunded: line.refunded === true };
+};
+
+/** Returns what stores do not see, and where an erasure would not find the customers that it names. */
+const findForeignField = (line: RegistrationLine | DonationLine): string | null => {
+  if (line.attribution !== "") {
+    return "attribution";
+  }
+  return Object.keys(line.metadata).length > 0 ? "metadata" : null;
+};
+
+/** Returns the record of a line, or what is wrong with it. */
+export const recordOf = (
+  line: RegistrationLine | DonationLine,
+  options: ParseOptions,
+): ImportedRecord | string => {
+  if (new Date(line.created_at) > options.now) {
+    return "created_at: must not be in the future";
+  }
+  const foreign = options.storeMode === null ? null : findForeignField(line);
+  if (foreign !== null) {
+    return `${foreign}: stores' records have none; remove it from the line`;
+  }
+  return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
+};
 
 /** Sorts the names of an object, so that equal content makes equal JSON. The depth was limited by the parser. */
 const sortNames = (_name: string, value: unknown): unknown =>
@@ -68,11 +220,11 @@ export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id)
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */
 export const identitiesOf = ({
   kind,
-  importedId,
-  idempotencyKey,
+  imported_id: id,
+  idempotency_key: key,
 }: ImportedRecord): readonly string[] => [
-  ...(importedId === null ? [] : [idIdentity(kind, importedId)]),
-  ...(idempotencyKey === null ? [] : [JSON.stringify([kind, "key", idempotencyKey])]),
+  ...(id === null ? [] : [idIdentity(kind, id)]),
+  ...(key === null ? [] : [JSON.stringify([kind, "key", key])]),
 ];
 
 /** Returns all of a record, however it was formatted. */
@@ -80,7 +232,7 @@ export const contentOf = (record: ImportedRecord): string => JSON.stringify(reco
 
 /** Returns how much of a record is refunded, to compare it with an earlier state of the record. */
 export const refundedOf = (record: ImportedRecord): number =>
-  record.kind === "donation" ? Number(record.refunded) : record.refundedCount;
+  record.kind === "donation" ? Number(record.refunded) : record.refunded_count;
 
 /**
  * Returns the content of a record without refunds, which may follow later. It identifies a record that has neither an id
@@ -88,5 +240,5 @@ export const refundedOf = (record: ImportedRecord): number =>
  */
 export const lastingContentOf = (record: ImportedRecord): string =>
   contentOf(
-    record.kind === "donation" ? { ...record, refunded: false } : { ...record, refundedCount: 0 },
+    record.kind === "donation" ? { ...record, refunded: false } : { ...record, refunded_count: 0 },
   );

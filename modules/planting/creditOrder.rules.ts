@@ -43,17 +43,14 @@ export const creditOrder = (
   return claims;
 };
 
-/** Returns by how many trees an order's claim on each record grows; less than 0 if it shrinks. */
-export const claimDifferences = (
+/** Returns whether claims are on the same records, with the same trees. */
+export const isSameClaims = (
   before: readonly RecordedTrees[],
   after: readonly RecordedTrees[],
-): readonly RecordedTrees[] => {
+): boolean => {
   const earlier = byReference(before);
-  const later = byReference(after);
-  return [...new Set([...earlier.keys(), ...later.keys()])]
-    .map((reference) => ({
-      reference,
-      trees: (later.get(reference) ?? 0) - (earlier.get(reference) ?? 0),
-    }))
-    .filter(({ trees }) => trees !== 0);
+  return (
+    before.length === after.length &&
+    after.every(({ reference, trees }) => earlier.get(reference) === trees)
+  );
 };

@@ -1,5 +1,4 @@
-import { claimDifferences, treesIn } from "./creditOrder.rules.ts";
-import type { RecordedTrees } from "./creditOrder.rules.ts";
+import { treesIn } from "./creditOrder.rules.ts";
 import type { PlantingFactOf, ReportedSite } from "./fact.rules.ts";
 import type { Claims, PlantingPartner } from "./partner.ts";
 
@@ -25,95 +24,10 @@ const SHARED_MS = 5 * 60 * 1000;
 
 /** What the polls of some minutes share. */
 type Download = {
+  /** Oldest first. */
   readonly records: ReadonlyMap<string, PlantingRecord>;
-  /** The trees of each record that no order has, as far as this process knows; of the records that had any, oldest first. */
-  readonly left: Map<string, number>;
-};
-
-/** Counts the trees of each record that no order has. */
-const countLeft = async (
-  { records, left }: Download,
-  { listCredited }: Pick<Claims, "listCredited">,
-): Promise<void> => {
-  const listed = await listCredited([...records.keys()]);
-  const credited = new Map(listed.map(({ reference, trees }) => [reference, trees]));
-  left.clear();
-  for (const { reference, trees } of records.values()) {
-    if (trees > (credited.get(reference) ?? 0)) {
-      left.set(reference, trees - (credited.get(reference) ?? 0));
-    }
-  }
-};
-
-type Order = { readonly treeCount: number; readonly since: Date; readonly now: Date };
-
-/**
- * Chooses the records that an order may need: those of which it has trees, and the oldest ones with trees that no order
- * has, as far as this process knows.
- * @returns the records, oldest first, and how many trees of them the order gets if that is true
- */
-const chooseRecords = (
-  { records, left }: Download,
-  { treeCount, since, now }: Order,
-  own: readonly RecordedTrees[],
-): { readonly chosen: readonly RecordedTrees[]; readonly expected: number } => {
-  // Numbers, because comparing the dates of thousands of records takes many times as long.
-  const [sinceMs, nowMs] = [since.getTime(), now.getTime()];
-  const isInTime = ({ startedAt, endedAt }: PlantingRecord): boolean =>
-    startedAt.getTime() >= sinceMs && endedAt.getTime() <= nowMs;
-  const chosen = new Set<PlantingRecord>();
-  let missing = treeCount;
-  for (const { reference, trees } of own) {
-    const record = records.get(reference);
-    if (record && isInTime(record)) {
-      chosen.add(record);
-      missing -= Math.min(trees, record.trees);
-    }
-  }
-  for (const [reference, trees] of left) {
-    if (missing <= 0) {
-      break;
-    }
-    const record = records.get(reference);
-    if (record && trees > 0 && isInTime(record)) {
-      chosen.add(record);
-      missing -= trees;
-    }
-  }
-  return {
-    chosen: [...chosen].toSorted(
-      (one, other) => one.startedAt.getTime() - other.startedAt.getTime(),
-    ),
-    expected: treeCount - Math.max(missing, 0),
-  };
-};
-
-/**
- * Credits an order with trees of downloaded records, which are then no longer left.
- * @returns all trees that the order is credited with
- */
-const credit = async (
-  download: Download,
-  order: Order,
-  claims: Claims,
-): Promise<readonly RecordedTrees[]> => {
-  for (let isRepeated = false; ; isRepeated = true) {
-    let expected = 0;
-    const { before, after } = await claims.claimTrees((own) => {
-      const choice = chooseRecords(download, order, own);
-      ({ expected } = choice);
-      return choice.chosen;
-    });
-    if (treesIn(after) < expected && !isRepeated) {
-      // Other processes have taken trees of these records since the download.
-      await countLeft(download, claims);
-      continue;
-    }
-    for (const { reference, trees } of claimDifferences(before, after)) {
-      download.left.set(reference, (download.left.get(reference) ?? 0) - trees);
-    }
-    return after;
-  }
+  /** The references of the records with trees that no order had at that time. */
+  readonly free: ReadonlySet<string>;
 };
 
 /** The most that a fact may have. */
@@ -175,12 +89,14 @@ const shareDownloads = (
   listRecords: (signal: AbortSignal) => Promise<readonly PlantingRecord[]>,
 ): ((now: Date, signal: AbortSignal, claims: Claims) => Promise<Download>) => {
   let latest: { readonly startedAt: Date; readonly download: Promise<Download> } | null = null;
-  const download = async (signal: AbortSignal, claims: Claims): Promise<Download> => {
+  const download = async (signal: AbortSignal, { listCredited }: Claims): Promise<Download> => {
     const listed = await listRecords(signal);
     const records = new Map(listed.map((record) => [record.reference, record]));
-    const downloaded = { records, left: new Map<string, number>() };
-    await countLeft(downloaded, claims);
-    return downloaded;
+    const credited = new Map(
+      (await listCredited([...records.keys()])).map(({ reference, trees }) => [reference, trees]),
+    );
+    const free = listed.filter(({ reference, trees }) => trees > (credited.get(reference) ?? 0));
+    return { records, free: new Set(free.map(({ reference }) => reference)) };
   };
   return async (now, signal, claims) => {
     if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
@@ -213,12 +129,20 @@ export const createRecordPolls = (
     if (hasReached("planted")) {
       return { facts: [], nextPollMs: null };
     }
-    const download = await shareDownload(now, signal, claims);
+    const { records, free } = await shareDownload(now, signal, claims);
     // The order is placed later than it was created if the partner was down. Trees planted before would contradict that.
     const since = hasReached("funds_distributed")?.occurredAt ?? createdAt;
-    const claimed = await credit(download, { treeCount, since, now }, claims);
+    const claimed = await claims.claimTrees((own) => {
+      const references = new Set(own.map(({ reference }) => reference));
+      return [...records.values()].filter(
+        ({ reference, startedAt, endedAt }) =>
+          (free.has(reference) || references.has(reference)) &&
+          startedAt >= since &&
+          endedAt <= now,
+      );
+    });
     const credited = claimed.flatMap(({ reference, trees }) => {
-      const record = download.records.get(reference);
+      const record = records.get(reference);
       return record ? [{ ...record, trees }] : [];
     });
     if (treesIn(credited) < treeCount) {

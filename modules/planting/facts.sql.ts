@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PLANTING_STAGES } from "./order.rules.ts";
-import type { PlantingStage } from "./order.rules.ts";
 import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
@@ -27,11 +26,6 @@ export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-const columns = sql.fragment`
-  id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
-  received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
-`;
-
 /** Lists the facts of an order as they were received, all or those in some states. */
 export const listFacts = (
   db: CommonQueryMethods,
@@ -39,32 +33,12 @@ export const listFacts = (
   states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
-    SELECT ${columns}
+    SELECT
+      id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
+      received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
     FROM planting_fact
     WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
     ORDER BY id
-  `);
-
-const countRow = z.strictObject({ count: safeInteger });
-
-/** Counts the facts of an order that wait or contradict. */
-export const countUnsettledFacts = (db: CommonQueryMethods, orderId: number): Promise<number> =>
-  db.oneFirst(sql.type(countRow)`
-    SELECT count(*) AS count
-    FROM planting_fact
-    WHERE order_id = ${orderId} AND state IN ('waiting', 'contradiction')
-  `);
-
-/** Finds the fact of an order with a stage and a digest. */
-export const findFact = (
-  db: CommonQueryMethods,
-  orderId: number,
-  fact: { readonly stage: PlantingStage; readonly digest: string },
-): Promise<StoredFact | null> =>
-  db.maybeOne(sql.type(factRow)`
-    SELECT ${columns}
-    FROM planting_fact
-    WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
   `);
 
 const orderIdRow = z.strictObject({ orderId: z.int() });
@@ -77,93 +51,62 @@ export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<numbe
     WHERE id = ${id}
   `);
 
-/**
- * Inserts a fact that waits.
- * @returns false if an equal fact is already stored
- */
-export const insertFact = async (
-  transaction: DatabaseTransactionConnection,
-  fact: {
-    readonly orderId: number;
-    readonly source: FactSource;
-    readonly content: PlantingFact;
-    readonly digest: string;
-    readonly receivedAt: Date;
-  },
-): Promise<boolean> => {
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
-    VALUES (
-      ${fact.orderId}, ${fact.content.stage}, 'waiting', ${fact.source},
-      ${timestamp(fact.content.occurred_at)}, ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'),
-      ${timestamp(fact.receivedAt)}
-    )
-    ON CONFLICT (order_id, stage, digest) DO NOTHING
-  `);
-  return rowCount > 0;
-};
+const idRow = z.strictObject({ id: safeInteger });
 
 /**
- * Marks a stored fact as accepted.
+ * Inserts a fact that waits.
+ * @returns null if an equal fact is already stored
+ */
+export const insertFact = (
+  transaction: DatabaseTransactionConnection,
+  orderId: number,
+  fact: {
+    readonly content: PlantingFact;
+    readonly digest: string;
+    readonly source: FactSource;
+    readonly now: Date;
+  },
+): Promise<number | null> =>
+  transaction.maybeOneFirst(sql.type(idRow)`
+    INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
+    VALUES (
+      ${orderId}, ${fact.content.stage}, 'waiting', ${fact.source}, ${timestamp(fact.content.occurred_at)},
+      ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'), ${timestamp(fact.now)}
+    )
+    ON CONFLICT (order_id, stage, digest) DO NOTHING
+    RETURNING id
+  `);
+
+/**
+ * Stores what was decided of a fact.
  * @param siteIds the sites that it is about; its photos and videos show the first
  */
-export const acceptFact = async (
+export const storeDecision = async (
   transaction: DatabaseTransactionConnection,
-  id: number,
+  { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
   siteIds: readonly number[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = 'accepted', reason = NULL, site_ids = ${sql.array(siteIds, "int4")}
+    SET state = ${state}, reason = ${reason}, site_ids = ${sql.array(siteIds, "int4")}
     WHERE id = ${id}
+      AND (state, reason, site_ids) IS DISTINCT FROM (${state}, ${reason}, ${sql.array(siteIds, "int4")})
   `);
 };
 
-export const contradictFact = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-  reason: string,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_fact
-    SET state = 'contradiction', reason = ${reason}
-    WHERE id = ${id}
-  `);
-};
-
-/** Marks a fact as withdrawn. Its content and its proof stay. */
+/** Marks a fact as withdrawn, or lets it wait again. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
   id: number,
-  {
-    reason,
-    operator,
-    withdrawnAt,
-  }: { readonly reason: string; readonly operator: string; readonly withdrawnAt: Date },
+  withdrawal: { readonly reason: string; readonly operator: string; readonly at: Date } | null,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET
-      state = 'withdrawn',
-      reason = ${reason},
-      withdrawn_by = ${operator},
-      withdrawn_at = ${timestamp(withdrawnAt)}
+      state = ${withdrawal ? "withdrawn" : "waiting"},
+      reason = ${withdrawal?.reason ?? null},
+      withdrawn_by = ${withdrawal?.operator ?? null},
+      withdrawn_at = ${timestamp(withdrawal?.at ?? null)}
     WHERE id = ${id}
-  `);
-};
-
-/**
- * Lets a fact of an order wait, so that it is decided again.
- * @param id null for all accepted facts
- */
-export const reconsiderFacts = async (
-  transaction: DatabaseTransactionConnection,
-  orderId: number,
-  id: number | null,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_fact
-    SET state = 'waiting', reason = NULL, withdrawn_at = NULL, withdrawn_by = NULL
-    WHERE order_id = ${orderId} AND ${id === null ? sql.fragment`state = 'accepted'` : sql.fragment`id = ${id}`}
   `);
 };

@@ -76,8 +76,7 @@ const nextOrderRow = z.strictObject({
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
 /**
- * Lists the orders that are not created yet: first those of accounts that have none in their mode, then those that were
- * opened first.
+ * Lists the orders that are not created yet, those first that were opened first.
  * @param limit null for all
  */
 export const listNextOrders = (
@@ -94,15 +93,7 @@ export const listNextOrders = (
     FROM next_planting_order
     JOIN account ON account.id = next_planting_order.account_id
     WHERE next_planting_order.mode = ANY(${sql.array([...modes], "text")})
-    ORDER BY
-      (
-        SELECT true
-        FROM planting_order
-        WHERE planting_order.account_id = next_planting_order.account_id
-          AND planting_order.mode = next_planting_order.mode
-        LIMIT 1
-      ) NULLS FIRST,
-      next_planting_order.id
+    ORDER BY next_planting_order.id
     LIMIT ${limit}
   `);
 

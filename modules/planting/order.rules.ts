@@ -66,7 +66,6 @@ export type PlantingOrder = {
   /** The partner's name for the order. */
   readonly partnerReference: string | null;
   readonly stage: OrderStage;
-  readonly revision: number;
   readonly siteShares: readonly SiteShare[];
   readonly createdAt: Date;
   readonly plantedAt: Date | null;
@@ -106,66 +105,92 @@ const prerequisitesOf = (
   }
 };
 
-export type ReachedStage = {
-  readonly stage: PlantingStage;
-  readonly occurredAt: Date;
-  readonly digest: string;
-};
+export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };
 
-/** What to do with a reported fact. Repeated facts are not stored. */
+/** What becomes of a reported fact. */
 export type FactDecision =
-  | { readonly state: "accepted" | "repeated" | "waiting" }
+  | { readonly state: "accepted" | "waiting"; readonly reason: null }
   | { readonly state: "contradiction"; readonly reason: string };
 
 /** Partners report days, and days start at different times. */
 const TOLERANCE_MS = DAY_MS;
 
+const rankOf = ({ stage }: Pick<ReachedStage, "stage">): number => PLANTING_STAGES.indexOf(stage);
+
 /**
- * Decides whether a fact is accepted. Facts may arrive in any order; a stage is reached once and never reverted.
- * @param reached the accepted facts
+ * Decides whether a fact takes effect.
+ * @param reached the facts in effect
  */
 export const decideFact = (
   timeline: TimelineShape,
   reached: readonly ReachedStage[],
   fact: ReachedStage,
 ): FactDecision => {
-  const known = reached.find(({ stage }) => stage === fact.stage);
-  if (known) {
-    return known.digest === fact.digest
-      ? { state: "repeated" }
-      : {
-          state: "contradiction",
-          reason: `${fact.stage} is already recorded with different details`,
-        };
+  const { stage, occurredAt } = fact;
+  if (reached.some((known) => known.stage === stage)) {
+    const reason = `${stage} is already recorded with different details`;
+    return { state: "contradiction", reason };
   }
-  const needed = prerequisitesOf(fact.stage, timeline);
-  if (needed.some((stage) => !reached.some((earlier) => earlier.stage === stage))) {
-    return { state: "waiting" };
+  const needed = prerequisitesOf(stage, timeline);
+  if (needed.some((earlier) => !reached.some((known) => known.stage === earlier))) {
+    return { state: "waiting", reason: null };
   }
-  const rank = PLANTING_STAGES.indexOf(fact.stage);
-  const wrong = reached.find(({ stage, occurredAt }) => {
-    const difference = fact.occurredAt.getTime() - occurredAt.getTime();
-    return PLANTING_STAGES.indexOf(stage) < rank
-      ? difference < -TOLERANCE_MS
-      : difference > TOLERANCE_MS;
+  const wrong = reached.find((known) => {
+    const [earlier, later] = rankOf(known) < rankOf(fact) ? [known, fact] : [fact, known];
+    return earlier.occurredAt.getTime() - later.occurredAt.getTime() > TOLERANCE_MS;
   });
   return wrong
     ? {
         state: "contradiction",
-        reason: `${fact.stage} is dated ${fact.occurredAt.toISOString()}, but ${wrong.stage} ${wrong.occurredAt.toISOString()}`,
+        reason: `${stage} is dated ${occurredAt.toISOString()}, but ${wrong.stage} ${wrong.occurredAt.toISOString()}`,
       }
-    : { state: "accepted" };
+    : { state: "accepted", reason: null };
+};
+
+/** A recorded fact as far as it is decided. */
+type DecidedFact = ReachedStage & {
+  readonly id: number;
+  readonly state: FactDecision["state"] | "withdrawn";
+};
+
+/**
+ * Decides all facts of an order that are not withdrawn, however they came. Those in effect stay so while they can. Then the
+ * waiting ones take effect, and last the contradictions, the latest first: what they contradicted may be withdrawn.
+ */
+export const decideFacts = (
+  timeline: TimelineShape,
+  facts: readonly DecidedFact[],
+): ReadonlyMap<number, FactDecision> => {
+  const inState = (wanted: DecidedFact["state"]): readonly DecidedFact[] =>
+    facts.filter(({ state }) => state === wanted);
+  const candidates = [
+    ...inState("accepted"),
+    ...inState("waiting").toSorted((one, other) => rankOf(one) - rankOf(other)),
+    ...inState("contradiction").toReversed(),
+  ];
+  const accepted = new Map<number, ReachedStage>();
+  const decide = (fact: DecidedFact): FactDecision =>
+    accepted.has(fact.id)
+      ? { state: "accepted", reason: null }
+      : decideFact(timeline, [...accepted.values()], fact);
+  for (;;) {
+    const next = candidates.find(
+      (fact) => !accepted.has(fact.id) && decide(fact).state === "accepted",
+    );
+    if (!next) {
+      return new Map(candidates.map((fact) => [fact.id, decide(fact)]));
+    }
+    accepted.set(next.id, next);
+  }
 };
 
 /** An order has four stages, so a partner that reports more facts than this does not repeat what it has reported. */
 const MAXIMUM_UNSETTLED_FACTS = 100;
 
-/**
- * Returns why a partner cannot report another fact that waits or contradicts, or null.
- * @param unsettledCount the facts of the order that wait or contradict, with this one
- */
-export const findUnsettledProblem = (unsettledCount: number): string | null =>
-  unsettledCount > MAXIMUM_UNSETTLED_FACTS
+/** Returns why a partner cannot report a fact that waits or contradicts, or null. It is among the facts. */
+export const findUnsettledProblem = (facts: readonly Pick<DecidedFact, "state">[]): string | null =>
+  facts.filter(({ state }) => state === "waiting" || state === "contradiction").length >
+  MAXIMUM_UNSETTLED_FACTS
     ? `the order has ${MAXIMUM_UNSETTLED_FACTS} facts that wait for others or contradict them. It accepts no further ` +
       "such fact until an operator has withdrawn one"
     : null;
@@ -176,6 +201,36 @@ export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
 
 /** The partner of planting orders that were imported. No adapter serves it: such orders are never polled. */
 export const IMPORTED_PARTNER = "imported";
+
+/**
+ * Returns why a fact cannot be withdrawn, or null.
+ * @param facts the facts of the order, as they would be afterwards
+ */
+export const findWithdrawalProblem = (
+  before: Pick<PlantingOrder, "partner" | "stage">,
+  after: Pick<PlantingOrder, "stage">,
+  facts: readonly DecidedFact[],
+  withdrawn: DecidedFact,
+): string | null => {
+  const isPolled =
+    before.partner !== ("manual" satisfies PartnerKind) && before.partner !== IMPORTED_PARTNER;
+  const waiting = latestStage(
+    facts.filter(({ state }) => state === "waiting").map(({ stage }) => stage),
+  );
+  // The next poll would place the order again, at a later time than that of the facts that wait for it.
+  const isPlacedAgain = isPolled && before.stage !== "created" && after.stage === "created";
+  if (isPlacedAgain && waiting !== "created") {
+    return `the order has a fact of stage ${waiting}, and would be placed again, at a later time, if fact ${withdrawn.id} were withdrawn; pass another funds_distributed with --replacement`;
+  }
+  const findAccepted = (wanted: PlantingStage): DecidedFact | undefined =>
+    facts.find(({ stage, state }) => state === "accepted" && stage === wanted);
+  const verified = findAccepted("planted_and_verified");
+  // A verification alone counts as planted on its day, which the partner has not reported.
+  const isUnplanted = withdrawn.stage === "planted" && withdrawn.state === "accepted";
+  return isUnplanted && verified && !findAccepted("planted")
+    ? `fact ${verified.id} verifies what fact ${withdrawn.id} reports as planted; withdraw fact ${verified.id} first, or pass another planted with --replacement`
+    : null;
+};
 
 /** Returns the reference of a record in another system. Systems number their records alike, so its name is a part of it. */
 export const importedReference = (source: string, id: number): string => `${source}/${id}`;

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql, timestamp } from "../../db/sql.ts";
+import type { OrderStage } from "./order.rules.ts";
 
 /* Which planting orders have a workflow, or need one. */
 
@@ -51,22 +52,21 @@ const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
 
 /**
  * Records a poll of an order.
- * @param finishedRevision the revision of the order at which polls return nothing more; null if they may return more. An
- *   order that has changed since then, because a fact was withdrawn, is not finished
+ * @param finalStages the stages at which polls return nothing more
  * @returns whether the order is finished
  */
 export const markPlantingOrderPolled = (
   db: CommonQueryMethods,
   id: number,
   polledAt: Date,
-  finishedRevision: number | null,
+  finalStages: readonly OrderStage[],
 ): Promise<boolean> =>
   db.oneFirst(sql.type(isFinishedRow)`
     UPDATE planting_order
     SET
       polled_at = ${timestamp(polledAt)},
       finished_at = CASE
-        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${timestamp(polledAt)})
+        WHEN stage = ANY(${sql.array(finalStages, "text")}) THEN coalesce(finished_at, ${timestamp(polledAt)})
         ELSE finished_at
       END
     WHERE id = ${id}

@@ -5,7 +5,7 @@ import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { FOREST_TYPES } from "./impactFactors.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
 const siteShares = z.array(
@@ -18,11 +18,9 @@ const siteShares = z.array(
   }),
 );
 
-const orderRow = z.strictObject({
+const storedOrder = z.strictObject({
   id: z.int(),
   publicId: z.string(),
-  shownId: safeInteger,
-  shownPublicId: z.string(),
   accountId: z.uuid(),
   mode: modeColumn,
   partner: z.string(),
@@ -33,12 +31,12 @@ const orderRow = z.strictObject({
   refundedCount: safeInteger,
   partnerReference: z.string().nullable(),
   stage: z.enum(ORDER_STAGES),
-  revision: z.int(),
   siteShares,
   createdAt: z.date(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
 });
+const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
 
 /** The ids by which clients know an order: those of the system that it was imported from, if it was. */
 export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;
@@ -66,25 +64,9 @@ export const keptOrderedCount = sql.fragment`
 `;
 
 const columns = sql.fragment`
-  planting_order.id,
-  planting_order.public_id AS "publicId",
+  ${columnsOf("planting_order", storedOrder)},
   ${shownOrderId} AS "shownId",
-  ${shownOrderPublicId} AS "shownPublicId",
-  planting_order.account_id AS "accountId",
-  planting_order.mode,
-  planting_order.partner,
-  planting_order.partner_name AS "partnerName",
-  planting_order.buyer_name AS "buyerName",
-  planting_order.timeline,
-  planting_order.tree_count AS "treeCount",
-  planting_order.refunded_count AS "refundedCount",
-  planting_order.partner_reference AS "partnerReference",
-  planting_order.stage,
-  planting_order.revision,
-  planting_order.site_shares AS "siteShares",
-  planting_order.created_at AS "createdAt",
-  planting_order.planted_at AS "plantedAt",
-  planting_order.verified_at AS "verifiedAt"
+  ${shownOrderPublicId} AS "shownPublicId"
 `;
 
 /** @param id the number of an order, or its public id */
@@ -183,7 +165,7 @@ export const addRefundedToPlantingOrders = (
     RETURNING ${columns}, locked.count
   `);
 
-/** Stores what facts have changed of an order, with a new revision. */
+/** Stores what facts have changed of an order. */
 export const updatePlantingOrderProgress = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
@@ -196,8 +178,7 @@ export const updatePlantingOrderProgress = async (
       partner_reference = ${order.partnerReference},
       site_shares = ${sql.jsonb(order.siteShares.map((share) => ({ ...share })))},
       planted_at = ${timestamp(order.plantedAt)},
-      verified_at = ${timestamp(order.verifiedAt)},
-      revision = revision + 1
+      verified_at = ${timestamp(order.verifiedAt)}
     WHERE id = ${order.id}
   `);
 };
@@ -246,30 +227,4 @@ export const deletePlantingOrders = async (
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM planting_order WHERE id = ANY(${orders})
   `);
-};
-
-const idRow = z.strictObject({ id: z.int() });
-
-/**
- * Deletes finished orders of test mode without registrations.
- * @returns the number of deleted orders
- */
-export const deleteEmptyTestOrders = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  limit: number,
-): Promise<number> => {
-  const ids = await transaction.anyFirst(sql.type(idRow)`
-    SELECT id
-    FROM planting_order
-    WHERE account_id = ${accountId}
-      AND mode = 'test'
-      AND finished_at IS NOT NULL
-      AND NOT EXISTS (SELECT FROM registration WHERE registration.planting_order_id = planting_order.id)
-    ORDER BY id
-    LIMIT ${limit}
-    FOR UPDATE SKIP LOCKED
-  `);
-  await deletePlantingOrders(transaction, ids);
-  return ids.length;
 };

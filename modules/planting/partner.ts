@@ -17,16 +17,14 @@ export type Claims = {
   /** Lists how many of each record are credited to any order; records without such trees are left out. */
   readonly listCredited: (references: readonly string[]) => Promise<readonly RecordedTrees[]>;
   /**
-   * Credits the polled order with trees of records, in their order. It loses its trees of other records.
+   * Credits the polled order with trees of records, in their order, and returns all its claims. It loses its trees of other
+   * records.
    * @param choose returns the records for what the order is credited with, which another poll of it may have changed just
    *   now; it may be called again
    */
   readonly claimTrees: (
     choose: (own: readonly RecordedTrees[]) => readonly RecordedTrees[],
-  ) => Promise<{
-    readonly before: readonly RecordedTrees[];
-    readonly after: readonly RecordedTrees[];
-  }>;
+  ) => Promise<readonly RecordedTrees[]>;
 };
 
 /** What a poll may use. */

@@ -2,13 +2,13 @@ import { listCreditedTrees } from "./claims.sql.ts";
 import { listFacts } from "./facts.sql.ts";
 import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
 import { findPlantingOrder } from "./orders.sql.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { OrderStage, PlantingOrder } from "./order.rules.ts";
 import { isTimelineComplete } from "./timeline.rules.ts";
 import type { PartnerOrder, PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";
 import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
-import { requireOrder } from "./order.rules.ts";
+import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
 
 const readPlantingOrder = async (
   { db, planting }: PlantingContext,
@@ -61,13 +61,14 @@ export const placePlantingOrder = async (
   );
 };
 
-/** Returns whether polls of an order return nothing more. Later reports are recorded nevertheless. */
-const isPollingDone = (
-  { timeline, stage }: PlantingOrder,
+/** Returns the stages at which polls of an order return nothing more. Later reports are recorded nevertheless. */
+const listFinalStages = (
+  { timeline }: PlantingOrder,
   { isVerificationPolled }: PlantingPartner,
-): boolean =>
-  stage === "planted_and_verified" ||
-  (!isVerificationPolled && isTimelineComplete(timeline, stage));
+): readonly OrderStage[] =>
+  isVerificationPolled
+    ? ["planted_and_verified"]
+    : ORDER_STAGES.filter((stage) => isTimelineComplete(timeline, stage));
 
 /**
  * Polls the partner for updates of an order and records them. An order that is not placed is placed first, at its first
@@ -80,29 +81,23 @@ export const pollPlantingOrder = async (
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {
   const { db, clock } = context;
-  const found = await readPlantingOrder(context, orderId);
-  const isPlaced = found.order.stage !== "created";
-  if (!isPlaced) {
-    await placePlantingOrder(context, orderId, signal);
+  await placePlantingOrder(context, orderId, signal);
+  const { order, partner, partnerOrder } = await readPlantingOrder(context, orderId);
+  const finalStages = listFinalStages(order, partner);
+  let nextPollMs: number | null = null;
+  if (!finalStages.includes(order.stage)) {
+    const updates = await partner.fetchUpdates(partnerOrder, {
+      now: clock.now(),
+      signal,
+      claims: {
+        listCredited: (references) => listCreditedTrees(db, order.partner, references),
+        claimTrees: (choose) => claimTrees(context, order, choose, signal),
+      },
+    });
+    await recordPlantingFacts(context, orderId, updates.facts, "partner");
+    ({ nextPollMs } = updates);
   }
-  const { order, partner, partnerOrder } = isPlaced
-    ? found
-    : await readPlantingOrder(context, orderId);
-  if (isPollingDone(order, partner)) {
-    const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), order.revision);
-    return { isFinished, nextPollMs: null };
-  }
-  const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
-    now: clock.now(),
-    signal,
-    claims: {
-      listCredited: (references) => listCreditedTrees(db, order.partner, references),
-      claimTrees: (choose) => claimTrees(context, order, choose, signal),
-    },
-  });
-  await recordPlantingFacts(context, orderId, facts, "partner");
-  const after = await findPlantingOrder(db, orderId);
-  const finishedRevision = after !== null && isPollingDone(after, partner) ? after.revision : null;
-  const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finishedRevision);
+  // It reads the stage anew, because a fact may have been withdrawn meanwhile.
+  const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finalStages);
   return { isFinished, nextPollMs };
 };

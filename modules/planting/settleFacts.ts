@@ -1,32 +1,26 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
-import type { FactSource, StoredFact } from "./facts.sql.ts";
-import {
-  acceptFact,
-  contradictFact,
-  countUnsettledFacts,
-  findFact,
-  insertFact,
-  listFacts,
-} from "./facts.sql.ts";
-import { deleteSummaries } from "./summary.sql.ts";
-import { updatePlantingOrderProgress } from "./orders.sql.ts";
-import { addToTally } from "./tallies.sql.ts";
+import { insertEvents } from "../events/events.sql.ts";
+import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { findFutureProblem, plantingFact } from "./fact.rules.ts";
-import type { PlantingFact } from "./fact.rules.ts";
-import type { PlantingOrder, PlantingStage } from "./order.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
+import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
+import type { AcceptedFacts, PlantingFact } from "./fact.rules.ts";
+import { insertFact, listFacts, storeDecision } from "./facts.sql.ts";
+import type { FactSource, StoredFact } from "./facts.sql.ts";
+import type { PlantingOrder, PlantingStage, SiteShare } from "./order.rules.ts";
 import {
-  decideFact,
+  decideFacts,
   findTimelineProblem,
   findUnsettledProblem,
   latestStage,
   PLANTING_STAGES,
 } from "./order.rules.ts";
+import { updatePlantingOrderProgress } from "./orders.sql.ts";
+import { storeSites } from "./sites.sql.ts";
+import { deleteSummaries } from "./summary.sql.ts";
+import { addToTally } from "./tallies.sql.ts";
 import { tallyChange, withImpactFactors } from "./tally.rules.ts";
-import { applyPlantingFact } from "./applyPlantingFact.ts";
-import { recordEvents } from "../events/recordEvent.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
 export type RecordedFact = {
@@ -38,182 +32,214 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
+/** Stores the sites that a fact names, and returns the parts of an order's trees at them. */
+const sharesOf = async (
+  transaction: DatabaseTransactionConnection,
+  { partner }: PlantingOrder,
+  { id, content }: StoredFact,
+): Promise<readonly SiteShare[]> => {
+  const sites = sitesOf(content);
+  const siteIds = await storeSites(transaction, partner, id, sites);
+  const allocations = content.stage === "allocated" ? content.allocations : [];
+  const bySite = new Map<number, SiteShare>();
+  for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
+    const siteId = siteIds.get(reference) ?? 0;
+    const known = bySite.get(siteId) ?? { siteId, region, forestType, weight: 0, factorId: null };
+    bySite.set(siteId, { ...known, weight: known.weight + (allocations[index]?.trees ?? 1) });
+  }
+  return [...bySite.values()];
+};
+
+const timeOf = (fact: PlantingFact | undefined): Date | null =>
+  fact ? new Date(fact.occurred_at) : null;
 
 /**
- * Applies every waiting fact that can take effect, and those that waited for it. The caller must hold the order's lock.
- * @returns the changed order, which is not stored yet
+ * Derives an order from the facts in effect, and stores their sites.
+ * @returns the order, which is not stored yet, and the sites that each fact is about
  */
-export const settleFacts = async (
+const deriveOrder = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-): Promise<PlantingOrder> => {
-  // Nothing depends on contradictions, of which there may be many.
-  const facts = await listFacts(transaction, before.id, ["accepted", "waiting"]);
-  const reached = facts.filter(({ state }) => state === "accepted");
-  let waiting = facts
-    .filter(({ state }) => state === "waiting")
-    .toSorted((left, right) => rankOf(left.stage) - rankOf(right.stage));
-  let order = before;
-  for (;;) {
-    const decided = waiting
-      .map((fact) => ({ fact, decision: decideFact(order.timeline, reached, fact) }))
-      .find(({ decision }) => decision.state === "accepted" || decision.state === "contradiction");
-    if (!decided) {
-      return order;
-    }
-    const { fact, decision } = decided;
-    waiting = waiting.filter(({ id }) => id !== fact.id);
-    if (decision.state === "contradiction") {
-      await contradictFact(transaction, fact.id, decision.reason);
-      continue;
-    }
-    const { order: changed, siteIds } = await applyPlantingFact(transaction, order, fact);
-    await acceptFact(transaction, fact.id, siteIds);
-    reached.push(fact);
-    order = { ...changed, stage: latestStage(reached.map(({ stage }) => stage)) };
+  accepted: readonly StoredFact[],
+) => {
+  const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
+  for (const fact of accepted) {
+    named.set(fact.stage, await sharesOf(transaction, before, fact));
   }
-};
-
-/**
- * Gives an order the timeline that a report says, and lets facts take effect that waited for it.
- * @returns the changed order, which is not stored yet
- * @throws DomainError request_invalid if the order's timeline cannot change
- */
-export const changeTimeline = async (
-  transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  timeline: TimelineShape | undefined,
-): Promise<PlantingOrder> => {
-  if (timeline === undefined || timeline === order.timeline) {
-    return order;
-  }
-  const problem = findTimelineProblem(order);
-  if (problem !== null) {
-    throw invalidRequest(problem);
-  }
-  return settleFacts(transaction, { ...order, timeline });
-};
-
-/**
- * Stores what facts have changed of an order, the factors of its planted trees, and the tallies that it changes. The next
- * request renews the summary if trees were planted or verified.
- */
-export const storeProgress = async (
-  transaction: DatabaseTransactionConnection,
-  before: PlantingOrder,
-  changed: PlantingOrder,
-): Promise<void> => {
-  const after = withImpactFactors(changed);
-  await updatePlantingOrderProgress(transaction, after);
-  await addToTally(transaction, after, tallyChange(before, after));
-  if (after.plantedAt !== before.plantedAt || after.verifiedAt !== before.verifiedAt) {
-    await deleteSummaries(transaction, after);
-  }
-};
-
-const outcomeOf = ({ stage, state, reason }: StoredFact): RecordedFact => ({
-  stage,
-  outcome: state,
-  reason,
-});
-
-type Report = { readonly source: FactSource; readonly now: Date };
-
-/** Records a reported fact, as `recordFacts` does. */
-const recordFact = async (
-  transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  reported: PlantingFact,
-  { source, now }: Report,
-): Promise<{ readonly order: PlantingOrder; readonly recorded: RecordedFact }> => {
-  const fact = plantingFact.parse(reported);
-  const futureProblem = findFutureProblem(fact, now);
-  if (futureProblem !== null) {
-    throw invalidRequest(futureProblem);
-  }
-  const digest = digestOf(fact);
-  const isNew = await insertFact(transaction, {
-    orderId: order.id,
-    source,
-    content: fact,
-    digest,
-    receivedAt: now,
-  });
-  const settled = isNew ? await settleFacts(transaction, order) : order;
-  const stored = await findFact(transaction, order.id, { stage: fact.stage, digest });
-  if (!stored) {
-    throw new Error(`The fact ${fact.stage} of ${order.publicId} is recorded, yet not found.`);
-  }
-  // Operators may record any number: they correct what a partner has reported.
-  if (isNew && source !== "operator" && stored.state !== "accepted") {
-    const problem = findUnsettledProblem(await countUnsettledFacts(transaction, order.id));
-    if (problem !== null) {
-      throw invalidRequest(`${fact.stage}: ${problem}`);
-    }
-  }
-  return {
-    order: settled,
-    recorded:
-      isNew || stored.state === "withdrawn"
-        ? outcomeOf(stored)
-        : { stage: fact.stage, outcome: "repeated", reason: null },
+  const facts: AcceptedFacts = Object.fromEntries(
+    accepted.map(({ stage, content }) => [stage, content]),
+  );
+  const { planted, planted_and_verified: verified } = facts;
+  const plantedAt = timeOf(planted ?? verified);
+  const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
+  /** Planted trees keep their factor. */
+  const factorOf = ({ siteId, forestType }: SiteShare): string | null =>
+    before.siteShares.find((share) => share.siteId === siteId && share.forestType === forestType)
+      ?.factorId ?? null;
+  const order = {
+    ...before,
+    stage: latestStage(accepted.map(({ stage }) => stage)),
+    partnerReference: facts.funds_distributed?.partner_reference ?? null,
+    siteShares: shares.map((share) =>
+      Object.assign({}, share, { factorId: plantedAt && factorOf(share) }),
+    ),
+    plantedAt,
+    verifiedAt: timeOf(verified),
   };
+  const siteIdsOf = ({ stage }: StoredFact): readonly number[] => {
+    const own = (named.get(stage) ?? []).map(({ siteId }) => siteId);
+    // A report of planted trees names no site. No trees count at a site without an allocation, so photos of it belong to
+    // the first site that has one.
+    const [shown] = [...shares.filter(({ siteId }) => own.includes(siteId)), ...shares];
+    const isShown = shown && stage !== "funds_distributed";
+    return [...new Set([...(isShown ? [shown.siteId] : []), ...own])];
+  };
+  return { order, siteIdsOf };
 };
 
 /**
- * Records reported facts one after another. The caller must hold the order's lock.
- * @returns the outcomes, and the changed order, which is not stored yet
- * @throws DomainError request_invalid if a fact is dated in the future, or is a partner's that does not take effect and
- *   the order has too many of them
+ * Records an event for each stage that an order has reached. Planting may be reported after its verification. An order that
+ * falls back, because a fact was withdrawn, can reach a stage again.
+ */
+const recordMilestones = (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  stages: readonly PlantingStage[],
+  now: Date,
+): Promise<void> =>
+  insertEvents(
+    transaction,
+    PLANTING_STAGES.filter((stage) => stages.includes(stage)).map((milestone) =>
+      createEvent(order, {
+        type: "evidence.milestone_reached",
+        data: {
+          order_id: order.shownId,
+          public_id: order.shownPublicId,
+          milestone,
+          tree_count: order.treeCount - order.refundedCount,
+        },
+      }),
+    ),
+    now,
+  );
+
+/** Decides all facts of an order anew, and stores and returns the decisions and the order that follows from them. */
+const settleFacts = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+): Promise<{ readonly order: PlantingOrder; readonly facts: readonly StoredFact[] }> => {
+  const found = await listFacts(transaction, before.id);
+  const decided = decideFacts(before.timeline, found);
+  const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
+  const accepted = facts.filter(({ state }) => state === "accepted");
+  const others = facts.filter(
+    ({ state }, index) => state !== "accepted" && state !== found[index]?.state,
+  );
+  const { order, siteIdsOf } = await deriveOrder(transaction, before, accepted);
+  for (const fact of others) {
+    await storeDecision(transaction, fact, []);
+  }
+  // Afterwards, because an order has one accepted fact of each stage.
+  for (const fact of accepted) {
+    await storeDecision(transaction, fact, siteIdsOf(fact));
+  }
+  return { order: withImpactFactors(order), facts };
+};
+
+type Report = {
+  readonly facts: readonly PlantingFact[];
+  readonly source: FactSource;
+  readonly now: Date;
+  /** The shape of the order's timeline, if the report says it. */
+  readonly timeline?: TimelineShape | undefined;
+  /** Corrects recorded facts before those of the report are stored. */
+  readonly correct?: () => Promise<void>;
+};
+
+/** What a report has changed. */
+export type RecordedReport = {
+  /** The same object if nothing has changed. */
+  readonly order: PlantingOrder;
+  readonly facts: readonly StoredFact[];
+  /** The outcomes of the reported facts. */
+  readonly recorded: readonly RecordedFact[];
+  /** The earlier facts that have another state now. */
+  readonly changes: readonly {
+    readonly fact: number;
+    readonly stage: PlantingStage;
+    readonly before: StoredFact["state"];
+    readonly after: StoredFact["state"];
+  }[];
+};
+
+/**
+ * Records facts of an order, and stores what follows: its stage, sites and tally, and events of the milestones that it has
+ * reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
+ * @throws DomainError request_invalid if a fact is dated in the future, the timeline cannot change, or a partner reports too
+ *   many facts that do not take effect
  */
 export const recordFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  reported: readonly PlantingFact[],
-  report: Report,
-): Promise<{ readonly order: PlantingOrder; readonly recorded: readonly RecordedFact[] }> => {
-  let order = before;
-  const recorded: RecordedFact[] = [];
-  for (const fact of reported) {
-    const result = await recordFact(transaction, order, fact, report);
-    recorded.push(result.recorded);
-    order = result.order;
+  { facts: reported, source, now, timeline = before.timeline, correct }: Report,
+): Promise<RecordedReport> => {
+  const contents = reported.map((fact) => plantingFact.parse(fact));
+  const problem = [
+    timeline === before.timeline ? null : findTimelineProblem(before),
+    ...contents.map((fact) => findFutureProblem(fact, now)),
+  ].find((each) => each !== null);
+  if (problem !== undefined) {
+    throw invalidRequest(problem);
   }
-  return { order, recorded };
-};
+  const factsBefore = await listFacts(transaction, before.id);
+  const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
+  await correct?.();
+  const newIds: (number | null)[] = [];
+  for (const content of contents) {
+    const digest = digestOf(content);
+    newIds.push(await insertFact(transaction, before.id, { content, digest, source, now }));
+  }
+  const { order, facts } = await settleFacts(transaction, { ...before, timeline });
 
-const hasReached = (facts: readonly StoredFact[], stage: PlantingStage): boolean =>
-  facts.some((fact) => fact.state === "accepted" && fact.stage === stage);
+  const recorded = contents.map((content, index): RecordedFact => {
+    const { stage } = content;
+    const isReported = ({ digest, ...fact }: StoredFact): boolean =>
+      fact.stage === stage && digest === digestOf(content);
+    const { id = null, state = "waiting", reason = null } = facts.find(isReported) ?? {};
+    return id === newIds[index] || state === "withdrawn"
+      ? { stage, outcome: state, reason }
+      : { stage, outcome: "repeated", reason: null };
+  });
+  // Operators may record any number: they correct what a partner has reported.
+  const ineffective = recorded.find(
+    ({ outcome }) => outcome === "waiting" || outcome === "contradiction",
+  );
+  const unsettled = ineffective && source !== "operator" ? findUnsettledProblem(facts) : null;
+  if (unsettled !== null) {
+    throw invalidRequest(`${ineffective?.stage}: ${unsettled}`);
+  }
 
-/**
- * Records an event for each stage that an order has reached since. Planting may be reported after its verification. An order
- * that falls back, because a fact was withdrawn, can reach a stage again.
- * @param before the order's facts before, at least the accepted ones
- */
-export const recordMilestones = async (
-  transaction: DatabaseTransactionConnection,
-  before: readonly StoredFact[],
-  after: PlantingOrder,
-  now: Date,
-): Promise<void> => {
-  const accepted = await listFacts(transaction, after.id, ["accepted"]);
-  const reached = PLANTING_STAGES.filter(
-    (stage) => hasReached(accepted, stage) && !hasReached(before, stage),
+  const changes = facts.flatMap(({ id, stage, state: after }) => {
+    const state = stateBefore.get(id) ?? after;
+    return state === after ? [] : [{ fact: id, stage, before: state, after }];
+  });
+  const reached = facts.filter(
+    ({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted",
   );
-  const { shownId, shownPublicId, accountId, mode, treeCount, refundedCount } = after;
-  await recordEvents(
-    transaction,
-    { accountId, mode },
-    now,
-    reached.map((milestone) => ({
-      type: "evidence.milestone_reached",
-      data: {
-        order_id: shownId,
-        public_id: shownPublicId,
-        milestone,
-        tree_count: treeCount - refundedCount,
-      },
-    })),
-  );
+  const isLost = changes.some((change) => change.before === "accepted");
+  if (reached.length === 0 && !isLost && timeline === before.timeline) {
+    return { order: before, facts, recorded, changes };
+  }
+  await updatePlantingOrderProgress(transaction, order);
+  await addToTally(transaction, order, tallyChange(before, order));
+  // The next request renews the summary.
+  if (reached.some(({ stage }) => stage === "planted" || stage === "planted_and_verified")) {
+    await deleteSummaries(transaction, order);
+  }
+  const isEarlier = (wanted: PlantingStage): boolean =>
+    factsBefore.some(({ stage, state }) => stage === wanted && state === "accepted");
+  const stages = reached.map(({ stage }) => stage).filter((stage) => !isEarlier(stage));
+  // The milestones of imported evidence were reached in another system.
+  await recordMilestones(transaction, order, source === "import" ? [] : stages, now);
+  return { order, facts, recorded, changes };
 };

@@ -1,65 +1,69 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
 import { plantingFact, sitesOf } from "./fact.rules.ts";
 import type { ReportedSite } from "./fact.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
 import { afterLookup, safeInteger, sql } from "../../db/sql.ts";
 
-const idRow = z.strictObject({ id: z.int() });
+const siteRow = z.strictObject({ reference: z.string(), id: z.int() });
+
+const DETAILS = [
+  "name",
+  "subsite_name",
+  "organization_name",
+  "region",
+  "country",
+  "forest_type",
+  "latitude",
+  "longitude",
+  "main_image",
+] as const satisfies readonly (keyof ReportedSite)[];
+
+const detailsOf = (table: string): ListSqlToken =>
+  sql.join(
+    DETAILS.map((name) => sql.identifier([table, name])),
+    sql.fragment`, `,
+  );
 
 /**
- * Stores the details of a partner's site, unless a later fact has set others, and returns its id. A site that does not
- * change is not locked: most orders share few sites, which their reports name in any order.
- * @param factId the accepted fact that names the site
+ * Stores the details of a partner's sites, unless a later fact has set others. A site that does not change is not locked:
+ * most orders share few sites. Of several details of one site, the last are stored.
+ * @param factId the accepted fact that names the sites
+ * @returns the ids of the sites by their references
  */
-export const upsertSite = async (
+export const storeSites = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
-  site: ReportedSite,
   factId: number,
-): Promise<number> => {
-  const current = await transaction.maybeOneFirst(sql.type(idRow)`
-    SELECT id
-    FROM planting_site
-    WHERE partner = ${partner}
-      AND reference = ${site.reference}
-      AND (
-        fact_id > ${factId}
-        OR fact_id IS NOT NULL
-          AND (name, subsite_name, organization_name, region, country, forest_type, latitude, longitude, main_image) = (
-            ${site.name}, ${site.subsite_name}, ${site.organization_name}, ${site.region}, ${site.country},
-            ${site.forest_type}, ${site.latitude}, ${site.longitude}, ${site.main_image}
-          )
-      )
-  `);
-  if (current !== null) {
-    return current;
-  }
+  sites: readonly ReportedSite[],
+): Promise<ReadonlyMap<string, number>> => {
+  const named = [...new Map(sites.map((site) => [site.reference, site])).values()];
+  const details = sql.join(
+    DETAILS.map((name) => sql.identifier([name])),
+    sql.fragment`, `,
+  );
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_site AS known
-      (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude,
-       main_image, fact_id)
-    VALUES (
-      ${partner}, ${site.reference}, ${site.name}, ${site.subsite_name}, ${site.organization_name}, ${site.region},
-      ${site.country}, ${site.forest_type}, ${site.latitude}, ${site.longitude}, ${site.main_image}, ${factId}
-    )
-    ON CONFLICT (partner, reference) DO UPDATE SET
-      name = excluded.name,
-      subsite_name = excluded.subsite_name,
-      organization_name = excluded.organization_name,
-      region = excluded.region,
-      country = excluded.country,
-      forest_type = excluded.forest_type,
-      latitude = excluded.latitude,
-      longitude = excluded.longitude,
-      main_image = excluded.main_image,
-      fact_id = excluded.fact_id
+    INSERT INTO planting_site AS known (partner, reference, ${details}, fact_id)
+    SELECT ${partner}, named.reference, ${detailsOf("named")}, ${factId}
+    FROM jsonb_populate_recordset(NULL::planting_site, ${JSON.stringify(named)}::jsonb) AS named
+    LEFT JOIN planting_site AS current ON current.partner = ${partner} AND current.reference = named.reference
+    WHERE current.fact_id IS NULL
+      OR current.fact_id <= ${factId} AND (${detailsOf("current")}) <> (${detailsOf("named")})
+    -- Always in the same order, so that two transactions cannot deadlock.
+    ORDER BY named.reference
+    ON CONFLICT (partner, reference) DO UPDATE SET (${details}, fact_id) = (${detailsOf("excluded")}, excluded.fact_id)
     -- A concurrent report may have written a later fact.
     WHERE known.fact_id IS NULL OR known.fact_id <= excluded.fact_id
   `);
-  return transaction.oneFirst(sql.type(idRow)`
-    SELECT id FROM planting_site WHERE partner = ${partner} AND reference = ${site.reference}
+  const stored = await transaction.any(sql.type(siteRow)`
+    SELECT reference, id
+    FROM planting_site
+    WHERE partner = ${partner} AND reference = ANY(${sql.array(
+      named.map(({ reference }) => reference),
+      "text",
+    )})
   `);
+  return new Map(stored.map(({ reference, id }) => [reference, id]));
 };
 
 const outdatedSiteRow = z.strictObject({
@@ -102,7 +106,7 @@ export const restoreSites = async (
   for (const { reference, factId, content } of outdated) {
     const site = content && sitesOf(content).findLast((named) => named.reference === reference);
     if (site && factId !== null) {
-      await upsertSite(transaction, partner, site, factId);
+      await storeSites(transaction, partner, factId, [site]);
     }
   }
 };

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { TallyEntry } from "./tally.rules.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql } from "../../db/sql.ts";
 
 /** Adds to an account's planted trees, in the transaction of what changes them. */
 export const addToTally = async (
@@ -28,8 +28,7 @@ export const addToTally = async (
   }
 };
 
-const plantedSiteRow = z.strictObject({
-  siteId: z.int(),
+const siteColumns = z.strictObject({
   partner: z.string(),
   name: z.string(),
   organizationName: z.string(),
@@ -37,10 +36,14 @@ const plantedSiteRow = z.strictObject({
   country: z.string(),
   latitude: z.number(),
   longitude: z.number(),
+});
+const tallyColumns = z.strictObject({
+  siteId: z.int(),
   factorId: z.string(),
   planted: safeInteger,
   verified: safeInteger,
 });
+const plantedSiteRow = tallyColumns.extend(siteColumns.shape);
 export type PlantedSite = Readonly<z.output<typeof plantedSiteRow>>;
 
 /** Lists the sites where an account's trees of production keys were planted, most trees first. */
@@ -50,18 +53,7 @@ export const listPlantedSites = (
   countsSimulated: boolean,
 ): Promise<readonly PlantedSite[]> =>
   db.any(sql.prepared("list_planted_sites", plantedSiteRow)`
-    SELECT
-      planting_tally.site_id AS "siteId",
-      planting_site.partner,
-      planting_site.name,
-      planting_site.organization_name AS "organizationName",
-      planting_site.region,
-      planting_site.country,
-      planting_site.latitude,
-      planting_site.longitude,
-      planting_tally.factor_id AS "factorId",
-      planting_tally.planted,
-      planting_tally.verified
+    SELECT ${columnsOf("planting_tally", tallyColumns)}, ${columnsOf("planting_site", siteColumns)}
     FROM planting_tally
     JOIN planting_site ON planting_site.id = planting_tally.site_id
     WHERE planting_tally.account_id = ${accountId} AND planting_tally.mode = 'live' AND planting_tally.planted > 0

@@ -79,29 +79,24 @@ export const completeOutcomes = <Item, Result>(
 
 /**
  * Presents the decisions of a batch with their owner's total after each, counted back from the last one.
- * @param finalTotals by owner
- * @param changeOf the owner, and what the decision has added to its total; negative for a refund
+ * @param changeOf what the decision has added to the total; negative for a refund
  */
 export const countBack = <Decision, Item>(
   outcomes: readonly Outcome<Decision>[],
-  finalTotals: ReadonlyMap<string, number>,
-  changeOf: (decision: Decision) => { readonly owner: string; readonly change: number },
+  finalTotal: number,
+  changeOf: (decision: Decision) => number,
   present: (decision: Decision, total: number) => Item,
 ): readonly Outcome<Item>[] => {
-  const totals = new Map(finalTotals);
+  let total = finalTotal;
   return outcomes
     .toReversed()
     .map((outcome) => {
       if (outcome instanceof DomainError) {
         return outcome;
       }
-      const { owner, change } = changeOf(outcome);
-      const total = totals.get(owner);
-      if (total === undefined) {
-        throw new TypeError("The total of an owner is unknown.");
-      }
-      totals.set(owner, total - change);
-      return present(outcome, total);
+      const item = present(outcome, total);
+      total -= changeOf(outcome);
+      return item;
     })
     .toReversed();
 };

@@ -1,4 +1,4 @@
-import type { DatabaseTransactionConnection, FragmentSqlToken, IdentifierSqlToken } from "slonik";
+import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
 import type { Operation } from "./idempotencyKeys.rules.ts";
 import { KINDS } from "./owner.rules.ts";
@@ -89,13 +89,3 @@ export const claimedKeys = (
     RETURNING record_id
   )
 `;
-
-/** Deletes the keys of records of test mode. */
-export const deleteTestKeys = async (
-  transaction: DatabaseTransactionConnection,
-  recordIds: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM idempotency_key WHERE mode = 'test' AND record_id = ANY(${sql.array([...recordIds], "uuid")})
-  `);
-};

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
 import { knownKeys } from "./idempotencyKeys.sql.ts";
@@ -252,15 +252,5 @@ export const listRecordIds = (
       WHERE id = ${isUuid(given) ? given : null}::uuid AND ${afterLookup(isInAccount(sql.fragment`account_id`))}
     ) AS found
     WHERE id IS NOT NULL
-  `);
-};
-
-/** Deletes the certificates of records. Those of orders leave out records that do not exist. */
-export const deleteCertificatesOf = async (
-  transaction: DatabaseTransactionConnection,
-  recordIds: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM certificate WHERE record_id = ANY(${sql.array(recordIds, "uuid")})
   `);
 };

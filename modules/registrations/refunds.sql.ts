@@ -26,6 +26,8 @@ type NewRefund = Owner & {
   readonly registeredAt: Date;
   readonly reason: string | null;
   readonly idempotencyKey: string | null;
+  /** In microseconds for a store's. */
+  readonly createdAt: string;
 };
 
 /** The operation that an idempotency key of a client or an operator belongs to. */
@@ -41,6 +43,7 @@ const REFUND = {
   second: "int8",
   reason: "text",
   idempotencyKey: "text",
+  createdAt: "timestamptz",
   accountId: "uuid",
   mode: "text",
   kind: "text",
@@ -55,7 +58,6 @@ const REFUND = {
 export const insertRefunds = (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewRefund[],
-  createdAt: Date | string,
   byOperator: boolean,
 ): Promise<number> =>
   transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
@@ -79,8 +81,8 @@ export const insertRefunds = (
     inserted AS (
       INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
       SELECT
-        entry.id, registration_id, account_id, count, reason, ${timestamp(createdAt)},
-        CASE WHEN updated.usage_batch IS NULL THEN ${timestamp(createdAt)} END
+        entry.id, registration_id, account_id, count, reason, created_at,
+        CASE WHEN updated.usage_batch IS NULL THEN created_at END
       FROM entry
       JOIN updated ON updated.id = entry.registration_id
       ORDER BY entry.id

@@ -118,18 +118,6 @@ export const subtractFromTotalsOfOwners = async (
   return new Map(rows.map(({ total, ...owner }) => [ownerKey(owner), total]));
 };
 
-/** The same for one owner. */
-export const subtractFromTotals = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, kind }: Owner,
-  refunded: readonly RefundedUnits[],
-): Promise<void> => {
-  await subtractFromTotalsOfOwners(
-    transaction,
-    refunded.map(({ registeredAt, count }) => ({ accountId, mode, kind, registeredAt, count })),
-  );
-};
-
 /** Defines a query that adds units of stores to the all-time totals and those of their months, as a part of a statement. */
 export const totalAdditions = (
   added: readonly (Owner & { readonly count: number; readonly createdAt: string })[],

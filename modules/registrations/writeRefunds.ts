@@ -6,8 +6,9 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { recordEventsOfOwners } from "../events/recordEvent.ts";
-import type { OwnedEvent } from "../events/recordEvent.ts";
+import { insertEvents } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
+import { createEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { outcomeOf, requireAll } from "../records/batches.rules.ts";
@@ -40,6 +41,8 @@ export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
     readonly window: RefundWindow | null;
+    /** When it is recorded, by default now. */
+    readonly refundedAt?: string;
   };
 
 /** A refund that was made, now or by an earlier call. */
@@ -103,8 +106,6 @@ type Options = {
   readonly withDetails?: boolean;
   /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
-  /** When the refunds are recorded; by default now. */
-  readonly refundedAt?: string;
 };
 
 /** Returns the windows of the owners of entries by `ownerKey`, without those that only the processor knows. */
@@ -210,21 +211,21 @@ const refundedEvent = ({
   registration,
   refundedCount,
   refundedSoFar,
-}: Decision): OwnedEvent => ({
-  accountId,
-  mode,
-  content: {
-    type: "registration.refunded",
-    data: {
-      registration_id: shownIdOf(registration),
-      kind,
-      count: refundedCount,
-      remaining_count: registration.count - refundedSoFar,
-      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
-      reason: registration.unitPriceCents === null ? (reason ?? "") : "",
+}: Decision): NewEvent =>
+  createEvent(
+    { accountId, mode },
+    {
+      type: "registration.refunded",
+      data: {
+        registration_id: shownIdOf(registration),
+        kind,
+        count: refundedCount,
+        remaining_count: registration.count - refundedSoFar,
+        // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+        reason: registration.unitPriceCents === null ? (reason ?? "") : "",
+      },
     },
-  },
-});
+  );
 
 /**
  * Records refunds of locked registrations, each with its usage facts and its event, and returns their owners' totals after
@@ -234,7 +235,6 @@ const recordAll = async (
   { clock, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
   decisions: readonly Decision[],
-  refundedAt: string | undefined,
 ): Promise<ReadonlyMap<string, number>> => {
   if (decisions.length === 0) {
     return new Map();
@@ -250,16 +250,17 @@ const recordAll = async (
     registeredAt: registration.createdAt,
     reason: entry.reason,
     idempotencyKey: entry.idempotencyKey,
+    createdAt: entry.refundedAt ?? now.toISOString(),
   }));
   const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);
   if (trees.length > 0) {
     await releaseRefundedTrees(transaction, trees);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, refunds, refundedAt ?? now, actor !== undefined)) < keys) {
+  if ((await insertRefunds(transaction, refunds, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
-  await recordEventsOfOwners(transaction, now, decisions.map(refundedEvent));
+  await insertEvents(transaction, decisions.map(refundedEvent), now);
   if (actor) {
     for (const { accountId, registrationId, count } of refunds) {
       await recordAction(transaction, actor, now, {
@@ -291,7 +292,7 @@ export const writeRefunds = (
       }
       const decisions = outcomes.filter(isDecision);
       const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
-      const totals = new Map(await recordAll(context, transaction, made, options.refundedAt));
+      const totals = new Map(await recordAll(context, transaction, made));
       for (const { entry } of decisions) {
         if (!totals.has(ownerKey(entry))) {
           const { all } = await readTotals(transaction, entry, context.clock.now());

@@ -7,7 +7,7 @@ import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
 import type { KeyUses } from "../accounts/createKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import { createRefreshedCache } from "../accounts/createRefreshedCache.ts";
+import { cacheLookups } from "../accounts/cacheLookups.ts";
 
 /** The header that names the store, and its value. */
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
@@ -44,17 +44,16 @@ export const createStoreAuthenticator = ({
     nowMs,
   });
   const stores = {
-    domain: createRefreshedCache(
+    domain: cacheLookups(
       createLookups((domains) => listStoresByDomain(db, domains)),
       nowMs,
     ),
-    userId: createRefreshedCache(
+    userId: cacheLookups(
       createLookups((userIds) => listStoresByUserId(db, userIds)),
       nowMs,
     ),
   };
-  const findStore = async ({ kind, name }: StoreName): Promise<Store | null> =>
-    stores[kind].find(name) ?? (await stores[kind].read(name));
+  const findStore = ({ kind, name }: StoreName): Promise<Store | null> => stores[kind](name);
   /** Imported keys do not show their interface by a prefix. */
   const authenticateOrganization = createAuthenticator({
     db,

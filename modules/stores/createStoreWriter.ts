@@ -3,30 +3,25 @@ import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { isLockTimeout } from "./balances.sql.ts";
-import { refundFromStore } from "./refundFromStore.ts";
 import { isKeyConflict } from "./storeWrites.sql.ts";
-import type { PaidWrite, StoreRefundWrite, StoreResponse } from "./storeWrites.rules.ts";
+import type { AnyStoreWrite, StoreResponse } from "./storeWrites.rules.ts";
 import { writeStores } from "./writeStores.ts";
 
 export type StoreWriter = {
   /**
-   * Records a registration or a donation, and pays for it from the balance.
+   * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
    * @throws DomainError feature_disabled, balance_insufficient, queue_full, daily_limit_reached, or request_invalid if the
-   *   idempotency key was used for another request, or the units exceed a limit of the store
+   *   idempotency key was used for another request, the units exceed a limit of the store, or less can be refunded
    */
-  readonly write: (write: PaidWrite) => Promise<StoreResponse>;
-  /**
-   * Refunds units or donations, after what the store has submitted before.
-   * @throws DomainError queue_full, or request_invalid if the idempotency key was used for another request, or less can be
-   *   refunded
-   */
-  readonly refund: (write: StoreRefundWrite) => Promise<StoreResponse>;
+  readonly write: (write: AnyStoreWrite) => Promise<StoreResponse>;
   /** Resolves when every waiting write is done. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
 
-type Entry = PaidWrite & { readonly submittedAtMs: number };
+export type StoreContext = Context & { readonly storeWriter: StoreWriter };
+
+type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
 
 /** A refund of 10,000 records takes some seconds. */
 const MAXIMUM_WAIT_MS = 30_000;
@@ -44,8 +39,7 @@ const isRepeatable = (error: unknown): boolean => isLockTimeout(error) || isKeyC
 
 /**
  * Writes for stores by group commit. What the balance does not cover is rejected alone. The writes of a store whose balance
- * another transaction has locked leave their batch and wait apart. Refunds can take long and lock records, so each is a
- * transaction of its own.
+ * another transaction has locked leave their batch and wait apart, as do refunds that take long.
  */
 export const createStoreWriter = ({
   observeBatch,
@@ -83,21 +77,6 @@ export const createStoreWriter = ({
         throw result;
       }
       return result;
-    },
-    refund: async (write) => {
-      const submittedAtMs = performance.now();
-      for (;;) {
-        try {
-          return await queue.runAlone(write.accountId, 1, () => refundFromStore(context, write));
-        } catch (error) {
-          if (!isRepeatable(error)) {
-            throw error;
-          }
-          if (!mayWait(submittedAtMs)) {
-            throw takesTooLong(error);
-          }
-        }
-      }
     },
     drain: queue.drain,
     queueLength: queue.queueLength,

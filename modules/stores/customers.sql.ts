@@ -4,7 +4,7 @@ import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
-import type { ImpactFilter, CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
+import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 
 const column = (table: RecordTable, name: string): IdentifierSqlToken =>
@@ -100,33 +100,12 @@ const anyOf = (values: readonly string[], digest: FragmentSqlToken): FragmentSql
 
 const FOLDED = sql.fragment`text_digest(folded_text(given))`;
 
-/** Each alternative is in the form that an index serves. */
-const isOfCustomer = (
-  table: RecordTable,
-  customer: CustomerIdentity,
-): FragmentSqlToken => sql.fragment`(
-  text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(customer.ids, sql.fragment`text_digest(trimmed_text(given))`)}
-  OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(customer.emails, FOLDED)}
-  OR order_digest(${column(table, "order_id")}) = ${anyOf(customer.orderIds, sql.fragment`order_digest(given)`)}
-)`;
-
-/**
- * Selects records that have a customer's name and neither an id nor an email address, and that the identity does not select
- * by their order.
- */
-const onlyNames = (
-  table: RecordTable,
-  { identity, names }: KnownCustomer,
-): FragmentSqlToken => sql.fragment`(
+const onlyName = (table: RecordTable, names: readonly string[]): FragmentSqlToken => sql.fragment`(
   text_digest(folded_text(${column(table, "customer_name")})) = ${anyOf(names, FOLDED)}
   AND ${column(table, "customer_name")} IS NOT NULL
   AND ${column(table, "customer_id")} IS NULL
   AND ${column(table, "customer_email")} IS NULL
-  AND ${isOfCustomer(table, identity)} IS NOT TRUE
 )`;
-
-/** The records of an identity; with names, the other records that have only one of them. */
-export type RecordSelection = CustomerIdentity | KnownCustomer;
 
 /**
  * The condition that a record belongs to a store, in either mode and of any kind. It names them all, because the indexes
@@ -138,12 +117,30 @@ export const ofStore = (table: RecordTable, account: FragmentSqlToken): Fragment
   return sql.fragment`${column(table, "account_id")} = ${account} AND mode IN ('live', 'test') ${kinds}`;
 };
 
-/** The condition that a record of a store is selected. It finds the records by an index, also in a store that the statistics do not know. */
-export const isSelected = (
+/**
+ * Selects a store's records that have one of a customer's names and neither an id nor an email address. The account's
+ * statistics do not decide by which index the records are found.
+ */
+export const hasOnlyName = (
   table: RecordTable,
   accountId: string,
-  selection: RecordSelection,
+  { names }: KnownCustomer,
 ): FragmentSqlToken => sql.fragment`
   ${ofStore(table, anyAccount(accountId))}
-  AND ${"names" in selection ? onlyNames(table, selection) : isOfCustomer(table, selection)}
+  AND ${onlyName(table, names)}
+`;
+
+/** Selects all of a customer's records in a store. Each alternative is in the form that an index serves. */
+export const isOfCustomer = (
+  table: RecordTable,
+  accountId: string,
+  { identity, names }: KnownCustomer,
+): FragmentSqlToken => sql.fragment`
+  ${ofStore(table, anyAccount(accountId))}
+  AND (
+    text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(identity.ids, sql.fragment`text_digest(trimmed_text(given))`)}
+    OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(identity.emails, FOLDED)}
+    OR order_digest(${column(table, "order_id")}) = ${anyOf(identity.orderIds, sql.fragment`order_digest(given)`)}
+    OR ${onlyName(table, names)}
+  )
 `;

@@ -5,7 +5,7 @@ import type { CharityContext } from "../charities/context.ts";
 import type { DonationCustomer } from "./customers.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
-import type { StoreContext } from "./context.ts";
+import type { StoreContext } from "./createStoreWriter.ts";
 import { findEarlierResponse } from "./findEarlierResponse.ts";
 import { getStore } from "./manageStores.ts";
 import { findDisabled } from "./stores.rules.ts";

@@ -1,8 +1,9 @@
+import type { CommonQueryMethods } from "slonik";
 import type { RecordTable, RecordOwner } from "../records/ownedRecords.sql.ts";
 import { lockBalances } from "./balances.sql.ts";
-import { blankSelected, countSelectedRecords, blankPage } from "./personalData.sql.ts";
-import type { Blanked } from "./personalData.sql.ts";
-import type { RecordSelection } from "./customers.sql.ts";
+import { blankPage, blankSome, countPersonalRecords } from "./personalData.sql.ts";
+import type { Blanked, Forgotten } from "./personalData.sql.ts";
+import { hasOnlyName, isOfCustomer } from "./customers.sql.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -13,49 +14,53 @@ import { KINDS, MODES } from "../records/owner.rules.ts";
 /** Short transactions, because the store's writes wait for them. */
 const BATCH_RECORDS = 500;
 
-/** An address that is shared, such as the shop's own, may lead to the names of all its customers. */
-const BATCH_NAMES = 500;
-
-export type Forgotten = { readonly registrations: number; readonly donations: number };
-
-const NOTHING: Forgotten = { registrations: 0, donations: 0 };
-
 const add = (left: Forgotten, right: Forgotten): Forgotten => ({
   registrations: left.registrations + right.registrations,
   donations: left.donations + right.donations,
 });
 
-/** Records with only a name come first: the others lead to the name if the call is interrupted and repeated. */
-const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] => {
-  const selections: RecordSelection[] = [];
-  for (let start = 0; start < names.length; start += BATCH_NAMES) {
-    selections.push({ identity, names: names.slice(start, start + BATCH_NAMES) });
-  }
-  return [...selections, identity];
-};
+const isNothing = ({ registrations, donations }: Forgotten): boolean =>
+  registrations + donations === 0;
 
-const forgetBatch = (
+/** Erases what a store's records say about a customer, in short transactions, and returns how many were changed. */
+const forgetRecords = async (
   { db, clock, actor }: OperatorContext,
   storeId: string,
-  selection: RecordSelection,
-) =>
-  db.transaction(async (transaction) => {
-    await lockBalances(transaction, [storeId]);
-    const blank = (table: RecordTable): Promise<number> =>
-      blankSelected(transaction, table, storeId, selection, BATCH_RECORDS);
-    const forgotten: Forgotten = {
-      registrations: await blank("registration"),
-      donations: await blank("donation"),
-    };
-    if (forgotten.registrations + forgotten.donations > 0) {
-      await recordAction(transaction, actor, clock.now(), {
-        action: "store.forget",
-        accountId: storeId,
-        details: { of: "customer", ...forgotten },
+  customer: KnownCustomer,
+): Promise<Forgotten> => {
+  const record = (transaction: CommonQueryMethods, forgotten: Forgotten): Promise<void> =>
+    recordAction(transaction, actor, clock.now(), {
+      action: "store.forget",
+      accountId: storeId,
+      details: { of: "customer", ...forgotten },
+    });
+  let total: Forgotten = { registrations: 0, donations: 0 };
+  // Records with only a name come first: the others lead to the name if the call is interrupted and repeated.
+  for (const selects of [hasOnlyName, isOfCustomer]) {
+    let batch: Forgotten;
+    do {
+      batch = await db.transaction(async (transaction) => {
+        await lockBalances(transaction, [storeId]);
+        const blank = (table: RecordTable): Promise<number> =>
+          blankSome(transaction, table, storeId, selects(table, storeId, customer), BATCH_RECORDS);
+        const forgotten: Forgotten = {
+          registrations: await blank("registration"),
+          donations: await blank("donation"),
+        };
+        if (!isNothing(forgotten)) {
+          await record(transaction, forgotten);
+        }
+        return forgotten;
       });
-    }
-    return forgotten;
-  });
+      total = add(total, batch);
+    } while (!isNothing(batch));
+  }
+  if (isNothing(total)) {
+    // The request itself is recorded, even if there was nothing to erase.
+    await record(db, total);
+  }
+  return total;
+};
 
 /**
  * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
@@ -68,31 +73,10 @@ export const forgetCustomer = async (
   given: CustomerIdentity,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {
-  const { db, clock, actor } = context;
-  const selections = selectionsOf(await findCustomer(db, storeId, given));
-  let total = NOTHING;
-  if (isDryRun) {
-    for (const selection of selections) {
-      total = add(total, await countSelectedRecords(db, storeId, selection));
-    }
-    return total;
-  }
-  for (const selection of selections) {
-    let batch: Forgotten;
-    do {
-      batch = await forgetBatch(context, storeId, selection);
-      total = add(total, batch);
-    } while (batch.registrations + batch.donations > 0);
-  }
-  if (total.registrations + total.donations === 0) {
-    // The request itself is recorded, even if there was nothing to erase.
-    await recordAction(db, actor, clock.now(), {
-      action: "store.forget",
-      accountId: storeId,
-      details: { of: "customer", ...total },
-    });
-  }
-  return total;
+  const customer = await findCustomer(context.db, storeId, given);
+  return isDryRun
+    ? countPersonalRecords(context.db, storeId, customer)
+    : forgetRecords(context, storeId, customer);
 };
 
 /**
@@ -106,7 +90,7 @@ export const forgetAllCustomers = async (
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {
   if (isDryRun) {
-    return countSelectedRecords(db, storeId, null);
+    return countPersonalRecords(db, storeId, null);
   }
   const blankAll = async (table: RecordTable, owner: RecordOwner): Promise<number> => {
     let total = 0;

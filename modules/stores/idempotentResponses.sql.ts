@@ -5,9 +5,7 @@ import { STORE_OPERATIONS } from "./stores.rules.ts";
 import type { StoreOperation } from "./stores.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
-import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
-import type { Deleted } from "../../db/batching/deleteInBatches.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { sql } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 
 /** An idempotency key with its scope. */
@@ -79,28 +77,3 @@ export const responsesOfStore = (keys: readonly ScopedKey[]): FragmentSqlToken =
   const wanted = sql.fragment`jsonb_to_recordset((SELECT ${input}::jsonb) -> store.account_id::text)`;
   return sql.fragment`(SELECT coalesce(json_agg(stored), '[]') FROM (${storedResponses(wanted)}) AS stored)`;
 };
-
-/**
- * Deletes the oldest keys of test writes that belong to no single record. The others are deleted with their records.
- * @param from where an earlier batch ended; null for the first
- */
-export const deleteTestResponses = (
-  db: CommonQueryMethods,
-  { from, before }: { readonly from: Date | null; readonly before: Date },
-  limit: number,
-): Promise<Deleted> =>
-  db.one(sql.type(deletedRow)`
-    WITH deleted AS (
-      DELETE FROM idempotency_key
-      WHERE ctid = ANY(ARRAY(
-        SELECT ctid
-        FROM idempotency_key
-        WHERE mode = 'test' AND record_id IS NULL
-          AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
-        ORDER BY created_at
-        LIMIT ${limit}
-      ))
-      RETURNING created_at AS time
-    )
-    ${countDeleted}
-  `);

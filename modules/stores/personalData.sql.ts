@@ -1,14 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
-import type { CustomerIdentity } from "./customers.rules.ts";
+import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { isSelected, ofStore } from "./customers.sql.ts";
+import { isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
-import type { RecordSelection } from "./customers.sql.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
@@ -24,9 +23,10 @@ const identityRow = z.strictObject({
 export const readIdentities = (
   db: CommonQueryMethods,
   accountId: string,
-  customer: CustomerIdentity,
-): Promise<Readonly<z.output<typeof identityRow>>> =>
-  db.one(sql.type(identityRow)`
+  identity: CustomerIdentity,
+): Promise<Readonly<z.output<typeof identityRow>>> => {
+  const customer = { identity, names: [] };
+  return db.one(sql.type(identityRow)`
     SELECT
       coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
       coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
@@ -34,13 +34,14 @@ export const readIdentities = (
     FROM (
       SELECT customer_id, customer_email, customer_name
       FROM registration
-      WHERE ${isSelected("registration", accountId, customer)}
+      WHERE ${isOfCustomer("registration", accountId, customer)}
       UNION ALL
       SELECT customer_id, customer_email, customer_name
       FROM donation
-      WHERE ${isSelected("donation", accountId, customer)}
+      WHERE ${isOfCustomer("donation", accountId, customer)}
     ) AS record
   `);
+};
 
 const emailRow = z.strictObject({ email: z.string() });
 
@@ -112,7 +113,8 @@ export const namesCustomer = (table: RecordTable, alias: string = table): Fragme
     sql.fragment` OR `,
   )})`;
 
-const REFUNDS = {
+/** Where the refunds of records are. */
+export const REFUNDS = {
   registration: { table: "refund", id: "id", record: "registration_id" },
   donation: { table: "donation_refund", id: "donation_id", record: "donation_id" },
 } as const satisfies Record<RecordTable, object>;
@@ -198,12 +200,12 @@ const blank = (
   `);
 };
 
-/** Blanks a batch of selected records, and returns how many; blanked ones are not selected again. */
-export const blankSelected = async (
+/** Blanks a batch of records, and returns how many. Blanked ones do not meet the condition any more. */
+export const blankSome = async (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   accountId: string,
-  selection: RecordSelection,
+  condition: FragmentSqlToken,
   limit: number,
 ): Promise<number> => {
   const { blanked } = await blank(
@@ -213,7 +215,7 @@ export const blankSelected = async (
     sql.fragment`
       SELECT id, created_at
       FROM ${sql.identifier([table])}
-      WHERE ${isSelected(table, accountId, selection)}
+      WHERE ${condition}
       LIMIT ${limit}
       FOR UPDATE
     `,
@@ -243,29 +245,27 @@ export const blankPage = (
     `,
   );
 
-const selectedRow = z.strictObject({ registrations: safeInteger, donations: safeInteger });
+/** How many registrations and donations are erased. */
+export type Forgotten = { readonly registrations: number; readonly donations: number };
 
-/** Returns how many registrations and donations are selected; null selects all that name a customer. */
-export const countSelectedRecords = (
+const forgottenRow = z.strictObject({ registrations: safeInteger, donations: safeInteger });
+
+/** Counts the records of a store's customer; null for all that name a customer. */
+export const countPersonalRecords = (
   db: CommonQueryMethods,
   accountId: string,
-  selection: RecordSelection | null,
-): Promise<{ readonly registrations: number; readonly donations: number }> => {
-  const isCounted = (table: RecordTable): FragmentSqlToken =>
-    selection === null
-      ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
-      : isSelected(table, accountId, selection);
-  return db.one(sql.type(selectedRow)`
-    SELECT
-      (
-        SELECT count(*)
-        FROM registration
-        WHERE ${isCounted("registration")}
-      ) AS registrations,
-      (
-        SELECT count(*)
-        FROM donation
-        WHERE ${isCounted("donation")}
-      ) AS donations
+  customer: KnownCustomer | null,
+): Promise<Forgotten> => {
+  const count = (table: RecordTable): FragmentSqlToken => sql.fragment`(
+    SELECT count(*)
+    FROM ${sql.identifier([table])}
+    WHERE ${
+      customer === null
+        ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
+        : isOfCustomer(table, accountId, customer)
+    }
+  )`;
+  return db.one(sql.type(forgottenRow)`
+    SELECT ${count("registration")} AS registrations, ${count("donation")} AS donations
   `);
 };

@@ -2,9 +2,10 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { customerColumns, customerRow, isSelected } from "./customers.sql.ts";
+import { customerColumns, customerRow, isOfCustomer } from "./customers.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
-import type { RecordSelection } from "./customers.sql.ts";
+import type { KnownCustomer } from "./customers.rules.ts";
+import { REFUNDS } from "./personalData.sql.ts";
 
 const personalFields = {
   id: z.uuid(),
@@ -12,23 +13,34 @@ const personalFields = {
   mode: modeColumn,
   ...customerRow,
   createdAt: z.date(),
+  /** Oldest first. */
+  refundReasons: z.array(z.string()),
 };
 
-const personalColumns = (table: RecordTable): FragmentSqlToken => sql.fragment`
+const personalColumns = (table: RecordTable): FragmentSqlToken => {
+  const { table: refunds, record } = REFUNDS[table];
+  return sql.fragment`
   id,
   imported_id AS "importedId",
   mode,
   ${customerColumns(table)},
-  created_at AS "createdAt"
+  created_at AS "createdAt",
+  ARRAY(
+    SELECT reason
+    FROM ${sql.identifier([refunds])} AS refund
+    WHERE ${sql.identifier(["refund", record])} = ${sql.identifier([table, "id"])} AND reason IS NOT NULL
+    ORDER BY refund.created_at
+  ) AS "refundReasons"
 `;
+};
 
-const newestSelected = (
+const newestOfCustomer = (
   table: RecordTable,
   accountId: string,
-  selection: RecordSelection,
+  customer: KnownCustomer,
   limit: number,
 ): FragmentSqlToken => sql.fragment`
-  WHERE ${isSelected(table, accountId, selection)}
+  WHERE ${isOfCustomer(table, accountId, customer)}
   ORDER BY created_at DESC, id DESC
   LIMIT ${limit}
 `;
@@ -41,10 +53,6 @@ const registrationRow = z.strictObject({
   notes: z.string().nullable(),
 });
 export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
-export type RegistrationWithReasons = PersonalRegistration & {
-  /** Of its refunds. */
-  readonly refundReasons: readonly string[];
-};
 
 const donationRow = z.strictObject({
   ...personalFields,
@@ -53,16 +61,14 @@ const donationRow = z.strictObject({
   refunded: z.boolean(),
   /** When it was refunded here; null if another system refunded it. */
   refundedAt: z.date().nullable(),
-  /** One at most. */
-  refundReasons: z.array(z.string()),
 });
 export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
 
-/** Lists selected registrations, newest first. */
+/** Lists a customer's registrations, newest first. */
 export const listPersonalRegistrations = (
   db: CommonQueryMethods,
   accountId: string,
-  selection: RecordSelection,
+  customer: KnownCustomer,
   limit: number,
 ): Promise<readonly PersonalRegistration[]> =>
   db.any(sql.type(registrationRow)`
@@ -73,36 +79,14 @@ export const listPersonalRegistrations = (
       refunded_count AS "refundedCount",
       notes
     FROM registration
-    ${newestSelected("registration", accountId, selection, limit)}
+    ${newestOfCustomer("registration", accountId, customer, limit)}
   `);
 
-const reasonRow = z.strictObject({ registrationId: z.uuid(), reason: z.string() });
-
-/** Lists the reasons of refunds in the order of their registrations, the newest of each first. */
-export const listRefundReasons = (
-  db: CommonQueryMethods,
-  registrationIds: readonly string[],
-  limit: number,
-): Promise<readonly z.output<typeof reasonRow>[]> =>
-  db.any(sql.type(reasonRow)`
-    SELECT given.id AS "registrationId", refund.reason
-    FROM ${sql.unnest(
-      registrationIds.map((id, place) => [id, place]),
-      ["uuid", "int4"],
-    )} AS given (id, place)
-    CROSS JOIN LATERAL (
-      SELECT reason, created_at FROM refund WHERE registration_id = given.id OFFSET 0
-    ) AS refund
-    WHERE refund.reason IS NOT NULL
-    ORDER BY given.place, refund.created_at DESC
-    LIMIT ${limit}
-  `);
-
-/** Lists selected donations with the reasons of their refunds, newest first. */
+/** Lists a customer's donations, newest first. */
 export const listPersonalDonations = (
   db: CommonQueryMethods,
   accountId: string,
-  selection: RecordSelection,
+  customer: KnownCustomer,
   limit: number,
 ): Promise<readonly PersonalDonation[]> =>
   db.any(sql.type(donationRow)`
@@ -111,12 +95,7 @@ export const listPersonalDonations = (
       amount_cents AS "amountCents",
       charity_name AS "charityName",
       refunded,
-      (SELECT created_at FROM donation_refund WHERE donation_refund.donation_id = donation.id) AS "refundedAt",
-      ARRAY(
-        SELECT reason
-        FROM donation_refund
-        WHERE donation_refund.donation_id = donation.id AND reason IS NOT NULL
-      ) AS "refundReasons"
+      (SELECT created_at FROM donation_refund WHERE donation_refund.donation_id = donation.id) AS "refundedAt"
     FROM donation
-    ${newestSelected("donation", accountId, selection, limit)}
+    ${newestOfCustomer("donation", accountId, customer, limit)}
   `);

@@ -12,6 +12,20 @@ import type { BalanceEntryKind } from "./stores.rules.ts";
  * those of CSV.
  */
 
+const customerJson = {
+  customer_name: z.string().meta({ description: "Empty if none was given." }),
+  customer_email: z.string(),
+  customer_id: z.string(),
+  order_id: z.string(),
+};
+
+const presentCustomer = (record: DonationCustomer) => ({
+  customer_name: record.customerName ?? "",
+  customer_email: record.customerEmail ?? "",
+  customer_id: record.customerId ?? "",
+  order_id: record.orderId ?? "",
+});
+
 export const impactRecordJson = z
   .strictObject({
     id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
@@ -23,10 +37,7 @@ export const impactRecordJson = z
       .int()
       .min(0)
       .meta({ description: "Refunded units.", examples: [0] }),
-    customer_name: z.string().meta({ description: "Empty if none was given." }),
-    customer_email: z.string(),
-    customer_id: z.string(),
-    order_id: z.string(),
+    ...customerJson,
     notes: z.string(),
     created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000000Z"] }),
   })
@@ -38,10 +49,7 @@ export const presentImpactRecord = (record: ImpactRecord): z.output<typeof impac
   id: shownIdOf(record),
   count: record.count,
   refunded_count: record.refundedCount,
-  customer_name: record.customerName ?? "",
-  customer_email: record.customerEmail ?? "",
-  customer_id: record.customerId ?? "",
-  order_id: record.orderId ?? "",
+  ...presentCustomer(record),
   notes: record.notes ?? "",
   created_at: record.position,
 });
@@ -55,10 +63,7 @@ export const donationRecordJson = z
     charity_name: z.string(),
     ein: z.string().meta({ description: "Empty if the charity has none." }),
     nonprofit_id: z.string().meta({ description: "The charity's id at its provider." }),
-    customer_name: z.string().meta({ description: "Empty if none was given." }),
-    customer_email: z.string(),
-    customer_id: z.string(),
-    order_id: z.string(),
+    ...customerJson,
     refunded: z.boolean(),
     created_at: z.iso.datetime(),
   })
@@ -80,10 +85,7 @@ export const presentDonationRecord = (
   charity_name: donation.charityName,
   ein: donation.ein === null ? "" : formatEin(donation.ein),
   nonprofit_id: donation.nonprofitId,
-  customer_name: donation.customerName ?? "",
-  customer_email: donation.customerEmail ?? "",
-  customer_id: donation.customerId ?? "",
-  order_id: donation.orderId ?? "",
+  ...presentCustomer(donation),
   refunded: donation.refunded,
   created_at: donation.position,
 });

@@ -1,6 +1,8 @@
 import { counted } from "../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
+import { isRefund } from "./storeWrites.rules.ts";
+import type { AnyStoreWrite } from "./storeWrites.rules.ts";
 
 /** What limits the size of a transaction; larger refunds need several calls. */
 export const MAXIMUM_RECORDS = 10_000;
@@ -14,7 +16,46 @@ export const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError
       : `quantity: only ${counted(left, `of the matching ${unit}s remains`, `of the matching ${unit}s remain`)} to be reversed`,
   );
 
-type Units = { readonly id: string; readonly count: number };
+/** A refund of more can take long. One of donations waits for their locks. */
+const MAXIMUM_QUICK = 100;
+
+const takesLong = (write: AnyStoreWrite): boolean =>
+  isRefund(write) && (write.refunded === "donation" || write.quantity > MAXIMUM_QUICK);
+
+/**
+ * Returns the writes that are done now. Those of a store end before a refund that takes long, which is written alone, and
+ * alone before the second one.
+ */
+export const selectReady = <Write extends AnyStoreWrite>(
+  writes: readonly Write[],
+  { isAlone }: { readonly isAlone: boolean },
+): readonly Write[] => {
+  const room = new Map<string, number>();
+  return writes.filter((write) => {
+    const left = (room.get(write.accountId) ?? (isAlone ? 1 : 0)) - (takesLong(write) ? 1 : 0);
+    room.set(write.accountId, left);
+    return left >= 0;
+  });
+};
+
+/**
+ * Divides writes into rounds, in which each store has what it pays and then at most one refund: a refund changes what the
+ * next write finds.
+ */
+export const divideIntoRounds = <Write extends AnyStoreWrite>(
+  writes: readonly Write[],
+): readonly (readonly Write[])[] => {
+  const rounds: Write[][] = [];
+  const refunds = new Map<string, number>();
+  for (const write of writes) {
+    const round = refunds.get(write.accountId) ?? 0;
+    (rounds[round] ??= []).push(write);
+    refunds.set(write.accountId, round + (isRefund(write) ? 1 : 0));
+  }
+  return rounds;
+};
+
+type Units = { readonly id: string; readonly count: number; readonly unitPriceCents: number };
 
 /**
  * Returns how many units of each record are refunded.
@@ -24,11 +65,11 @@ type Units = { readonly id: string; readonly count: number };
 export const selectUnits = (records: readonly Units[], quantity: number): readonly Units[] => {
   const selected: Units[] = [];
   let missing = quantity;
-  for (const { id, count: left } of records) {
-    const count = Math.min(left, missing);
+  for (const record of records) {
+    const count = Math.min(record.count, missing);
     missing -= count;
     if (count > 0) {
-      selected.push({ id, count });
+      selected.push({ ...record, count });
     }
   }
   if (missing === 0) {

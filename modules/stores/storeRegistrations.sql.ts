@@ -54,9 +54,13 @@ export const sumStoreRegistrations = async (
     WHERE ${isFiltered("registration", owner, filter)}
   `);
 
-const newestRow = z.strictObject({ id: z.uuid(), count: safeInteger });
+const newestRow = z.strictObject({
+  id: z.uuid(),
+  count: safeInteger,
+  unitPriceCents: safeInteger,
+});
 
-/** Lists the newest registrations that a store has paid for, with the units that they have left. */
+/** Lists the newest registrations that a store has paid for, with the units that they have left and the price of each. */
 export const listNewestUnits = (
   db: CommonQueryMethods,
   owner: Owner,
@@ -64,7 +68,10 @@ export const listNewestUnits = (
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof newestRow>>[]> =>
   db.any(sql.type(newestRow)`
-    SELECT registration.id, registration.count - registration.refunded_count AS count
+    SELECT
+      registration.id,
+      registration.count - registration.refunded_count AS count,
+      registration.unit_price_cents AS "unitPriceCents"
     FROM registration
     WHERE ${isFiltered("registration", owner, filter)}
       AND registration.unit_price_cents IS NOT NULL

@@ -4,7 +4,7 @@ import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { isAccepted, outcomeOf } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { fromMicroseconds } from "../records/timestamps.rules.ts";
+import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, DonationCustomer, ImpactFilter } from "./customers.rules.ts";
@@ -52,6 +52,13 @@ export type StoreRefundWrite = StoreWrite & {
   readonly reason: string | null;
 };
 
+/** What is written in a store's turn. */
+export type AnyStoreWrite = PaidWrite | StoreRefundWrite;
+
+export const isRefund = (write: AnyStoreWrite): write is StoreRefundWrite => "refunded" in write;
+
+export const isPaid = (write: AnyStoreWrite): write is PaidWrite => !isRefund(write);
+
 export type StoreResponse = {
   readonly responseBody: string;
   /** The registration or donation that the write recorded; null if it recorded none, or if its id is not known. */
@@ -95,6 +102,7 @@ export const responseKey = ({
 }: Pick<StoreWrite, "accountId" | "mode" | "operation"> & { readonly key: string }): string =>
   `${accountId}/${mode}/${operation}/${key}`;
 
+/** The key that a write has with its scope, or null. */
 const keyOf = (write: StoreWrite): string | null =>
   write.idempotency && responseKey({ ...write, key: write.idempotency.key });
 
@@ -120,6 +128,39 @@ export type StoreLedger = {
   readonly responses: Map<string, StoredResponse>;
   /** By `accountModeKey`, of the stores that have some. */
   readonly limits: Map<string, LimitUse>;
+};
+
+/** Returns the balance of a write's store, which is locked. */
+export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance => {
+  const balance = balances.get(accountId);
+  if (!balance) {
+    throw new Error(`Account ${accountId} has no balance.`);
+  }
+  return balance;
+};
+
+/**
+ * Returns the stored response to a repeated write, whatever has changed since, or null.
+ * @throws DomainError request_invalid if the key was used for another request
+ */
+export const findReplay = (write: StoreWrite, { responses }: StoreLedger): StoreResponse | null => {
+  const key = keyOf(write);
+  const stored = key === null ? undefined : responses.get(key);
+  return stored ? replayResponse(write, stored) : null;
+};
+
+const enter = (
+  ledger: StoreLedger,
+  write: StoreWrite,
+  balance: StoreBalance,
+  recordId: string | null,
+): void => {
+  const { accountId, idempotency, responseBody } = write;
+  ledger.balances.set(accountId, balance);
+  const key = keyOf(write);
+  if (key !== null && idempotency) {
+    ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
+  }
 };
 
 /** A write that the balance did not cover. */
@@ -181,25 +222,17 @@ const findLimitsExcess = (write: PaidWrite, ledger: StoreLedger): DomainError | 
   return use && "count" in write ? findExcess(use, COUNT_FIELDS[write.kind], write.count) : null;
 };
 
-/**
- * Decides a write by what the earlier ones have left, and enters it if it is accepted. A repeated one gets its stored
- * response, whatever has changed since.
- */
+/** Decides a write by what the earlier ones have left, and enters it if it is accepted. */
 export const decideStoreWrite = (
   write: PaidWrite,
   ledger: StoreLedger,
   now: Date,
 ): StoreWriteDecision => {
-  const { accountId, recordId, idempotency, responseBody } = write;
-  const balance = ledger.balances.get(accountId);
-  if (!balance) {
-    throw new Error(`Account ${accountId} has no balance.`);
-  }
-  const key = keyOf(write);
-  const stored = key === null ? undefined : ledger.responses.get(key);
-  if (stored) {
-    const response = outcomeOf(() => replayResponse(write, stored));
-    return isAccepted(response) ? { kind: "replayed", response } : rejected(response);
+  const { accountId, recordId } = write;
+  const balance = balanceOf(ledger, write);
+  const replay = outcomeOf(() => findReplay(write, ledger));
+  if (replay !== null) {
+    return isAccepted(replay) ? { kind: "replayed", response: replay } : rejected(replay);
   }
   const refused = findDisabled(balance, write.operation) ?? findLimitsExcess(write, ledger);
   if (refused) {
@@ -213,15 +246,28 @@ export const decideStoreWrite = (
   const costCents = Number(neededCents);
   const balanceCents = balance.balanceCents - costCents;
   const lastRecordUs = nextRecordUs(balance, now);
-  ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
+  enter(ledger, write, { ...balance, balanceCents, lastRecordUs }, recordId);
   const use = ledger.limits.get(accountModeKey(write));
   if (use && "count" in write) {
     const countToday = use.countToday + write.count;
     ledger.limits.set(accountModeKey(write), { ...use, countToday });
   }
-  if (key !== null && idempotency) {
-    ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
-  }
   const createdAt = fromMicroseconds(lastRecordUs);
   return { kind: "accepted", write, unitPriceCents, costCents, balanceCents, createdAt };
+};
+
+/**
+ * Enters a refund that was made.
+ * @returns the balance after it
+ */
+export const enterRefund = (
+  write: StoreRefundWrite,
+  ledger: StoreLedger,
+  { amountCents, createdAt }: { readonly amountCents: number; readonly createdAt: string },
+): StoreBalance => {
+  const balance = balanceOf(ledger, write);
+  const balanceCents = balance.balanceCents + amountCents;
+  const after = { ...balance, balanceCents, lastRecordUs: toMicroseconds(createdAt) };
+  enter(ledger, write, after, null);
+  return after;
 };

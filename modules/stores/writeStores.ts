@@ -3,20 +3,23 @@ import { accountModeKey } from "../records/owner.rules.ts";
 import { lockLimits } from "../registrations/checkLimits.ts";
 import { LOCKED } from "../../db/batching/createGroupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
 import { limitLockWait, lockBalances } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
 import { lockBalance, reportDecisions } from "./lockBalance.ts";
+import { refundFromStores } from "./refundFromStores.ts";
+import type { StoreResult } from "./refundFromStores.ts";
+import { divideIntoRounds, selectReady } from "./storeRefunds.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
 import type { NewBalanceEntry } from "./storeWrites.sql.ts";
-import { decideStoreWrite, responseKey } from "./storeWrites.rules.ts";
+import { decideStoreWrite, isPaid, isRefund, responseKey } from "./storeWrites.rules.ts";
 import type {
   AcceptedWrite,
+  AnyStoreWrite,
+  BalanceRefusal,
   PaidWrite,
   StoreDonationWrite,
   StoreLedger,
   StoreRegistrationWrite,
-  StoreResponse,
   StoreWriteDecision,
 } from "./storeWrites.rules.ts";
 
@@ -27,7 +30,7 @@ const LOCK_WAIT_MS = 250;
  * Locks the balance of a store that is written alone.
  * @throws DomainError record_not_found, or an error for which `isLockTimeout` is true if another transaction has it for long
  */
-export const awaitBalance = async (
+const awaitBalance = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
 ): Promise<LockedBalance> => {
@@ -41,8 +44,8 @@ export const awaitBalance = async (
   return balance;
 };
 
-const isRecorded = (decision: StoreWriteDecision | typeof LOCKED): decision is AcceptedWrite =>
-  decision !== LOCKED && decision.kind === "accepted";
+const isRecorded = (decision: StoreWriteDecision): decision is AcceptedWrite =>
+  decision.kind === "accepted";
 
 const isRegistration = (
   accepted: AcceptedWrite,
@@ -89,17 +92,12 @@ const recordAll = async (
   });
 };
 
-const keysOf = (writes: readonly PaidWrite[]) =>
+const keysOf = (writes: readonly AnyStoreWrite[]) =>
   writes.flatMap(({ accountId, mode, operation, idempotency }) =>
     idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
   );
 
-const toResult = (
-  decision: StoreWriteDecision | typeof LOCKED,
-): StoreResponse | DomainError | typeof LOCKED => {
-  if (decision === LOCKED) {
-    return LOCKED;
-  }
+const toResult = (decision: StoreWriteDecision): StoreResult => {
   switch (decision.kind) {
     case "accepted": {
       const { responseBody, recordId } = decision.write;
@@ -112,16 +110,36 @@ const toResult = (
   }
 };
 
+/** Decides and records what stores pay for. */
+const pay = async (
+  transaction: DatabaseTransactionConnection,
+  writes: readonly PaidWrite[],
+  ledger: StoreLedger,
+  now: Date,
+): Promise<readonly (readonly [PaidWrite, StoreWriteDecision])[]> => {
+  const registrations = writes.filter((write) => "count" in write);
+  const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
+  for (const limit of limits) {
+    ledger.limits.set(accountModeKey(limit), limit);
+  }
+  const decisions = writes.map((write) => [write, decideStoreWrite(write, ledger, now)] as const);
+  const accepted = decisions.map(([, decision]) => decision).filter(isRecorded);
+  await recordAll(transaction, accepted, ledger);
+  await countRegistered(accepted.filter(isRegistration).map(({ write }) => write));
+  return decisions;
+};
+
 /**
- * Decides and records writes of stores in one transaction, under the locks of their balances.
- * @param options.isAlone whether all writes are of one store, and may wait for locks of other transactions
+ * Decides and records writes of stores in one transaction, under the locks of their balances. Those of one store are
+ * written in their order.
+ * @param options.isAlone whether all writes are of one store, and may take long or wait for locks of other transactions
  * @returns the response to each write, why it is rejected, or LOCKED: then its store must be written alone
  */
 export const writeStores = (
   { db, clock }: Context,
-  writes: readonly PaidWrite[],
+  writes: readonly AnyStoreWrite[],
   { isAlone }: { readonly isAlone: boolean },
-): Promise<readonly (StoreResponse | DomainError | typeof LOCKED)[]> =>
+): Promise<readonly StoreResult[]> =>
   db.transaction(async (transaction) => {
     const accountIds = [...new Set(writes.map(({ accountId }) => accountId))];
     const options = { skipsLocked: true, keys: keysOf(writes) };
@@ -139,21 +157,27 @@ export const writeStores = (
       ),
       limits: new Map(),
     };
-    const ready = writes.filter(({ accountId }) => ledger.balances.has(accountId));
-    const registrations = ready.filter((write) => "count" in write);
-    const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
-    for (const limit of limits) {
-      ledger.limits.set(accountModeKey(limit), limit);
+    const results = new Map<AnyStoreWrite, StoreResult>();
+    const refusals: BalanceRefusal[] = [];
+    const locked = new Set(accountIds.filter((id) => !ledger.balances.has(id)));
+    const context = { db: transaction, clock };
+    for (const round of divideIntoRounds(selectReady(writes, { isAlone }))) {
+      const ready = round.filter(({ accountId }) => !locked.has(accountId));
+      for (const [write, decision] of await pay(transaction, ready.filter(isPaid), ledger, now)) {
+        results.set(write, toResult(decision));
+        refusals.push(
+          ...(decision.kind === "rejected" && decision.refusal ? [decision.refusal] : []),
+        );
+      }
+      const refunds = ready.filter(isRefund);
+      const refunded = await refundFromStores(context, refunds, ledger, { skipsLocked: !isAlone });
+      for (const [write, result] of refunded) {
+        results.set(write, result);
+        if (result === LOCKED) {
+          locked.add(write.accountId);
+        }
+      }
     }
-    const decisions = writes.map((write) =>
-      ledger.balances.has(write.accountId) ? decideStoreWrite(write, ledger, now) : LOCKED,
-    );
-    const accepted = decisions.filter(isRecorded);
-    await recordAll(transaction, accepted, ledger);
-    await countRegistered(accepted.filter(isRegistration).map(({ write }) => write));
-    const refusals = decisions.flatMap((decision) =>
-      decision !== LOCKED && decision.kind === "rejected" ? (decision.refusal ?? []) : [],
-    );
     await reportDecisions(transaction, balances, ledger.balances, refusals, now);
-    return decisions.map(toResult);
+    return writes.map((write) => results.get(write) ?? LOCKED);
   });

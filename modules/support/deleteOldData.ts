@@ -1,18 +1,9 @@
 import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
-import { deleteTestResponses } from "../stores/idempotentResponses.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
-import { deleteOldTestDonations } from "../charities/deleteOldTestDonations.ts";
 import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
-import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
 import type { Context } from "../../runtime/context.ts";
-
-export type RetentionSettings = {
-  /** How long the data of test mode are kept; 0 for ever. */
-  readonly testDataDays: number;
-};
 
 /** Stripe repeats a webhook for three days; a repeated event must still be known. */
 const PROCESSOR_EVENT_DAYS = 90;
@@ -27,20 +18,7 @@ const MAXIMUM_STEP_MS = 30 * 60 * 1000;
 type Step = (signal: AbortSignal) => Promise<unknown>;
 type Steps = Readonly<Record<string, Step>>;
 
-const testDataSteps = ({ db, clock, testDataDays }: Context & RetentionSettings): Steps => {
-  if (testDataDays === 0) {
-    return {};
-  }
-  const before = daysBefore(clock.now(), testDataDays);
-  return {
-    testRegistrations: (signal) => deleteOldTestRegistrations(db, before, signal),
-    testDonations: (signal) => deleteOldTestDonations(db, before, signal),
-    // Then their idempotency keys can be used again.
-    testResponses: (signal) => deleteBefore(deleteTestResponses, { db, before }, signal),
-  };
-};
-
-const stepsOf = (context: Context & RetentionSettings): Steps => {
+const stepsOf = (context: Context): Steps => {
   const { db, clock } = context;
   const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
   return {
@@ -48,20 +26,17 @@ const stepsOf = (context: Context & RetentionSettings): Steps => {
       deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
     reconciliations: () => deleteOldReconciliations(db, olderThan(RECONCILIATION_DAYS).before),
     events: (signal) => deleteOldEvents(context, signal),
-    ...testDataSteps(context),
-    expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };
 };
 
 /**
- * Deletes what is old enough in all capabilities, and records expired keys. Of what clients recorded, it deletes only test
- * data, and those only if an operator has set their age. A step that fails or
- * takes too long does not keep the later ones from running. It may be interrupted and repeated.
+ * Deletes what is old enough in all capabilities. What clients recorded stays. A step that fails
+ * or takes too long does not keep the later ones from running. It may be interrupted and repeated.
  * @returns what each step did, by its name
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons
  */
 export const deleteOldData = async (
-  context: Context & RetentionSettings,
+  context: Context,
   signal: AbortSignal,
   maximumStepMs = MAXIMUM_STEP_MS,
 ): Promise<Readonly<Record<string, unknown>>> => {

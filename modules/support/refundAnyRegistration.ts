@@ -3,7 +3,7 @@ import { findRegistration } from "../registrations/registrations.sql.ts";
 import { recordNotFound } from "../records/recordIds.rules.ts";
 import { getRecordId } from "../records/getRecordId.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
-import { refundStoreRegistration } from "../stores/refundFromStore.ts";
+import { refundStoreRegistration } from "../stores/refundFromStores.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { RefundableRecord, RefundFilter } from "../registrations/refunds.sql.ts";

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { readSecretFile, readSecretFiles } from "./readSecretFiles.ts";
+import { readSecretFiles } from "./readSecretFiles.ts";
 import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "./databaseUrl.rules.ts";
 import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
@@ -41,9 +41,6 @@ const MAXIMUM_TIMER_SECONDS = 86_400;
 
 const timerSeconds = (fallback: number, minimum: number) =>
   optionalNumber(minimum, MAXIMUM_TIMER_SECONDS).default(fallback);
-
-/** A day far in the past that dates can still express. */
-const MAXIMUM_RETENTION_DAYS = 36_500;
 
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
@@ -112,7 +109,6 @@ const settings = z.object({
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z.string().optional(),
   DATABASE_OWNER_URL: z.string().optional(),
-  DATABASE_READER_URL: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
   TEMPORAL_ADDRESS: z
     .string()
@@ -128,8 +124,6 @@ const settings = z.object({
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
   // Stripe's limit of meter events in live mode.
   STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
-  // 0 keeps test data indefinitely, as the contract says.
-  TEST_DATA_RETENTION_DAYS: optionalNumber(0, MAXIMUM_RETENTION_DAYS).default(0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),
@@ -197,29 +191,8 @@ export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** A program notices a new secret after this time at most. */
-const SECRET_AGE_MS = 1000;
-
-/** Returns a function that reads a secret again, unless it has just been read. */
-const createSecretReader = <Value>(first: Value, read: () => Value): (() => Value) => {
-  let value = first;
-  let readAtMs = performance.now();
-  return () => {
-    if (performance.now() - readAtMs >= SECRET_AGE_MS) {
-      readAtMs = performance.now();
-      try {
-        value = read();
-      } catch {
-        // The file may be half written. If it stays unusable, the earlier secret fails where it is used.
-      }
-    }
-    return value;
-  };
-};
-
 /**
- * Parses the configuration. An empty variable counts as not set. A secret in a file is read again when it is used, so it
- * can be replaced while a program runs.
+ * Parses the configuration. An empty variable counts as not set.
  * @throws ConfigError if a setting is malformed; it never falls back to the default
  */
 export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
@@ -236,20 +209,7 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
     const lines = [...malformed, ...faults].map((line) => `  ${line}`);
     throw new ConfigError(`Invalid settings:\n${lines.join("\n")}`);
   }
-  const config = { ...result.data };
-  // Another file may be unusable for a moment.
-  const withoutFiles = Object.fromEntries(
-    Object.entries(given).filter(([name]) => !files.paths.has(name.replace(/_FILE$/u, ""))),
-  );
-  for (const [name, path] of files.paths) {
-    const readAgain = (): unknown =>
-      Reflect.get(parseConfig({ ...withoutFiles, [name]: readSecretFile(path) }), name);
-    Object.defineProperty(config, name, {
-      enumerable: true,
-      get: createSecretReader<unknown>(Reflect.get(config, name), readAgain),
-    });
-  }
-  return Object.freeze(config);
+  return Object.freeze(result.data);
 };
 
 /**
@@ -259,11 +219,14 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
 export const buildChildEnvironment = (
   without: RegExp | null,
   childSettings: Readonly<Record<string, string>>,
-  defaults: Readonly<Record<string, string>> = {},
 ): NodeJS.ProcessEnv => {
   const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
-  return { ...defaults, ...Object.fromEntries(inherited), ...childSettings };
+  return { ...Object.fromEntries(inherited), ...childSettings };
 };
 
-/** Parses the environment of this process. */
-export const readConfig = (): Config => parseConfig(process.env);
+/**
+ * Parses the environment of this process.
+ * @param given settings that replace those of the environment
+ */
+export const readConfig = (given: Readonly<Record<string, string>> = {}): Config =>
+  parseConfig({ ...process.env, ...given });

@@ -14,7 +14,7 @@ const readEither = (env: NodeJS.ProcessEnv, name: string): string | undefined =>
 export const alignProxyVariables = (
   env: NodeJS.ProcessEnv = process.env,
 ): {
-  readonly proxies: Readonly<Record<string, string | undefined>>;
+  readonly proxies: Readonly<Record<"HTTP_PROXY" | "HTTPS_PROXY" | "NO_PROXY", string | undefined>>;
   readonly ignored: readonly string[];
 } => {
   const ignored: string[] = [];

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { completeDatabaseUrl, DatabaseUrlError, parseDatabaseUrl } from "./databaseUrl.rules.ts";
 
-const URL_SETTINGS = ["DATABASE_URL", "DATABASE_OWNER_URL", "DATABASE_READER_URL"] as const;
+const URL_SETTINGS = ["DATABASE_URL", "DATABASE_OWNER_URL"] as const;
 
 /** libpq's variables for parameters of the URLs. */
 const VARIABLES = {

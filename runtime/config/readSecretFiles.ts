@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 export const SECRET_SETTING_NAMES = [
   "DATABASE_URL",
   "DATABASE_OWNER_URL",
-  "DATABASE_READER_URL",
   "STRIPE_SECRET_KEY",
   "STRIPE_WEBHOOK_SECRET",
   "EVERYORG_API_KEY",
@@ -18,21 +17,14 @@ export const SECRET_SETTING_NAMES = [
 
 type SecretFiles = {
   readonly secrets: Readonly<Record<string, string>>;
-  /** The files, by the names of their settings. */
-  readonly paths: ReadonlyMap<string, string>;
   readonly faults: readonly string[];
 };
-
-/** @throws an error of the file system */
-export const readSecretFile = (path: string): string =>
-  readFileSync(path, "utf8").replace(/\r?\n$/u, "");
 
 /** Reads the secrets that are in files, without the line feed at the end. A fault is a line that says what to do. */
 export const readSecretFiles = (
   given: Readonly<Record<string, string | undefined>>,
 ): SecretFiles => {
   const secrets: Record<string, string> = {};
-  const paths = new Map<string, string>();
   const faults: string[] = [];
   for (const name of SECRET_SETTING_NAMES) {
     const path = given[`${name}_FILE`];
@@ -40,13 +32,12 @@ export const readSecretFiles = (
       faults.push(`${name} and ${name}_FILE are both set; set only one of them`);
     } else if (path !== undefined) {
       try {
-        secrets[name] = readSecretFile(path);
-        paths.set(name, path);
+        secrets[name] = readFileSync(path, "utf8").replace(/\r?\n$/u, "");
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         faults.push(`${name}_FILE must be a file that can be read: ${reason}`);
       }
     }
   }
-  return { secrets, paths, faults };
+  return { secrets, faults };
 };

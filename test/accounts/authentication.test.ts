@@ -2,7 +2,8 @@ import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createAuthenticator, UNKNOWN_MS } from "../../modules/accounts/createAuthenticator.ts";
+import { cacheLookups, CACHED_MS, UNKNOWN_MS } from "../../modules/accounts/cacheLookups.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -160,38 +161,6 @@ test("neither keys nor a client's content are logged", async (t) => {
   t.false(log.includes("secret-tag"));
 });
 
-test("uses of a key are noted as long as it is used, although no request waits for a lookup", async (t) => {
-  const { db } = t.context;
-  const { apiKeyProd } = await createTestOrganization(db);
-  const clock = { nowMs: 1 };
-  let noted = 0;
-  let onNote = Promise.withResolvers<void>();
-  const authenticate = createAuthenticator({
-    db,
-    accountType: "organization",
-    nowMs: () => clock.nowMs,
-    keyUses: {
-      note: () => {
-        noted += 1;
-        onNote.resolve();
-      },
-    },
-  });
-
-  await authenticate(apiKeyProd);
-  t.is(noted, 1);
-  for (let refreshes = 1; refreshes <= 3; refreshes += 1) {
-    clock.nowMs += 2000;
-    onNote = Promise.withResolvers<void>();
-    t.like(await authenticate(apiKeyProd), { mode: "live" });
-    t.is(noted, refreshes);
-    await onNote.promise;
-    t.is(noted, refreshes + 1);
-    // The cache has the new value one turn after its use is noted.
-    await new Promise(setImmediate);
-  }
-});
-
 test("made-up keys wait for two queries at a time, and are remembered as unknown for a moment", async (t) => {
   const clock = { nowMs: 1 };
   const queries: ((rows: readonly never[]) => void)[] = [];
@@ -256,4 +225,22 @@ test("made-up keys do not displace known ones, and what cannot be a key is not l
   t.is(await authenticate("x".repeat(257)), null);
   t.is(await authenticate("PROD-aaaaaaaaaaaaaaaaaaaaaaaaa"), null);
   t.is(queries, 0);
+});
+
+test("a lookup that began before a key was revoked, and ends later, is not cached", async (t) => {
+  const clock = { nowMs: 1 };
+  const answers: ((caller: { readonly id: string } | null) => void)[] = [];
+  const find = cacheLookups(
+    () => new Promise<{ readonly id: string } | null>((resolve) => void answers.push(resolve)),
+    () => clock.nowMs,
+  );
+
+  const slow = find("key");
+  clock.nowMs += CACHED_MS + 1;
+  answers[0]?.({ id: "read before" });
+  t.deepEqual(await slow, { id: "read before" });
+  const next = find("key");
+  answers[1]?.(null);
+
+  t.is(await next, null);
 });

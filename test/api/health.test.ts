@@ -156,22 +156,3 @@ test("the service is not ready while its clock is off, and logs each change once
   t.deepEqual(await pollReadiness(call, 200, READY), READY);
   t.regex(logged[1] ?? "", /clock is right again/u);
 });
-
-test("a process that did not run for two seconds does not take its database for unreachable", async (t) => {
-  let stalls = 0;
-  const db = new Proxy(t.context.db, {
-    get: (pool, name, receiver) => {
-      if (name === "one" && stalls === 0) {
-        stalls += 1;
-        // Nothing of this process runs meanwhile.
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500);
-      }
-      return Reflect.get(pool, name, receiver) as unknown;
-    },
-  });
-
-  const health = await watch(t, { db });
-
-  t.is(stalls, 1);
-  t.is(health.read().database, "ok");
-});

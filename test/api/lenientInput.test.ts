@@ -1,4 +1,3 @@
-import { z } from "zod";
 import { EIN } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -12,19 +11,13 @@ type Headers = Readonly<Record<string, string>>;
 
 test("a range that ends before it begins has nothing in it", async (t) => {
   const { call, apiKeyTest: key } = await startApiOf(t);
-  const { get, post, store } = await startStoreApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 1 } });
   await call("POST", "/charities/donate", { key, body: { amount_cents: 5, ein: EIN } });
-  await post("/app/api/plant", store.test, { trees: 1 });
-  await post("/app/api/charity/donate", store.test, { charity_id: EIN, amount: 1 });
 
   for (const [path, rows] of [
-    ["/plant/trees?created_at=2026-03-02&end_at=2026-03-01", "tree_details"],
     ["/plant/trees?created_at=9999-12-31&end_at=0001-01-01&first=5", "tree_details"],
-    ["/rescue/plastic_bottles?created_at=2026-03-02&end_at=2026-03-01", "bottle_details"],
     ["/usage?created_at=2026-03-02&end_at=2026-03-01", "usage"],
     ["/usage?state=pending&created_at=2026-03-02&end_at=2026-03-01", "usage"],
-    ["/charities/donations?start_date=2026-03-02&end_date=2026-03-01", "donations"],
     ["/stats?kind=tree&from=2026-03-02&to=2026-03-01", "stats"],
     ["/stats?kind=donation&interval=month&from=2026-03-02&to=2026-03-01", "stats"],
     ["/stats?kind=tree&group_by=attribution&from=9999-12-31&to=0001-01-01", "stats"],
@@ -33,49 +26,24 @@ test("a range that ends before it begins has nothing in it", async (t) => {
     t.is(status, 200, path);
     t.deepEqual(body[rows], [], path);
   }
-  for (const [path, rows] of [
-    ["/app/api/plant", "trees"],
-    ["/app/api/plastic", "plastics"],
-    ["/app/api/charity/donations", "donations"],
-  ] as const) {
-    const range = "start_date=2026-03-02&end_date=2026-03-01";
-    t.deepEqual((await get(`${path}?${range}`, store.test)).body, {
-      [rows]: [],
-      count: 0,
-      has_more: false,
-      next_cursor: "",
-    });
-  }
 });
 
-test("a number is accepted as an id, an order, a customer and an EIN", async (t) => {
+test("a number and its text are the same order", async (t) => {
   const { get, post, store } = await startStoreApiOf(t);
-  const order = { customer_name: 12, customer_id: 7701, order_id: 1001 };
-
-  const { body } = await post("/app/api/plant", store.test, { trees: 1, ...order });
-  t.like(body, { customer_name: "12", order_id: "1001" });
-  t.like((await get("/app/api/plant?order_id=1001&customer_id=7701", store.test)).body, {
-    trees: [{ customer_name: "12", customer_id: "7701", order_id: "1001" }],
-  });
   const keyed = { ...store.test, "Idempotency-Key": "k" };
-  const first = await post("/app/api/plant", keyed, { trees: 1, order_id: 1002 });
-  const again = await post("/app/api/plant", keyed, { trees: 1, order_id: "1002" });
-  t.is(again.text, first.text, "it is the same request");
-  const donation = { charity_id: 530_196_605, amount_dollars: 1 };
-  t.is(
-    (await post("/app/api/charity/donate", store.test, donation)).body["charity_id"],
-    "530196605",
-  );
 
-  const { call, apiKeyTest: key } = await startApiOf(t);
-  const donate = async (given: object) =>
-    call("POST", "/charities/donate", { key, body: { amount_cents: 5, ...given } });
-  t.is((await donate({ ein: 530_196_605 })).body["ein"], EIN);
-  t.is(
-    (await donate({ ein: 10_023_456 })).body["error"],
-    "no charity found for the ein 01-0023456",
-  );
-  t.is((await donate({ ein: 53.5 })).status, 400);
+  const first = await post("/app/api/plant", keyed, { trees: 1, order_id: 1002, customer_id: 7 });
+  const again = await post("/app/api/plant", keyed, {
+    trees: 1,
+    order_id: "1002",
+    customer_id: "7",
+  });
+
+  t.is(first.status, 200);
+  t.is(again.text, first.text);
+  t.like((await get("/app/api/plant?order_id=1002&customer_id=7", store.test)).body, {
+    trees: [{ customer_id: "7", order_id: "1002" }],
+  });
 });
 
 test("the name email means customer_email in every write of a store", async (t) => {
@@ -107,23 +75,6 @@ test("the name email means customer_email in every write of a store", async (t) 
   const refund = { type: "tree", quantity: 1, ...customer };
   t.is((await post("/app/api/refund", store.test, refund)).status, 200);
   t.like(await read(), { trees: 5 });
-});
-
-test("texts are stored and returned as they were sent, with their spaces", async (t) => {
-  const { call, apiKeyTest: key } = await startApiOf(t);
-  const text = "  two  words \t";
-  const given = { attribution: text, idempotency_key: text, metadata: { [text]: text } };
-
-  const planted = await call("POST", "/plant/trees", { key, body: { count: 1, ...given } });
-  t.like(planted.body, { tree_details: [given] });
-  const { post, store } = await startStoreApiOf(t);
-  const order = { customer_name: text, order_id: text };
-  t.like((await post("/app/api/plant", store.test, { trees: 1, ...order })).body, order);
-  const donation = { charity_id: ` ${EIN} `, amount: 1 };
-  t.is(
-    (await post("/app/api/charity/donate", store.test, donation)).body["charity_id"],
-    ` ${EIN} `,
-  );
 });
 
 test("quotes around the header Idempotency-Key are syntax, on both interfaces", async (t) => {
@@ -178,36 +129,6 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
     t.is(donated.status, status, String(currency));
     const body = { charity_id: EIN, amount: 1, currency };
     t.is((await post("/app/api/charity/donate", store.test, body)).status, status);
-  }
-});
-
-test("trees and bottles have no pages under the names of other lists", async (t) => {
-  const { call, apiKeyTest: key } = await startApiOf(t);
-  for (const [path, rows] of [
-    ["/plant/trees", "tree_details"],
-    ["/rescue/plastic_bottles", "bottle_details"],
-  ] as const) {
-    for (const count of [1, 2, 3]) {
-      await call("POST", path, { key, body: { count } });
-    }
-    const whole = await call("GET", path, { key });
-    const [newest] = z.array(z.looseObject({ id: z.string() })).parse(whole.body[rows]);
-
-    for (const query of [
-      "limit=1",
-      "page=2&page_size=1",
-      `starting_after=${newest?.id}`,
-      "starting_after=x&limit=0",
-      "offset=2&cursor=x&per_page=1",
-    ]) {
-      const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
-      t.is(status, 200);
-      t.deepEqual(body, whole.body, query);
-      t.false(headers.has("Link"));
-    }
-    const page = await call("GET", `${path}?first=1&after=${newest?.id}`, { key });
-    t.like(page.body, { [rows]: [{ count: 2 }] });
-    t.regex(page.headers.get("Link") ?? "", /\?first=1&after=[-0-9a-f]{36}>; rel="next"$/u);
   }
 });
 

@@ -150,8 +150,7 @@ export const startStandaloneApi = async (
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl,
     planting,
-    plantingCallbackSecrets:
-      plantingCallbackSecrets.length === 0 ? null : () => plantingCallbackSecrets,
+    plantingCallbackSecrets: plantingCallbackSecrets.length === 0 ? null : plantingCallbackSecrets,
     readStripeWebhook,
     webhookSettings,
   });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { z } from "zod";
-import { stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { stopLeftovers } from "../../embedded/supervisor.ts";
 import { isRunning } from "../../runtime/processIdentity.ts";
 import { eventually } from "../support/programs.ts";
 

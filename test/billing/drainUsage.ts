@@ -71,12 +71,12 @@ export const drainUsage = async (
   context: BillingContext,
   stream: Owner,
   {
-    signal,
-    onResult,
+    signal = new AbortController().signal,
+    onResult = () => undefined,
   }: {
-    readonly signal: AbortSignal;
-    readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
-  },
+    readonly signal?: AbortSignal;
+    readonly onResult?: (result: SendResult, meterEventId: bigint | null) => void;
+  } = {},
 ): Promise<DrainResult> => {
   let asked: Delay | null = null;
   for (let sent = 0; sent < MAXIMUM_EVENTS && !signal.aborted; sent += 1) {

@@ -53,6 +53,7 @@ const READING = [
   ...READING_WEBHOOK_COMMANDS,
   "evidence order list",
   "evidence order show",
+  "completion",
   "doctor",
   "deployment show",
   "workflow list",

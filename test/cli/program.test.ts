@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import type { Command } from "commander";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
@@ -39,8 +41,10 @@ for (const line of commandLines(program)) {
 
 test("a command line loads its own command only, and none for the help of the program", async (t) => {
   for (const [args, loaded] of [
-    ...program.commands.map((command) => [["--json", command.name(), "help"], [command.name()]]),
-    [["help", "org"], ["org"]],
+    ...program.commands
+      .filter((command) => command.name() !== "completion")
+      .map((command) => [["--json", command.name(), "help"], [command.name()]]),
+    [["org", "--help"], ["org"]],
     [["--help"], []],
     [["frob"], []],
   ] as const) {
@@ -58,6 +62,7 @@ test("a command line loads its own command only, and none for the help of the pr
 test("impact help shows the help of a command, and of all", async (t) => {
   const { stdout: ofOne } = await runImpact(["help", "org"]);
   t.regex(ofOne, /^Usage: impact org /u);
+  t.regex((await runImpact(["help", "usage", "retry"])).stdout, /^Usage: impact usage retry /u);
   const { stdout: ofAll } = await runImpact(["help"]);
   t.true(program.commands.every((command) => ofAll.includes(`\n  ${command.name()} `)));
 });
@@ -75,8 +80,42 @@ test("every command prints JSON with --json, except those that stream or print n
       : command.options.some(({ long }) => long === "--json")
         ? []
         : [words.join(" ")];
-  t.deepEqual(leavesWithout(program, []), ["store export-customer", "export", "webhook listen"]);
+  t.deepEqual(leavesWithout(program, []), [
+    "store export-customer",
+    "export",
+    "webhook listen",
+    "completion",
+  ]);
 });
+
+const execute = promisify(execFile);
+
+for (const [line, words] of [
+  ["impact us", ["usage"]],
+  ["impact usage re", ["reconcile", "resume", "retry"]],
+  ["impact usage retry --all --dr", ["--dry-run"]],
+  ["impact org show 1 --js", ["--json"]],
+  ["impact frob fro", []],
+] as const) {
+  test(`a shell completes ${line}`, async (t) => {
+    const { stdout: script } = await runImpact(["completion", "bash"]);
+    const typed = line.split(" ");
+    const { stdout } = await execute("bash", [
+      "-c",
+      `${script}
+      COMP_WORDS=(${line}) COMP_CWORD=${typed.length - 1}
+      _impact impact ${typed.at(-1)}
+      printf '%s\\n' "\${COMPREPLY[@]}"`,
+    ]);
+    t.deepEqual(
+      stdout
+        .split("\n")
+        .filter((word) => word !== "")
+        .toSorted(),
+      words,
+    );
+  });
+}
 
 test("the help lists the exit codes", async (t) => {
   const { stdout } = await runImpact(["--help"]);

@@ -1,5 +1,5 @@
 import test from "ava";
-import { CERTIFICATE_URL } from "../../api/endpoints/certificateUrlEndpoint.ts";
+import { CERTIFICATE_URL_EXAMPLE } from "../../api/endpoints/certificateEndpoints.ts";
 import { presentCertificate, viewCertificate } from "../../api/pages/presentCertificate.ts";
 import { renderCertificate } from "../../api/pages/renderCertificate.ts";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
@@ -234,6 +234,6 @@ test("a printed certificate has its URL", (t) => {
 });
 
 test("the URL in the API description has a token that certificates can have", (t) => {
-  const { pathname } = new URL(CERTIFICATE_URL.example.certificate_url);
+  const { pathname } = new URL(CERTIFICATE_URL_EXAMPLE.certificate_url);
   t.regex(pathname.slice("/certificate/".length), CERTIFICATE_TOKEN);
 });

@@ -1,8 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { tag } from "../../api/http/taggedResponses.ts";
-import { createPageCache } from "../../api/standalone/servePages.ts";
 import { getDashboardSlug, createSlugLookup } from "../../modules/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -42,45 +40,6 @@ test("all that shows a dashboard shares one read of the database", async (t) => 
   const statements = count() - before;
   // Each visitor may look up the slug before the first read has ended.
   t.true(statements <= STATEMENTS + responses.length, `${statements} statements`);
-});
-
-test("what pages show is read once, also by concurrent visitors, and the least used is evicted by its bytes", async (t) => {
-  const MEGABYTE = 1024 * 1024;
-  const reads: string[] = [];
-  const cache = createPageCache(
-    (name) => {
-      reads.push(name);
-      return Promise.resolve(name === "unknown" ? null : { name });
-    },
-    { cachedMs: MINUTE_MS, cachedBytes: 3 * MEGABYTE },
-  );
-  const [data, same] = await Promise.all([cache.read("first"), cache.read("first")]);
-  t.is(data, same);
-  t.is(cache.find("first"), data);
-  t.is(await cache.read("unknown"), undefined);
-  t.deepEqual(reads, ["first", "unknown"]);
-
-  let renderings = 0;
-  const render = async (name: string): Promise<void> => {
-    const read = await cache.read(name);
-    if (read) {
-      cache.render(name, "page", read, () => {
-        renderings += 1;
-        return tag({
-          type: "text/html",
-          body: Buffer.alloc(MEGABYTE - 2 * Buffer.poolSize),
-          headers: {},
-        });
-      });
-    }
-  };
-  for (const name of ["first", "second", "first", "third", "first"]) {
-    await render(name);
-  }
-  t.is(renderings, 3, "the same data are rendered once");
-  await render("fourth");
-  t.is(cache.find("second"), undefined);
-  t.is(cache.find("first"), data);
 });
 
 test.serial("made-up slugs share queries and are remembered as unknown", async (t) => {

@@ -1,12 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { fillDemo } from "../../embedded/demo/fillDemo.ts";
-import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
-import {
-  getCertificateToken,
-  getOrderCertificateToken,
-} from "../../modules/dashboard/manageCertificates.ts";
-import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import { createDemoPlanting } from "../../embedded/demo/history.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -29,24 +24,18 @@ test("screenshots are taken", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock(NOW);
   const planting = createDemoPlanting();
-  const { data } = await fillDemo({ db, planting, now: clock.now() });
+  const { pages } = await fillDemo(db, clock.now());
   const { url } = await startStandaloneApi(t, {
     db,
     clock,
     planting,
     publicBaseUrl: "https://impact.example",
   });
-  const slug = await getDashboardSlug({ db, clock }, data.organizationId);
-  const owner = { accountId: data.organizationId, mode: "live" } as const;
-  const { id } = data.records.find(({ label }) => label === "verified") ?? { id: "" };
-  const verified = await getCertificateToken({ db, clock }, owner, id, null);
-  const store = { accountId: data.storeId, mode: "live" } as const;
-  const order = await getOrderCertificateToken({ db, clock }, store, data.storeOrder);
   const paths = {
-    page: `/dashboard/${slug}`,
-    card: `/dashboard/${slug}/card`,
-    certificate: `/certificate/${verified}`,
-    order: `/certificate/${order}`,
+    page: pages["public page"],
+    card: `${pages["public page"]}/card`,
+    certificate: pages["verified"],
+    order: pages["order"],
   };
   for (const { name, of, width, colorScheme, ...shot } of SHOTS) {
     const view = { width, height: shot.height ?? 900, colorScheme };

@@ -5,14 +5,10 @@ import { sql } from "../../db/sql.ts";
 import { migrate } from "../../db/migrate.ts";
 import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { diagnose } from "../cli/diagnose.ts";
-import { runImpact } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { TestStore } from "../stores/startStoreApi.ts";
 import {
   appUrlOf,
-  asOwner,
-  copyDatabase,
   createEmptyDatabase,
   openTestPool,
   testWithDatabase,
@@ -103,7 +99,7 @@ test("keys, attributions and orders are found when the database's locale orders 
     `TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE '${BEFORE}'`,
   );
   const databaseUrl = appUrlOf(new URL(ownerUrl).pathname.slice(1));
-  await migrate(ownerUrl, { appUrl: databaseUrl, readerUrl: null });
+  await migrate(ownerUrl, { appUrl: databaseUrl });
   const first = await openTestPool(t, databaseUrl);
   const { apiKeyProd: key } = await createTestOrganization(first);
   const store = await createTestStore(first, { balanceCents: 100_000 });
@@ -137,35 +133,4 @@ test("keys, attributions and orders are found when the database's locale orders 
     const { body } = await get(`/app/api/plant?${query.toString()}`, store.live);
     t.is(body["count"], 1, order);
   }
-});
-
-test("doctor names the commands that mend indexes in the order of an earlier locale", async (t) => {
-  const databaseUrl = await copyDatabase(t);
-  const owner = new Client({ connectionString: asOwner(databaseUrl) });
-  await owner.connect();
-  t.teardown(() => owner.end());
-  const readLocale = async (): Promise<string> => {
-    const { of } = await diagnose((...args) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
-    );
-    return of("database locale") ?? "";
-  };
-  t.regex(await readLocale(), /^ok: /u);
-  await owner.query(
-    "UPDATE pg_database SET datcollversion = '0' WHERE datname = current_database()",
-  );
-  await owner.query("UPDATE pg_collation SET collversion = '0' WHERE collname = 'und-x-icu'");
-
-  const finding = await readLocale();
-
-  t.regex(
-    finding,
-    /^warning: the database has indexes of version 0, the system has 1; the collation/u,
-  );
-  const commands = [...finding.matchAll(/`([^`]+)`/gu)].map(([, command = ""]) => command);
-  t.is(commands.length, 3);
-  for (const command of commands) {
-    await owner.query(command);
-  }
-  t.regex(await readLocale(), /^ok: /u);
 });

@@ -5,10 +5,10 @@ import { z } from "zod";
 import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { openReleases, previousTag, runImpactOf } from "./releases.ts";
+import { openReleases, runImpactOf } from "./releases.ts";
 import type { Release } from "./releases.ts";
 
-/* Upgrades from the previous release, with its own programs. */
+/* Upgrades from this release to an invented later one whose migration only expands the schema. */
 
 const created = z.object({ id: z.uuid(), api_key_prod: z.string() });
 const planted = z.object({ tree_details: z.array(z.object({ id: z.uuid() })).min(1) });
@@ -53,8 +53,8 @@ const start = async (
   };
 };
 
-test("the previous release's programs run on this release's schema, beside its programs and after a rollback", async (t) => {
-  const { previous, next, isCompatible } = await openReleases(t);
+test("a release's programs run on the next one's schema, beside its programs and after a rollback", async (t) => {
+  const { previous, next } = await openReleases(t);
   const databaseUrl = await createEmptyDatabase(t);
   const { namespace } = await openNamespace(t);
   const settings = {
@@ -76,11 +76,6 @@ test("the previous release's programs run on this release's schema, beside its p
   await isBilled(30);
 
   await runImpactOf(next, ["migrate"], settings);
-
-  if (!isCompatible) {
-    await t.throwsAsync(start(t, previous, settings, key), { message: /ended with code 1/u });
-    return;
-  }
   // During the upgrade: both releases.
   const after = await start(t, next, settings, key);
   await before.plant(4);
@@ -104,29 +99,4 @@ test("the previous release's programs run on this release's schema, beside its p
   await upgraded.refund(second, 6);
   await isBilled(30 + 4 + 5 - 3);
   await t.notThrowsAsync(runImpactOf(next, ["doctor"], settings));
-});
-
-const CHANGELOG = "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n## [0.1.0] - 2026-11-01\n";
-
-test("the previous release is the newest one that is not this commit, and its tag must exist", (t) => {
-  const tags = ["v0.1.0", "v0.2.0"];
-  t.is(
-    previousTag(
-      { changelog: "## [Unreleased]\n", version: "0.1.0" },
-      { earlier: [], ofThisCommit: [] },
-    ),
-    null,
-  );
-  const after = { changelog: CHANGELOG, version: "0.2.0" };
-  t.is(previousTag(after, { earlier: tags, ofThisCommit: [] }), "v0.2.0");
-  t.is(previousTag(after, { earlier: ["v0.1.0"], ofThisCommit: ["v0.2.0"] }), "v0.1.0");
-  // Before 0.2.0 is tagged.
-  t.is(previousTag(after, { earlier: ["v0.1.0"], ofThisCommit: [] }), "v0.1.0");
-  t.throws(() => previousTag(after, { earlier: [], ofThisCommit: [] }), {
-    message: /the tag v0\.1\.0 is missing/u,
-  });
-  t.throws(
-    () => previousTag({ ...after, version: "0.3.0" }, { earlier: ["v0.1.0"], ofThisCommit: [] }),
-    { message: /the tag v0\.2\.0 is missing/u },
-  );
 });

@@ -100,6 +100,7 @@ test.serial(
       registeredAt: now,
       reason: null,
       idempotencyKey: crypto.randomUUID(),
+      createdAt: now.toISOString(),
     });
     let newest = await findNewestEvent(filler);
     const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
@@ -112,7 +113,7 @@ test.serial(
       "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
       "its refund": (single) =>
         single.transaction((transaction) =>
-          insertRefunds(transaction, [{ ...owner, ...newRefund() }], now, false),
+          insertRefunds(transaction, [{ ...owner, ...newRefund() }], false),
         ),
       "its id": (single) => listNamedIds(single, [{ ...owner, id }]),
       "its lock": (single) =>

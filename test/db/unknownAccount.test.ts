@@ -1,11 +1,11 @@
 import { hash } from "node:crypto";
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../modules/billing/usageFacts.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { donorName, listDonors } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnDonation,
   listDonations,
@@ -13,7 +13,7 @@ import {
 } from "../../modules/charities/donations.sql.ts";
 import {
   markImportedDonationsRefunded,
-  lockFurtherRefunded,
+  listFurtherRefunded,
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
@@ -47,16 +47,16 @@ import {
   listBalanceEntries,
 } from "../../modules/stores/balances.sql.ts";
 import {
-  blankSelected,
-  countSelectedRecords,
+  blankSome,
+  countPersonalRecords,
   listUnsharedEmails,
   readIdentities,
 } from "../../modules/stores/personalData.sql.ts";
 import {
   listPersonalDonations,
   listPersonalRegistrations,
-  listRefundReasons,
 } from "../../modules/stores/personalRecords.sql.ts";
+import { hasOnlyName, isOfCustomer } from "../../modules/stores/customers.sql.ts";
 import { listStoreDonations, sumStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
@@ -107,6 +107,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   // One record has only a name.
   const names = Array.from({ length: 500 }, (_, index) => hash("md5", String(index)));
   const named = { identity: customer, names };
+  const unnamed = { identity: customer, names: [] };
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
   const firstPage = {
@@ -134,9 +135,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   `);
   const middle = positions[positions.length / 2] ?? null;
   const newest = positions.at(-1) ?? null;
-  const firstId = await filler.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
-    SELECT id FROM registration WHERE account_id = ${unknown.id} ORDER BY id LIMIT 1
-  `);
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
@@ -188,7 +186,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => listDonors(single, [donorName(donor, keys)]),
+    "a donor and known keys": (single) => findDonor(single, donor, keys),
     "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by ids and keys": (single) =>
       listDonationsOf(single, donor, { ids: [donationId], keys }),
@@ -213,13 +211,12 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the last usage": (single) =>
       listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
     "a customer's registrations": (single) =>
-      listPersonalRegistrations(single, unknown.id, customer, 20),
-    "the reasons of a customer's refunds": (single) => listRefundReasons(single, [firstId], 20),
-    "a customer's donations": (single) => listPersonalDonations(single, unknown.id, customer, 20),
+      listPersonalRegistrations(single, unknown.id, unnamed, 20),
+    "a customer's registrations, with those that have only a name": (single) =>
+      listPersonalRegistrations(single, unknown.id, named, 20),
+    "a customer's donations": (single) => listPersonalDonations(single, unknown.id, unnamed, 20),
     "how many records a customer has": (single) =>
-      countSelectedRecords(single, unknown.id, customer),
-    "how many records have only a name": (single) =>
-      countSelectedRecords(single, unknown.id, named),
+      countPersonalRecords(single, unknown.id, unnamed),
     "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
     "the addresses that only a customer has": (single) =>
       listUnsharedEmails(single, unknown.id, customer, 10_000),
@@ -228,12 +225,18 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the last balance entries": (single) =>
       listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
   };
+  const erase = (
+    transaction: DatabaseTransactionConnection,
+    selects: typeof isOfCustomer,
+    table: "registration" | "donation",
+    who: typeof named,
+  ) => blankSome(transaction, table, unknown.id, selects(table, unknown.id, who), 500);
   // Each returns how many records it has changed.
   const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "refunds of imported registrations": (single) =>
       single.transaction(async (transaction) => {
         const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
-        const refunded = await lockFurtherRefunded(transaction, refunds);
+        const refunded = await listFurtherRefunded(transaction, refunds);
         await raiseRefundedCounts(transaction, refunded);
         return refunded.length;
       }),
@@ -244,20 +247,14 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       }),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
-        blankSelected(transaction, "registration", unknown.id, customer, 500),
+        erase(transaction, isOfCustomer, "registration", unnamed),
       ),
     "the erasure of registrations with only a name": (single) =>
-      single.transaction((transaction) =>
-        blankSelected(transaction, "registration", unknown.id, named, 500),
-      ),
+      single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
     "the erasure of donations with only a name": (single) =>
-      single.transaction((transaction) =>
-        blankSelected(transaction, "donation", unknown.id, named, 500),
-      ),
+      single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
     "the erasure of a customer's donations": (single) =>
-      single.transaction((transaction) =>
-        blankSelected(transaction, "donation", unknown.id, customer, 500),
-      ),
+      single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
   };
   const countPages = await createPageCounter(filler, db, TABLES);
   for (const [name, lookup] of Object.entries(lookups)) {

@@ -65,7 +65,7 @@ const setUp = async (t: ExecutionContext) => {
     return folder;
   };
   const upgrade = async (migrations: Readonly<Record<string, string>>, options = {}) =>
-    migrate(url, undefined, { folder: await release(migrations), ...options });
+    migrate(url, { folder: await release(migrations), ...options });
   return { url, release, upgrade, client: await openClient(t, url) };
 };
 
@@ -167,43 +167,6 @@ test("a migration that loses its connection is named with the server's reason", 
   t.like(error.cause, { code: "57P01" });
 });
 
-const INDEXED = {
-  ...FIRST,
-  "0002_thing_id": `-- @no-transaction
--- @runs-with 0001
-CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS thing_id ON thing (id);
-`,
-};
-
-const IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'thing_id'::regclass";
-
-test("an index is created concurrently, once, by several migrators", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-
-  const results = await Promise.all([upgrade(INDEXED), upgrade(INDEXED), upgrade(INDEXED)]);
-
-  t.deepEqual(
-    results.flatMap(({ applied }) => applied),
-    ["0002_thing_id"],
-  );
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
-});
-
-test("an invalid index that an interrupted migration left is created again", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-  await client.query("INSERT INTO thing VALUES (1), (1)");
-  await t.throwsAsync(upgrade(INDEXED), {
-    message: /0002_thing_id failed; it is one statement that can be run again/u,
-  });
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: false }]);
-
-  await client.query("TRUNCATE thing");
-  t.deepEqual(await upgrade(INDEXED), { applied: ["0002_thing_id"] });
-  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
-});
-
 test("who applied a migration is recorded with it, also if a later one fails", async (t) => {
   const { upgrade, client } = await setUp(t);
   const accounts = await readFile(
@@ -217,7 +180,7 @@ test("who applied a migration is recorded with it, also if a later one fails", a
   const repaired = {
     ...release,
     "0002_nothing": "CREATE TABLE thing (id integer);",
-    "0003_thing_id": INDEXED["0002_thing_id"],
+    "0003_thing_id": "CREATE UNIQUE INDEX ON thing (id);",
   };
   await upgrade(repaired, { migrator: { ...migrator, name: "Eve" } });
 
@@ -229,28 +192,6 @@ test("who applied a migration is recorded with it, also if a later one fails", a
     { operator: "Eve", details: { applied: ["0002_nothing"] } },
     { operator: "Eve", details: { applied: ["0003_thing_id"] } },
   ]);
-});
-
-test("a constraint holds for new rows first, and is validated by a later migration", async (t) => {
-  const { upgrade, client } = await setUp(t);
-  await upgrade(FIRST);
-  await client.query("INSERT INTO thing VALUES (0)");
-  const added = {
-    ...FIRST,
-    "0002_positive": "ALTER TABLE thing ADD CONSTRAINT thing_positive CHECK (id > 0) NOT VALID;",
-  };
-  const validated = {
-    ...added,
-    "0003_positive_validated": "ALTER TABLE thing VALIDATE CONSTRAINT thing_positive;",
-  };
-
-  await upgrade(added);
-  await t.throwsAsync(client.query("INSERT INTO thing VALUES (0)"), { message: /thing_positive/u });
-  await t.throwsAsync(upgrade(validated), {
-    message: /0003_positive_validated failed and was rolled back/u,
-  });
-  await client.query("UPDATE thing SET id = 1");
-  t.deepEqual(await upgrade(validated), { applied: ["0003_positive_validated"] });
 });
 
 test("a release runs with the later migrations that say so, and not with others", async (t) => {
@@ -266,10 +207,10 @@ test("a release runs with the later migrations that say so, and not with others"
   await upgrade(expanded);
   await t.notThrowsAsync(requireCurrentSchema(url, { folder: older }));
   // An orchestrator that starts the older release again may migrate first.
-  t.deepEqual(await migrate(url, undefined, { folder: older }), { applied: [] });
+  t.deepEqual(await migrate(url, { folder: older }), { applied: [] });
   for (const start of [
     requireCurrentSchema,
-    (at: string, options: object) => migrate(at, undefined, options),
+    (at: string, options: object) => migrate(at, options),
   ]) {
     await t.throwsAsync(start(url, { folder: oldest }), {
       instanceOf: SchemaMismatchError,
@@ -298,7 +239,7 @@ test("a database with an earlier version of a migration is neither migrated nor 
     message: /another version, whose migration 0001_things differs/u,
   };
   await t.throwsAsync(requireCurrentSchema(url, { folder: edited }), mismatch);
-  await t.throwsAsync(migrate(url, undefined, { folder: edited }), mismatch);
+  await t.throwsAsync(migrate(url, { folder: edited }), mismatch);
 });
 
 test("a directive that is unknown or names no earlier migration is an error", async (t) => {
@@ -309,38 +250,6 @@ test("a directive that is unknown or names no earlier migration is an error", as
   await t.throwsAsync(upgrade({ "0002_things": "-- @runs-with 0002\nSELECT 1;" }), {
     message: /must be the number of an earlier migration/u,
   });
-});
-
-test("an extension that the role may not create is named with the SQL for an administrator", async (t) => {
-  const { url, release, client } = await setUp(t);
-  const role = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`);
-  await client.query(`GRANT CREATE, USAGE ON SCHEMA public TO ${role}`);
-  t.teardown(async () => {
-    await client.query(`DROP OWNED BY ${role} CASCADE`);
-    await client.query(`DROP ROLE ${role}`);
-  });
-  const limited = new URL(url);
-  limited.username = role;
-  limited.password = "password";
-  const folder = await release({
-    "0001_search": "CREATE EXTENSION IF NOT EXISTS pg_trgm;\nCREATE TABLE thing (name text);",
-  });
-
-  const error = await t.throwsAsync(migrate(limited.href, undefined, { folder }), {
-    name: "DatabaseRoleError",
-    message: /may not create extensions/u,
-  });
-  const [statement = ""] = /CREATE EXTENSION .*;/u.exec(error?.message ?? "") ?? [];
-  await client.query(statement);
-  t.deepEqual(await migrate(limited.href, undefined, { folder }), { applied: ["0001_search"] });
-
-  await t.throwsAsync(
-    migrate(limited.href, undefined, {
-      folder: await release({ "0002_none": "CREATE EXTENSION IF NOT EXISTS no_such_extension;" }),
-    }),
-    { name: "DatabaseRoleError", message: /lacks the extensions no_such_extension/u },
-  );
 });
 
 test("this release's programs serve on the schema of a later one that says so, and refuse another", async (t) => {

@@ -84,7 +84,7 @@ test("every variable of a Pod is a setting, and every secret that it names is mo
       );
     }
   }
-  const onlyForTheMigration = new Set<string>(["DATABASE_OWNER_URL", "DATABASE_READER_URL"]);
+  const onlyForTheMigration = new Set<string>(["DATABASE_OWNER_URL"]);
   const forAll = SECRET_SETTING_NAMES.filter((name) => !onlyForTheMigration.has(name));
   for (const [part, expected] of [
     ["api", forAll],

@@ -171,7 +171,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.send(5);
     await scene.send(6);
     const { second = 0 } = scene.control.usage({ customerId: scene.customerId }).at(-1) ?? {};
-    await scene.reportElsewhere(7, second);
+    scene.reportElsewhere(7, second);
     scene.pass(LAG_SECONDS);
     await scene.run("usage", "reconcile");
     const { db } = scene.side();

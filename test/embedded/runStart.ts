@@ -11,7 +11,7 @@ import { isRunning } from "../../runtime/processIdentity.ts";
 import type { ProcessIdentity } from "../../runtime/processIdentity.ts";
 import { readRunFile } from "../../runtime/runFile.ts";
 import type { RunFile } from "../../runtime/runFile.ts";
-import { stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { stopLeftovers } from "../../embedded/supervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 
@@ -38,9 +38,10 @@ export type StartedProcess = {
 
 export const createDataDir = (): Promise<string> => mkdtemp(join(tmpdir(), "impact-start-"));
 
-/** Removes a data folder, after stopping its processes. */
+/** Removes a data folder, after stopping its processes and those of its demo. */
 export const removeDataDir = async (folder: string): Promise<void> => {
   await stopLeftovers(folder, () => {});
+  await stopLeftovers(join(folder, "demo"), () => {});
   await rm(folder, { recursive: true, force: true });
 };
 
@@ -83,13 +84,7 @@ export const runStart = (
   settings: Settings = {},
   args: readonly string[] = [],
 ): StartedProcess =>
-  watch(
-    t,
-    // It also stops if the test run is interrupted.
-    spawn(process.execPath, [START, "--stop-with-parent", ...args], {
-      env: buildEnvironment(dataDir, settings),
-    }),
-  );
+  watch(t, spawn(process.execPath, [START, ...args], { env: buildEnvironment(dataDir, settings) }));
 
 /** Waits until the start is ready and returns its run file. */
 export const waitUntilReady = async (
@@ -122,4 +117,7 @@ export const readProcesses = async (
 
 /** Returns the names of the processes that still run. */
 export const namesOfRunning = (processes: ReadonlyMap<string, ProcessIdentity>): string[] =>
-  [...processes].filter(([, identity]) => isRunning(identity)).map(([name]) => name);
+  [...processes]
+    .filter(([, identity]) => isRunning(identity))
+    .map(([name]) => name)
+    .toSorted();

@@ -1,9 +1,26 @@
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listDueEndpoints } from "../../modules/events/deliveries.sql.ts";
+import { listDueEndpoints } from "../../modules/events/attempts.sql.ts";
 import { shardOf } from "../../db/shards.rules.ts";
 import { createDeliverySender } from "../../modules/events/createDeliveryRuns.ts";
+import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
+
+/** Where the tests' receivers are. */
+export const LOOPBACK = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+
+/** Returns what makes deliveries to receivers of the tests. */
+export const deliveryContext = (db: DatabasePool, clock: Clock = systemClock): DeliveryContext => ({
+  db,
+  clock,
+  send: createWebhookSender(LOOPBACK),
+  random: () => 0.5,
+  observeAttempt: () => undefined,
+  observeDisabled: () => undefined,
+});
 
 const dueRow = z.strictObject({ dueAt: z.date().nullable() });
 
@@ -33,7 +50,7 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
       await sender.settled();
     }
     const dueAt = await db.oneFirst(sql.type(dueRow)`
-      SELECT min(greatest(due_at, leased_until)) AS "dueAt"
+      SELECT min(due_at) AS "dueAt"
       FROM webhook_delivery
       WHERE endpoint_id = ${endpointId} AND state = 'pending'
     `);

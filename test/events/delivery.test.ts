@@ -46,8 +46,7 @@ test("an event is delivered once, signed, with the id that the feed has", async 
 });
 
 test("no text that a client or an operator wrote is delivered", async (t) => {
-  const { deps, accountId, clock, deliver, receiver, secret } = await setUpWebhooks(t);
-  const owner = { accountId, mode: "live" as const };
+  const { deps, owner, clock, deliver, receiver, secret } = await setUpWebhooks(t);
   const donation = {
     donation_id: "d",
     amount_cents: 500,
@@ -56,23 +55,18 @@ test("no text that a client or an operator wrote is delivered", async (t) => {
     nonprofit_id: "",
     charity_name: "Red Cross",
   };
-  const { db } = deps;
-  const now = clock.now();
-  await recordEvent(db, owner, now, {
-    type: "donation.created",
-    data: {
-      ...donation,
-      idempotency_key: "PERSONAL",
-      attribution: "PERSONAL",
-      metadata: { email: "PERSONAL" },
-    },
-  });
-  await recordEvent(db, owner, now, {
-    type: "donation.refunded",
-    data: { ...donation, reason: "PERSONAL" },
-  });
+  const personal = { idempotency_key: "PERSONAL", attribution: "PERSONAL" };
   const refund = refunded("r");
-  await recordEvent(db, owner, now, { ...refund, data: { ...refund.data, reason: "PERSONAL" } });
+  for (const content of [
+    {
+      type: "donation.created" as const,
+      data: { ...donation, ...personal, metadata: { email: "PERSONAL" } },
+    },
+    { type: "donation.refunded" as const, data: { ...donation, reason: "PERSONAL" } },
+    { ...refund, data: { ...refund.data, reason: "PERSONAL" } },
+  ]) {
+    await recordEvent(deps.db, owner, clock.now(), content);
+  }
   await deliver();
   t.is(receiver.received.length, 3);
   for (const request of receiver.received) {

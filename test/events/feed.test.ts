@@ -291,7 +291,7 @@ test("a page ends before its JSON becomes large", async (t) => {
   t.deepEqual(found, [1, 2, 3, 4, 5]);
 });
 
-test("impact event list shows the feed", async (t) => {
+test("impact event list shows the feed, each event once even if its type is named twice", async (t) => {
   const { db } = t.context;
   const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
@@ -307,20 +307,9 @@ test("impact event list shows the feed", async (t) => {
   const one = await impact("event", "list", "--org", id, "--limit", "1", "--json");
   t.regex(one.stderr, /More events exist/u);
   const [event] = z.array(z.looseObject({ id: z.string() })).parse(readJson(one));
-  const args = ["--starting-after", event?.id ?? "", "--types", "registration.refunded", "--json"];
+  const types = "registration.refunded,registration.refunded";
+  const args = ["--starting-after", event?.id ?? "", "--types", types, "--json"];
   const rest = await impact("event", "list", "--org", id, ...args);
   t.like(readJson(rest), { 0: { data: { registration_id: "2" } }, length: 1 });
   t.is((await impact("event", "list", "--org", id, "--types", "x")).exitCode, 2);
-});
-
-test("impact event list shows each event once, even if its type is named twice", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("1"));
-  const args = ["--org", id, "--types", "registration.refunded,registration.refunded", "--json"];
-  const run = await untilComplete(
-    () => runImpact(["event", "list", ...args], { env: { DATABASE_URL: databaseUrl } }),
-    ({ stderr }) => stderr.includes("held back"),
-  );
-  t.like(readJson(run), { length: 1 });
 });

@@ -4,7 +4,6 @@ import { z } from "zod";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import {
   createWebhookEndpoint,
@@ -15,11 +14,9 @@ import { refunded } from "./readEvents.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import { createDeliveriesTo } from "./deliverTo.ts";
+import { LOOPBACK, createDeliveriesTo, deliveryContext } from "./deliverTo.ts";
 import { startReceiver } from "./startReceiver.ts";
 import type { Received } from "./startReceiver.ts";
-
-const TEST_SETTINGS = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 
 const message = z.object({
   type: z.string(),
@@ -50,13 +47,9 @@ export const setUpWebhooks = async (
   const receiver = await startReceiver(t);
   const { id: accountId } = await createTestOrganization(db);
   const deps = {
-    db,
-    clock,
+    ...deliveryContext(db, clock),
     actor: SERVICE,
-    webhookSettings: TEST_SETTINGS,
-    send: createWebhookSender(TEST_SETTINGS),
-    random: () => 0.5,
-    observeAttempt: () => undefined,
+    webhookSettings: LOOPBACK,
     observeDisabled: (endpoint: WebhookEndpoint) => {
       disabled.push(endpoint);
     },

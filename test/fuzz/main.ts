@@ -44,7 +44,7 @@ const SETTINGS = {
 
 const startService = async (dataDir: string) => {
   const env = { ...process.env, ...SETTINGS, DATA_DIR: dataDir };
-  const service = spawn(process.execPath, [join(ROOT, "embedded/main.ts"), "--stop-with-parent"], {
+  const service = spawn(process.execPath, [join(ROOT, "embedded/main.ts")], {
     env,
     stdio: ["ignore", "pipe", "inherit"],
   });

@@ -15,7 +15,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { lineOf, orderedTree } from "./importLine.ts";
-import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -67,11 +67,9 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
 test("a reversal that an import waits for makes the line a conflict", async (t) => {
   const { db } = t.context;
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const { impact } = await setUpImport(t);
-  const importLines = async (refunded: number) => {
+  const importLines = (refunded: number) => {
     const line = lineOf({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
-    const file = await writeTestFile(t, "store.ndjson", linesOf(line));
-    return impact("import", "history", file, "--store", store.domain, "--json");
+    return importForStore(t, store.domain, [line]);
   };
   await importLines(0);
 
@@ -91,15 +89,13 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 test("a key that a store uses while its import runs is a conflict", async (t) => {
   const { db } = t.context;
   const { get, store } = await startStoreApiOf(t);
-  const { impact } = await setUpImport(t);
   const lines = ["a", "b"].map((id) => lineOf({ id, unit_price_cents: 10, idempotency_key: id }));
-  const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));
-  await importForStore(t, store.domain, [JSON.parse(lineOf({ id: "c", unit_price_cents: 10 }))]);
+  await importForStore(t, store.domain, [lineOf({ id: "c", unit_price_cents: 10 })]);
 
   const [run] = await runBehindLocks<[Run]>(
     db,
     (transaction) => insertStoreKey(transaction, store.id, "plant", "b"),
-    () => impact("import", "history", file, "--store", store.domain, "--json"),
+    () => importForStore(t, store.domain, lines),
   );
 
   t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);

@@ -124,7 +124,7 @@ const LINES = 250;
 // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* readLines(): AsyncGenerator<ImportLine> {
   for (let number = 1; number <= LINES; number += 1) {
-    yield lineOf(number, { importedId: `old-${number}`, count: number });
+    yield lineOf(number, { imported_id: `old-${number}`, count: number });
   }
 }
 
@@ -142,6 +142,6 @@ test("an import that yields writes small batches, and is as complete as any othe
   t.is((await readTotals(db, owner, systemClock.now())).all, (LINES * (LINES + 1)) / 2);
 
   const verified = await importFrom(db, accountId, readLines(), "verification", pace);
-  t.like(verified.summary.kinds.tree, { known: LINES, records: LINES });
+  t.like(verified.summary, { kinds: { tree: { already_there: LINES } }, records: { tree: LINES } });
   t.deepEqual(verified.rejections, []);
 });

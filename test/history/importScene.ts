@@ -73,7 +73,7 @@ export const linesOf = (...lines: readonly (string | Fields)[]): string =>
 export const importForStore = (
   { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
   store: string,
-  lines: readonly Fields[],
+  lines: readonly (string | Fields)[],
   ...options: readonly string[]
 ) =>
   runImpact(["import", "history", "-", "--store", store, "--json", ...options], {

@@ -1,10 +1,12 @@
 import { chmod } from "node:fs/promises";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { importForStore, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
@@ -12,19 +14,22 @@ const test = testWithDatabase();
 
 const newKey = (): string => `old_${crypto.randomUUID()}`;
 
+/** Imports the content of standard input as a key. */
+const importKey = (
+  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  stdin: string,
+  ...options: readonly string[]
+) =>
+  runImpact(["import", "key", "--json", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
+
 test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await setUpImport(t);
   const { call } = await startStandaloneApi(t, { db });
-  const env = { DATABASE_URL: databaseUrl };
   const key = newKey();
   t.is((await call("GET", "/plant/trees", { key })).status, 403);
-  const importKey = (mode: string) =>
-    runImpact(["import", "key", "--org", id, "--mode", mode, "--json"], {
-      env,
-      stdin: `${key}\r\n`,
-    });
-  const run = await importKey("test");
+  const importFor = (mode: string) => importKey(t, `${key}\r\n`, "--org", id, "--mode", mode);
+  const run = await importFor("test");
   t.is(run.exitCode, 0, run.stderr);
   t.like(readJson(run), { mode: "test", key: "old_…", new: true });
   t.false((run.stdout + run.stderr).includes(key));
@@ -36,8 +41,8 @@ test("a client keeps its key after the cut-over, and only the hash and four char
   t.is((await call("GET", "/plant/trees", { key })).status, 200);
   t.is((await call("GET", "/dashboard_url", { key })).body["org_id"], id);
 
-  t.like(readJson(await importKey("test")), { new: false });
-  const otherMode = await importKey("live");
+  t.like(readJson(await importFor("test")), { new: false });
+  const otherMode = await importFor("live");
   t.is(otherMode.exitCode, 1);
   t.regex(otherMode.stderr, /the account has this key in test mode/u);
   const rows = await db.any(sql.type(z.strictObject({ row: z.string() }))`
@@ -50,58 +55,46 @@ test("a client keeps its key after the cut-over, and only the hash and four char
 });
 
 test("a key of another account, a revoked key and an unusable key are refused", async (t) => {
-  const { databaseUrl } = t.context;
   const one = await setUpImport(t);
   const other = await setUpImport(t);
-  const importKey = (id: string, stdin: string) =>
-    runImpact(["import", "key", "--org", id, "--mode", "live", "--json"], {
-      env: { DATABASE_URL: databaseUrl },
-      stdin,
-    });
+  const importFor = (id: string, stdin: string) =>
+    importKey(t, stdin, "--org", id, "--mode", "live");
   const key = newKey();
-  const imported = z.looseObject({ id: z.string() }).parse(readJson(await importKey(one.id, key)));
-  t.regex((await importKey(other.id, key)).stderr, /belongs to another account/u);
+  const imported = z.looseObject({ id: z.string() }).parse(readJson(await importFor(one.id, key)));
+  t.regex((await importFor(other.id, key)).stderr, /belongs to another account/u);
   await one.impact("key", "revoke", imported.id);
-  t.regex((await importKey(one.id, key)).stderr, /was revoked here/u);
+  t.regex((await importFor(one.id, key)).stderr, /was revoked here/u);
   for (const unusable of ["", "short", `two words ${key}`, "é".repeat(20), "x".repeat(257)]) {
-    const run = await importKey(one.id, unusable);
+    const run = await importFor(one.id, unusable);
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /must be 16 to 256 visible ASCII characters/u);
   }
   t.regex(
-    (await importKey(one.id, `PROD-${key}`)).stderr,
+    (await importFor(one.id, `PROD-${key}`)).stderr,
     /prefix PROD- are for stores in live mode/u,
   );
-  t.regex((await importKey(one.id, `${key}\n${newKey()}`)).stderr, /one secret on one line/u);
+  t.regex((await importFor(one.id, `${key}\n${newKey()}`)).stderr, /one secret on one line/u);
 });
 
 test("a key file must be readable by its owner only", async (t) => {
   const { id, impact } = await setUpImport(t);
   const path = await writeTestFile(t, "key", `${newKey()}\n`);
-  const importKey = () =>
+  const importFile = () =>
     impact("import", "key", "--org", id, "--mode", "live", "--key-file", path, "--json");
   await chmod(path, 0o644);
-  const refused = await importKey();
+  const refused = await importFile();
   t.is(refused.exitCode, 2);
   t.regex(refused.stderr, /Other users can read/u);
   await chmod(path, 0o600);
-  t.is((await importKey()).exitCode, 0);
+  t.is((await importFile()).exitCode, 0);
 });
 
 test("a store keeps its key, and an imported key of an organization has the wrong type for stores", async (t) => {
-  const { databaseUrl } = t.context;
   const { id } = await setUpImport(t);
   const { get, store } = await startStoreApiOf(t);
-  const env = { DATABASE_URL: databaseUrl };
   const [storeKey, organizationKey] = [newKey(), newKey()];
-  await runImpact(["import", "key", "--store", store.domain, "--mode", "test"], {
-    env,
-    stdin: storeKey,
-  });
-  await runImpact(["import", "key", "--org", id, "--mode", "test"], {
-    env,
-    stdin: organizationKey,
-  });
+  await importKey(t, storeKey, "--store", store.domain, "--mode", "test");
+  await importKey(t, organizationKey, "--org", id, "--mode", "test");
   const verify = (key: string) => get("/app/api/verify", { api_key: key, shop_name: store.domain });
   t.like((await verify(storeKey)).body, { shop_domain: store.domain, key_mode: "TEST" });
   t.like(await verify(organizationKey), { status: 401, body: { code: "WRONG_KEY_TYPE" } });

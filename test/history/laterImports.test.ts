@@ -10,8 +10,7 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
-import type { Fields } from "./importLine.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -112,19 +111,9 @@ const storeLine = (id: string, refunded: number) =>
 
 test("a store's record that was reversed here, too, is a conflict, and the balance never changes", async (t) => {
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const { impact } = await setUpImport(t);
-  const importLines = async (...lines: readonly string[]) =>
-    impact(
-      "import",
-      "history",
-      await writeTestFile(t, "store.ndjson", linesOf(...lines)),
-      "--store",
-      store.domain,
-      "--json",
-    );
-  await importLines(storeLine("a", 0), storeLine("b", 0));
+  await importForStore(t, store.domain, [storeLine("a", 0), storeLine("b", 0)]);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, order_id: "a" });
-  const run = await importLines(storeLine("a", 2), storeLine("b", 2));
+  const run = await importForStore(t, store.domain, [storeLine("a", 2), storeLine("b", 2)]);
   t.like(summaryOf(run), { refunded: 1, conflict: 1 });
   t.regex(run.stderr, /refunded_count \(units were refunded here, too\)$/mu);
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1010 });
@@ -145,11 +134,7 @@ test("what the old server refunded since an erasure is subtracted, and nothing e
     ...ann,
   };
   const other = { id: "b", unit_price_cents: 10, customer_name: "Bob Hill" };
-  const importLines = async (...lines: readonly (string | Fields)[]) => {
-    const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));
-    return impact("import", "history", file, "--store", store.domain, "--json");
-  };
-  await importLines(lineOf(tree), lineOf(other), donation);
+  await importForStore(t, store.domain, [lineOf(tree), lineOf(other), donation]);
   await impact("store", "forget", store.domain, "--customer-id", "7");
   const later = [
     lineOf({ ...tree, refunded_count: 3 }),
@@ -157,8 +142,8 @@ test("what the old server refunded since an erasure is subtracted, and nothing e
     { ...donation, refunded: true },
   ];
 
-  const run = await importLines(...later);
-  const again = await importLines(...later);
+  const run = await importForStore(t, store.domain, later);
+  const again = await importForStore(t, store.domain, later);
 
   t.like(summaryOf(run), { new: 0, refunded: 2, conflict: 1 }, run.stderr);
   t.regex(run.stderr, /conflict: .* with another customer_name$/mu);

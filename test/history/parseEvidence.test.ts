@@ -1,5 +1,5 @@
 import test from "ava";
-import { parseEvidence } from "../../cli/commands/historyEvidence.ts";
+import { parseEvidence } from "../../modules/history/parseEvidence.ts";
 
 const NOW = new Date("2026-05-01T10:00:00.000Z");
 

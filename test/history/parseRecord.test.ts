@@ -1,5 +1,5 @@
 import test from "ava";
-import { parseJsonLine } from "../../cli/commands/historyRecords.ts";
+import { parseJsonLine } from "../../modules/history/parseLine.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { contentOf } from "../../modules/history/importedRecords.rules.ts";
 import type {
@@ -28,20 +28,20 @@ const read = (
 
 const plain: ImportedRegistration = {
   kind: "tree",
-  importedId: null,
+  imported_id: null,
   count: 1,
-  refundedCount: 0,
-  fractionalCount: 0,
-  createdAt: "2025-06-01T12:00:00.000000Z",
-  idempotencyKey: null,
+  refunded_count: 0,
+  fractional_count: 0,
+  created_at: "2025-06-01T12:00:00.000000Z",
+  idempotency_key: null,
   attribution: "",
   metadata: {},
-  customerName: null,
-  customerEmail: null,
-  customerId: null,
-  orderId: null,
+  customer_name: null,
+  customer_email: null,
+  customer_id: null,
+  order_id: null,
   notes: null,
-  unitPriceCents: null,
+  unit_price_cents: null,
 };
 
 const MOST = Number.MAX_SAFE_INTEGER;
@@ -56,36 +56,36 @@ for (const [title, fields, expected] of [
   [
     "that was created now",
     { created_at: now.toISOString() },
-    { createdAt: now.toISOString().replace("Z", "000Z") },
+    { created_at: now.toISOString().replace("Z", "000Z") },
   ],
   [
     "that was created in a microsecond",
     { created_at: "2025-06-01T12:00:00.123456Z" },
-    { createdAt: "2025-06-01T12:00:00.123456Z" },
+    { created_at: "2025-06-01T12:00:00.123456Z" },
   ],
   [
     "that was created in the first millisecond of 1970",
     { created_at: "1970-01-01T01:00:00.000+01:00" },
-    { createdAt: "1970-01-01T00:00:00.000000Z" },
+    { created_at: "1970-01-01T00:00:00.000000Z" },
   ],
   [
     "that was created on a leap day in another time zone",
     { created_at: "2024-02-29T23:30:00-02:00" },
-    { createdAt: "2024-03-01T01:30:00.000000Z" },
+    { created_at: "2024-03-01T01:30:00.000000Z" },
   ],
   ["with an empty key, which means none", { idempotency_key: "" }, {}],
-  ["with a key of one space", { idempotency_key: " " }, { idempotencyKey: " " }],
+  ["with a key of one space", { idempotency_key: " " }, { idempotency_key: " " }],
   [
     "with every optional field",
     { fractional_count: 0.5, attribution: "a", metadata: { b: [1] } },
-    { fractionalCount: 0.5, attribution: "a", metadata: { b: [1] } },
+    { fractional_count: 0.5, attribution: "a", metadata: { b: [1] } },
   ],
-  ["with an id of 64 characters", { id: "é".repeat(64) }, { importedId: "é".repeat(64) }],
-  ["that is refunded in full", { count: 3, refunded: true }, { count: 3, refundedCount: 3 }],
+  ["with an id of 64 characters", { id: "é".repeat(64) }, { imported_id: "é".repeat(64) }],
+  ["that is refunded in full", { count: 3, refunded: true }, { count: 3, refunded_count: 3 }],
   [
     "that is refunded in part",
     { count: 3, refunded: true, refunded_count: 2 },
-    { count: 3, refundedCount: 2 },
+    { count: 3, refunded_count: 2 },
   ],
   [
     "whose optional fields are null",
@@ -95,7 +95,7 @@ for (const [title, fields, expected] of [
   [
     "with the fields of a store's record",
     { customer_name: "Ann", customer_email: "a@b.c", customer_id: 7, order_id: "#1", notes: "n" },
-    { customerName: "Ann", customerEmail: "a@b.c", customerId: "7", orderId: "#1", notes: "n" },
+    { customer_name: "Ann", customer_email: "a@b.c", customer_id: "7", order_id: "#1", notes: "n" },
   ],
 ] as const) {
   test(`a line is accepted ${title}`, (t) => {
@@ -166,9 +166,9 @@ for (const [title, fields, problem] of [
 }
 
 test("without a fractional count, an organization with fractional counting counts whole units", (t) => {
-  t.deepEqual(read({ count: 4 }, true), { record: { ...plain, count: 4, fractionalCount: 4 } });
+  t.deepEqual(read({ count: 4 }, true), { record: { ...plain, count: 4, fractional_count: 4 } });
   t.deepEqual(read({ count: 4, fractional_count: 3.5 }, true), {
-    record: { ...plain, count: 4, fractionalCount: 3.5 },
+    record: { ...plain, count: 4, fractional_count: 3.5 },
   });
 });
 
@@ -190,20 +190,20 @@ test("a line that names no kind has the kind that the operator gives", (t) => {
 
 const donation: ImportedDonation = {
   kind: "donation",
-  importedId: "d-1",
-  amountCents: 500,
+  imported_id: "d-1",
+  amount_cents: 500,
   ein: "530196605",
-  nonprofitId: "n-1",
-  charityName: "American Red Cross",
-  createdAt: "2025-06-01T12:00:00.000000Z",
+  nonprofit_id: "n-1",
+  charity_name: "American Red Cross",
+  created_at: "2025-06-01T12:00:00.000000Z",
   refunded: false,
-  idempotencyKey: null,
+  idempotency_key: null,
   attribution: "",
   metadata: {},
-  customerName: null,
-  customerEmail: null,
-  customerId: null,
-  orderId: null,
+  customer_name: null,
+  customer_email: null,
+  customer_id: null,
+  order_id: null,
 };
 
 test("a donation of the contract's list is accepted", (t) => {
@@ -225,7 +225,7 @@ test("a donation of the contract's list is accepted", (t) => {
     record: { ...donation, refunded: true },
   });
   t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "" })), {
-    record: { ...donation, nonprofitId: "530196605" },
+    record: { ...donation, nonprofit_id: "530196605" },
   });
   t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "", ein: "" })), {
     problem: "ein or nonprofit_id is required",
@@ -278,19 +278,19 @@ test("every field is part of the content", (t) => {
     {},
     { kind: "bottle" },
     { count: 2 },
-    { createdAt: "2025-06-01T12:00:00.000001Z" },
-    { fractionalCount: 0.5 },
+    { created_at: "2025-06-01T12:00:00.000001Z" },
+    { fractional_count: 0.5 },
     { attribution: "a" },
     { metadata: { a: null } },
     { metadata: { a: {} } },
     { metadata: { a: [] } },
     { metadata: { a: "1" } },
     { metadata: { a: 1 } },
-    { idempotencyKey: "a" },
-    { idempotencyKey: "b" },
-    { idempotencyKey: "a", kind: "bottle" },
-    { importedId: "a" },
-    { refundedCount: 1 },
+    { idempotency_key: "a" },
+    { idempotency_key: "b" },
+    { idempotency_key: "a", kind: "bottle" },
+    { imported_id: "a" },
+    { refunded_count: 1 },
   ];
   const contents = changes.map((change) => contentOf({ ...plain, ...change }));
   t.is(new Set(contents).size, changes.length);

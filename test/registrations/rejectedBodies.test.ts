@@ -177,23 +177,6 @@ forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
 
 const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
-forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {
-  const { path, refundPath, details } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-  await call("POST", path, { key, body: { count: 1 } });
-
-  for (const id of ["1", 7, "refund-1", `${UUID}0`, "\0", "x".repeat(1000), " "]) {
-    const refund = await call("POST", refundPath, { key, body: { id } });
-    t.is(refund.status, 404, String(id));
-    t.deepEqual(refund.body, { error: `failed to find ${kind} registration` });
-    const keyed = await call("POST", refundPath, { key, body: { id, idempotency_key: "k" } });
-    t.is(keyed.status, 404, String(id));
-    const list = await call("GET", `${path}?id=${encodeURIComponent(id)}`, { key });
-    t.is(list.status, 200, String(id));
-    t.deepEqual(list.body[details], [], String(id));
-  }
-});
-
 forBothKinds(
   "an empty filter is no filter, and one that is not known is ignored",
   async (t, kind) => {
@@ -205,10 +188,11 @@ forBothKinds(
       "attribution_key=&without_attribution=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
       "page=2&page=3&page_size=1&limit=0&starting_after=x&attribution=b&__proto__=a&=x&_=1&utm_id=x",
     ]) {
-      const { status, body } = await call("GET", `${path}?${query}`, { key });
+      const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
 
       t.is(status, 200);
       t.like(body, { [details]: [{ attribution: "a" }] });
+      t.false(headers.has("Link"));
     }
   },
 );
@@ -253,20 +237,4 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
     t.is(body["error"], message, query);
     t.is((await call("HEAD", `${path}?${query}`, { key })).status, 400, query);
   }
-});
-
-test("values at their limits are accepted and returned unchanged", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const given = {
-    count: 1,
-    attribution: "😀".repeat(1000),
-    idempotency_key: "😀".repeat(1000),
-    metadata: { deep: nested(7), big: "x".repeat(65_000), constructor: 1, "": "empty name" },
-  };
-
-  const { status, body } = await call("POST", "/plant/trees", { key, body: given });
-
-  t.is(status, 200);
-  t.like(body, { tree_details: [given] });
-  t.like((await call("GET", "/plant/trees", { key })).body, { tree_details: [given] });
 });

@@ -9,7 +9,6 @@ import { ConfigError, SETTING_NAMES, parseConfig } from "../../runtime/config/co
 import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
 import { createTestCa } from "../support/createTestCa.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { eventually } from "../support/programs.ts";
 
 test("by default the service listens on the loopback interface and uses embedded servers", (t) => {
   t.like(parseConfig({}), {
@@ -22,10 +21,6 @@ test("by default the service listens on the loopback interface and uses embedded
     STRIPE_SECRET_KEY: undefined,
     STRIPE_API_BASE: "https://api.stripe.com",
   });
-});
-
-test("by default no test data are deleted", (t) => {
-  t.is(parseConfig({}).TEST_DATA_RETENTION_DAYS, 0);
 });
 
 test("an empty variable counts as not set", (t) => {
@@ -68,7 +63,6 @@ test(rejects, "PUBLIC_BASE_URL", "ftp://example.org");
 test(rejects, "TEMPORAL_ADDRESS", "http://localhost:7233");
 test(rejects, "DATABASE_POOL_SIZE", "1");
 test(rejects, "DRAIN_SECONDS", "2147484");
-test(rejects, "TEST_DATA_RETENTION_DAYS", "999999999");
 test(rejects, "STRIPE_API_BASE", "http://api.stripe.com");
 test(rejects, "CHARITY_API_BASE", "http://127.0.0.1.example.org");
 test(rejects, "CHARITY_API_BASE", "http://localhost.example.org");
@@ -100,7 +94,6 @@ test("libpq's variables apply to every URL of the database", (t) => {
   });
   t.is(config.DATABASE_URL, `${DATABASE_URL}?sslmode=disable`);
   t.is(config.DATABASE_OWNER_URL, `${DATABASE_URL}?sslmode=require`);
-  t.is(config.DATABASE_READER_URL, undefined);
 });
 
 test("a malformed setting of TLS is a line that names the setting", (t) => {
@@ -154,26 +147,6 @@ test("a secret is read from a file, without the line feed at its end", async (t)
   });
 });
 
-test("a secret in a file can be replaced while a program runs, and an unusable file changes nothing", async (t) => {
-  const folder = await makeTestFolder(t);
-  const [keyFile, urlFile] = [join(folder, "key"), join(folder, "url")];
-  await writeFile(keyFile, "sk_test_1\n");
-  await writeFile(urlFile, "postgres://user:first@127.0.0.1/impact");
-  const config = parseConfig({
-    STRIPE_SECRET_KEY_FILE: keyFile,
-    DATABASE_URL_FILE: urlFile,
-    PGSSLMODE: "disable",
-  });
-  await writeFile(keyFile, "pk_no secret key");
-  await writeFile(urlFile, "postgres://user:second@127.0.0.1/impact");
-  await eventually(() => config.DATABASE_URL?.includes("second") === true);
-  t.is(config.DATABASE_URL, "postgres://user:second@127.0.0.1/impact?sslmode=disable");
-  t.is(config.STRIPE_SECRET_KEY, "sk_test_1");
-
-  await writeFile(keyFile, "sk_test_2\n");
-  await eventually(() => config.STRIPE_SECRET_KEY === "sk_test_2");
-});
-
 test("every file that cannot be read is reported with the other malformed settings", (t) => {
   const error = t.throws(
     () => parseConfig({ PORT: "x", DATABASE_URL_FILE: "/none", PLEDGE_API_KEY_FILE: "/" }),
@@ -220,7 +193,6 @@ const COMPOSE_ONLY = new Set([
   "POSTGRES_PASSWORD",
   "OWNER_PASSWORD",
   "APP_PASSWORD",
-  "READER_PASSWORD",
   "TEMPORAL_PASSWORD",
   "PUBLISH_ADDRESS",
 ]);

@@ -4,14 +4,13 @@ import { sql } from "../../db/sql.ts";
 import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { createDeliveriesTo } from "../events/deliverTo.ts";
+import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify } from "../events/webhookScene.ts";
 import {
@@ -202,7 +201,6 @@ test("64 parallel writes in two processes report each crossing once", async (t) 
 });
 
 const ENDPOINTS = "/app/api/webhook_endpoints";
-const LOOPBACK = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const createdEndpoint = z.looseObject({ id: z.string(), secret: z.string() });
 
 test("a store's server receives its low and its depleted balance and its refunds, signed", async (t) => {
@@ -218,17 +216,7 @@ test("a store's server receives its low and its depleted balance and its refunds
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "PERSONAL" });
-  const deliver = createDeliveriesTo(
-    {
-      db,
-      clock: systemClock,
-      send: createWebhookSender(LOOPBACK),
-      random: () => 0.5,
-      observeAttempt: () => undefined,
-      observeDisabled: () => undefined,
-    },
-    id,
-  );
+  const deliver = createDeliveriesTo(deliveryContext(db), id);
   await deliver();
 
   const messages = receiver.received.map((request) => verify(request, secret));
@@ -305,15 +293,15 @@ test("the command line manages the endpoints of a store, which has its own types
   const impact = (...args: readonly string[]) =>
     runImpact(["webhook", ...args], { env: { DATABASE_URL: databaseUrl } });
   const create = (...args: readonly string[]) =>
-    impact("create", "--mode", "live", "--url", "https://shop.example/hook", ...args);
+    impact("create", "--mode", "live", "--url", `https://shop.example/${args.length}`, ...args);
 
   const done = await create("--store", store.domain, "--types", "balance.depleted", "--json");
   t.is(done.exitCode, 0, done.stderr);
   const { id } = createdEndpoint.parse(readJson(done));
   const list = await impact("list", "--store", store.id);
-  t.regex(list.stdout, /https:\/\/shop\.example\/hook +balance\.depleted +enabled/u);
+  t.regex(list.stdout, /https:\/\/shop\.example\/5 +balance\.depleted +enabled/u);
   for (const run of [
-    await create("--store", store.domain, "--types", "usage.failed"),
+    await create("--store", store.id, "--types", "usage.failed"),
     await impact("update", id, "--types", "balance.low,usage.failed"),
   ]) {
     t.regex(run.stderr, /types: a store has no events usage\.failed, only balance\.low/u);

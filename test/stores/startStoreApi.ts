@@ -117,7 +117,7 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     storeAuthenticator: authenticator,
-    platformSecrets: platformSecrets.length === 0 ? null : () => platformSecrets,
+    platformSecrets: platformSecrets.length === 0 ? null : platformSecrets,
     webhookSettings,
     readReadiness: () => READY,
     streaming: {

@@ -1,15 +1,29 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
-import { ErrorResponse } from "./errorResponse.ts";
 import { faultResponse } from "./faults.ts";
 import type { Fault, Faults } from "./faults.ts";
-import { jsonResponse } from "./httpResponse.ts";
-import type { HttpResponse } from "./httpResponse.ts";
 import { createIdempotencyStore } from "./idempotency.ts";
-import type { Observations } from "./observations.ts";
+import { ErrorResponse, jsonResponse } from "./responses.ts";
+import type { HttpResponse } from "./responses.ts";
 import { prepareCall } from "./routes.ts";
 import type { Prepared } from "./routes.ts";
-import type { State } from "./rules/state.ts";
+import type { State } from "./state.ts";
+
+/** What the double observed, besides its state at Stripe. */
+export type Observations = {
+  readonly calls: {
+    readonly method: string;
+    readonly path: string;
+    readonly form: string;
+    readonly idempotencyKey: string | null;
+  }[];
+  readonly problems: string[];
+  /** The calls that a `hold` keeps: each function continues one. */
+  readonly held: Set<() => void>;
+  /** The calls that a `hang` leaves without a response, while their clients stay connected. */
+  readonly hanging: Set<ServerResponse>;
+  overlaps: number;
+};
 
 const LOST = new Set<Fault["kind"]>(["drop", "hang", "truncate"]);
 
@@ -148,13 +162,10 @@ export const createCallHandler = ({
     const result = await respond(request, call, fault).catch((error: unknown) =>
       respondToError(error, `${method} ${call.path}`),
     );
-    const isLost = result === null || (fault !== null && LOST.has(fault.kind));
     observations.calls.push({
       method,
       ...call,
       idempotencyKey: request.headers["idempotency-key"]?.toString() ?? null,
-      status: isLost ? 0 : result.status,
-      replayed: result?.headers["idempotent-replayed"] === "true",
     });
     if (fault?.kind === "hang") {
       if (!response.closed) {

@@ -1,6 +1,5 @@
-import { createRandom } from "../support/random.ts";
-import { jsonResponse } from "./httpResponse.ts";
-import type { HttpResponse } from "./httpResponse.ts";
+import { jsonResponse } from "./responses.ts";
+import type { HttpResponse } from "./responses.ts";
 
 /**
  * How a call fails. By default the call has no effect. With `applied`, the double first executes the call and then fails
@@ -37,8 +36,6 @@ export type Fault = {
   readonly path?: string;
   /** Affects only calls of this method, by default `POST`. */
   readonly method?: string;
-  /** Affects each call with this probability, always in the same pattern; 1 by default. */
-  readonly probability?: number;
   /** Affects only calls whose parameters contain this text: a customer, an identifier, a meter's event name. */
   readonly mentioning?: string;
   readonly delayMs?: number;
@@ -48,64 +45,55 @@ export type Fault = {
   readonly body?: unknown;
 };
 
-const jsonError = (
-  status: number,
-  error: Record<string, string>,
-  headers: Record<string, string> = {},
-): HttpResponse => jsonResponse(status, { error }, headers);
-
-/** Returns the response that replaces the normal one, or null if the fault affects only the timing or the connection. */
-export const faultResponse = ({ kind, status, headers, body }: Fault): HttpResponse | null => {
-  switch (kind) {
-    case "rate_limit":
-      return jsonError(429, {
-        type: "invalid_request_error",
-        code: "rate_limit",
-        message: "Request rate limit exceeded.",
-      });
-    case "lock_timeout":
-      return jsonError(429, {
-        type: "invalid_request_error",
-        code: "lock_timeout",
-        message: "This object cannot be accessed right now because another request is using it.",
-      });
-    case "server_error":
-      return jsonError(
-        500,
-        { type: "api_error", message: "An unknown error occurred." },
-        { "stripe-should-retry": "true" },
-      );
-    case "server_error_saved":
-      return jsonError(
-        500,
-        { type: "api_error", message: "An unknown error occurred." },
-        { "stripe-should-retry": "false" },
-      );
-    case "bad_gateway":
-      return {
-        status: 502,
-        headers: { "content-type": "text/html" },
-        body: "<html><body><h1>502 Bad Gateway</h1></body></html>",
-      };
-    case "broken_json":
-      return { status: 200, headers: { "content-type": "application/json" }, body: '{"object": ' };
-    case "respond":
-      return {
-        status: status ?? 500,
-        headers: { "content-type": "application/json", ...headers },
-        body: typeof body === "string" ? body : JSON.stringify(body ?? {}),
-      };
-    case "drop":
-    case "truncate":
-    case "hang":
-    case "slow":
-    case "hold":
-    case "reject_later":
-      return null;
-    default:
-      return kind satisfies never;
-  }
+/** Stripe refuses the call for good. */
+export const REFUSED: Fault = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
 };
+
+/** Returns the error of a fault as Stripe's API presents it. */
+const errorOf = (status: number, error: object, headers: HttpResponse["headers"] = {}) =>
+  jsonResponse(status, { error }, headers);
+
+/** The responses that replace the normal one. The other faults affect only the timing or the connection. */
+const REPLACEMENTS: Partial<Record<Fault["kind"], HttpResponse>> = {
+  rate_limit: errorOf(429, {
+    type: "invalid_request_error",
+    code: "rate_limit",
+    message: "Request rate limit exceeded.",
+  }),
+  lock_timeout: errorOf(429, {
+    type: "invalid_request_error",
+    code: "lock_timeout",
+    message: "This object cannot be accessed right now because another request is using it.",
+  }),
+  server_error: errorOf(
+    500,
+    { type: "api_error", message: "An unknown error occurred." },
+    { "stripe-should-retry": "true" },
+  ),
+  server_error_saved: errorOf(
+    500,
+    { type: "api_error", message: "An unknown error occurred." },
+    { "stripe-should-retry": "false" },
+  ),
+  bad_gateway: {
+    status: 502,
+    headers: { "content-type": "text/html" },
+    body: "<html><body><h1>502 Bad Gateway</h1></body></html>",
+  },
+  broken_json: { ...jsonResponse(200, {}), body: '{"object": ' },
+};
+
+/** Returns the response that replaces the normal one, or null if the fault has none. */
+export const faultResponse = ({ kind, status, headers, body }: Fault): HttpResponse | null =>
+  kind === "respond"
+    ? {
+        ...jsonResponse(status ?? 500, body ?? {}, headers),
+        ...(typeof body === "string" ? { body } : {}),
+      }
+    : (REPLACEMENTS[kind] ?? null);
 
 export type Faults = {
   readonly add: (fault: Fault) => void;
@@ -116,7 +104,6 @@ export type Faults = {
 
 export const createFaults = (): Faults => {
   let active: { fault: Fault; left: number }[] = [];
-  const random = createRandom(1);
   return {
     add: (fault) => {
       active.push({ fault, left: fault.times ?? 1 });
@@ -130,8 +117,7 @@ export const createFaults = (): Faults => {
           left > 0 &&
           method === (fault.method ?? "POST") &&
           path === (fault.path ?? "/v1/billing/meter_events") &&
-          (fault.mentioning === undefined || form.includes(encodeURIComponent(fault.mentioning))) &&
-          (fault.probability === undefined || random.next() < fault.probability),
+          (fault.mentioning === undefined || form.includes(encodeURIComponent(fault.mentioning))),
       );
       if (!entry) {
         return null;

@@ -1,6 +1,6 @@
-import type { Clock } from "./rules/clock.ts";
-import { ErrorResponse, invalid } from "./errorResponse.ts";
-import type { HttpResponse } from "./httpResponse.ts";
+import { ErrorResponse, invalid } from "./responses.ts";
+import type { HttpResponse } from "./responses.ts";
+import type { Clock } from "./state.ts";
 
 type Entry = {
   readonly request: string;

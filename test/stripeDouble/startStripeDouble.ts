@@ -3,15 +3,14 @@ import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { createCallHandler } from "./createCallHandler.ts";
-import { createClock } from "./rules/clock.ts";
+import type { Observations } from "./createCallHandler.ts";
 import { createControl } from "./createControl.ts";
 import type { Control } from "./createControl.ts";
 import { createFaults } from "./faults.ts";
-import { jsonResponse } from "./httpResponse.ts";
-import type { HttpResponse } from "./httpResponse.ts";
-import { createObservations } from "./observations.ts";
-import { createState } from "./rules/state.ts";
-import type { Settings } from "./rules/state.ts";
+import { jsonResponse } from "./responses.ts";
+import type { HttpResponse } from "./responses.ts";
+import { createState } from "./state.ts";
+import type { Settings } from "./state.ts";
 
 const CONTROL_PATH = "/_double/";
 
@@ -40,7 +39,7 @@ export const startStripeDouble = async ({
   secretKey = "sk_test_double",
   ...settings
 }: StripeDoubleOptions = {}): Promise<StripeDouble> => {
-  const state = createState(createClock(), {
+  const state = createState({
     summaryDelaySeconds: 0,
     gracePeriodSeconds: 3600,
     latencyMs: 1,
@@ -48,7 +47,13 @@ export const startStripeDouble = async ({
     ...settings,
   });
   const faults = createFaults();
-  const observations = createObservations();
+  const observations: Observations = {
+    calls: [],
+    problems: [],
+    held: new Set(),
+    hanging: new Set(),
+    overlaps: 0,
+  };
   const control = createControl(state, faults, observations);
   const actions = new Map<string, (argument: never) => unknown>(Object.entries(control));
   const handleCall = createCallHandler({ state, faults, observations, secretKey });

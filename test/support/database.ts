@@ -62,7 +62,6 @@ const ensureTemplate = async (admin: Client): Promise<string> => {
       await admin.query(`CREATE DATABASE ${unfinished}`);
       await migrate(ownerUrlOf(unfinished), {
         appUrl: appUrlOf(unfinished),
-        readerUrl: null,
       });
       await admin.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
     }

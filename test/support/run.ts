@@ -5,10 +5,10 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.js";
 import { lockFolder } from "../../embedded/lockFolder.ts";
-import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
-import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
+import type { StartContext } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 
@@ -84,7 +84,7 @@ const sweep = async (): Promise<void> => {
     try {
       // A run that has started no process yet cannot be distinguished from a leftover.
       await access(join(folder, "processes.json"), constants.W_OK);
-      const unlock = await lockFolder(folder, 0, () => {});
+      const unlock = lockFolder(folder, 0);
       await clear(folder);
       unlock();
     } catch {
@@ -115,7 +115,7 @@ const main = async (): Promise<number> => {
   const folder = await mkdtemp(join(tmpdir(), PREFIX));
   // The database server may run as another user, who must be able to enter the folder.
   await chmod(folder, 0o755);
-  const unlock = await lockFolder(folder, 0, () => {});
+  const unlock = lockFolder(folder, 0);
   const { context, stopAll } = createSupervisor(folder, console.error);
   const stop = (): void => void stopAll();
   for (const signal of SIGNALS) {

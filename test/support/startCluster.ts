@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { eventually } from "./programs.ts";
@@ -76,9 +76,9 @@ const copyData = async (primaryUrl: string, from: string, to: string): Promise<v
 /** Starts a primary and a standby that follows it. Both are stopped after the test. */
 export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "cluster-"));
-  const { context, killAll } = createSupervisor(folder, () => undefined);
+  const { context, stopAll } = createSupervisor(folder, () => undefined);
   t.teardown(async () => {
-    await killAll();
+    await stopAll();
     await rm(folder, { recursive: true, force: true });
   });
   await run("chmod", ["755", folder]);

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, escapeLiteral } from "pg";
 import { migrate } from "../../db/migrate.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createTestCa } from "./createTestCa.ts";
@@ -23,7 +23,7 @@ const ACCESS = {
  */
 export const startTlsPostgres = async () => {
   const folder = await mkdtemp(join(tmpdir(), "tls-"));
-  const { context, killAll } = createSupervisor(folder, () => undefined);
+  const { context, stopAll } = createSupervisor(folder, () => undefined);
   await chmod(folder, 0o755);
   const { url, appUrl } = await startPostgres({
     folder: join(folder, "postgres"),
@@ -31,7 +31,7 @@ export const startTlsPostgres = async () => {
     disposable: true,
     context,
   });
-  await migrate(url, { appUrl, readerUrl: null });
+  await migrate(url, { appUrl });
   const ca = createTestCa(folder);
   const user = findServerUser();
   const inData = (name: string): string => join(folder, "postgres/data", name);
@@ -90,7 +90,7 @@ export const startTlsPostgres = async () => {
       await eventually(async () => (await readLoadTime()) !== before);
     },
     stop: async (): Promise<void> => {
-      await killAll();
+      await stopAll();
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -7,7 +7,6 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
-import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
@@ -61,9 +60,6 @@ test.serial(
   },
 );
 
-const sendCount = (control: StripeDouble["control"]): number =>
-  control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
-
 const survivesKill = test.macro({
   exec: async (t, { applied }: { applied: boolean }) => {
     const { startWorker, startApi, post, billed, control } = await deployAtStripe(t);
@@ -75,7 +71,7 @@ const survivesKill = test.macro({
     await eventually(() => control.held() === 1);
     await worker.kill();
     control.clearFaults();
-    const callsBeforeKill = sendCount(control);
+    const callsBeforeKill = control.sends();
     t.true(callsBeforeKill > 0);
     t.is(billed(), applied ? 5 : 0);
 
@@ -85,7 +81,7 @@ const survivesKill = test.macro({
 
     await eventually(() => billed() >= 12);
     await eventually(() => isSettled(t.context.db));
-    t.true(sendCount(control) >= callsBeforeKill + 2);
+    t.true(control.sends() >= callsBeforeKill + 2);
     t.deepEqual(
       control.events().map(({ value }) => value),
       [5, 7],

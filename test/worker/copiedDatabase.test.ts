@@ -9,13 +9,12 @@ import {
   recordProcessor,
 } from "../../modules/billing/deployment.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { disableEndpoint, findEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { disableEndpoints, findEndpoint } from "../../modules/events/endpoints.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { ProcessorMismatchError } from "../../modules/billing/processor.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
-import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { createDeploymentName, getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
@@ -34,7 +33,7 @@ import {
   startProgram,
   TEMPORAL_ADDRESS,
 } from "../support/programs.ts";
-import { createDeliveriesTo } from "../events/deliverTo.ts";
+import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { recordShardPasses } from "../../db/shards.sql.ts";
 
@@ -118,7 +117,7 @@ test("a worker of a copied database waits until an operator says that it replace
   t.is(run.exitCode, 0, run.stderr);
   t.regex(
     run.stdout,
-    /^Ended the hold of restore guard .*\. This database replaces the old one\./u,
+    /\[done\] {2}The hold was ended at .* by maria; this database replaces the old one/u,
   );
   t.is((await named)?.name, name);
   t.like(await readDeployment(copy.db), {
@@ -160,8 +159,7 @@ test("a separated copy has a different name, and never bills through the origina
 
 test("a separated copy sends nothing to the original's webhook endpoints", async (t) => {
   const receiver = await startReceiver(t);
-  const webhookSettings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
-  const deps = { clock: systemClock, actor: SERVICE, webhookSettings };
+  const deps = { clock: systemClock, actor: SERVICE, webhookSettings: LOOPBACK };
   const created: { readonly id: string; readonly accountId: string }[] = [];
   const { original, copy } = await fork(t, {}, { name: "ledger" }, async (db) => {
     for (const path of ["", "/gone"]) {
@@ -174,25 +172,11 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
       await recordEvent(db, { accountId, mode: "live" }, systemClock.now(), refunded("before"));
       created.push(endpoint);
     }
-    await disableEndpoint(db, created[1]?.id ?? "", {
-      reason: "gone",
-      url: null,
-      now: systemClock.now(),
-    });
+    const id = created[1]?.id ?? "";
+    await disableEndpoints(db, { id, reason: "gone", now: systemClock.now() });
   });
   const [endpoint = { id: "", accountId: "" }, gone = endpoint] = created;
-  const deliver = ({ db }: Database) =>
-    createDeliveriesTo(
-      {
-        db,
-        clock: systemClock,
-        send: createWebhookSender(webhookSettings),
-        random: () => 0.5,
-        observeAttempt: () => undefined,
-        observeDisabled: () => undefined,
-      },
-      endpoint.id,
-    )();
+  const deliver = ({ db }: Database) => createDeliveriesTo(deliveryContext(db), endpoint.id)();
   const events = z.array(z.object({ details: z.record(z.string(), z.unknown()) }));
 
   const run = await copy.impact("deployment", "separate", "--as", "maria");

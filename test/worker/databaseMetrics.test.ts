@@ -11,14 +11,14 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
 // Serial, because the metrics are of the whole database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** More than a function can have as arguments. */
 const STREAMS = 130_000;
 const NOW = new Date("2026-11-02T00:00:00Z");
 const clock: Clock = { now: () => NOW };
 
-test.serial("subscriptions are counted by status and policy, and their problems", async (t) => {
+test("subscriptions are counted by status and policy, and their problems", async (t) => {
   const { db } = t.context;
   let number = 0;
   const subscribe = async (given: {
@@ -76,38 +76,35 @@ test.serial("subscriptions are counted by status and policy, and their problems"
   ]);
 });
 
-test.serial(
-  "waiting usage is counted, however many streams wait, and rarely if that is costly",
-  async (t) => {
-    const { db, owner } = t.context;
-    await owner.query(sql.typeAlias("void")`DELETE FROM usage_fact`);
-    const second = NOW.getTime() / 1000 - 100;
-    const addStreams = (count: number) =>
-      owner.query(sql.typeAlias("void")`
+test("waiting usage is counted, however many streams wait, and rarely if that is costly", async (t) => {
+  const { db, owner } = t.context;
+  await owner.query(sql.typeAlias("void")`DELETE FROM usage_fact`);
+  const second = NOW.getTime() / 1000 - 100;
+  const addStreams = (count: number) =>
+    owner.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
       SELECT gen_random_uuid(), 'live', 'tree', 0, 1, ${second} + number % 100
       FROM generate_series(1, ${count}::integer) AS number
     `);
-    await addStreams(STREAMS);
-    const registry = new Registry();
-    let nowMs = 0;
-    // Each query seems to take 10 ms at least.
-    const refresh = addDatabaseMetrics(registry, { db, clock, monotonicMs: () => (nowMs += 10) });
-    const read = async (name: string): Promise<string | undefined> =>
-      (await registry.getSingleMetricAsString(name)).split("\n").at(-1);
+  await addStreams(STREAMS);
+  const registry = new Registry();
+  let nowMs = 0;
+  // Each query seems to take 10 ms at least.
+  const refresh = addDatabaseMetrics(registry, { db, clock, monotonicMs: () => (nowMs += 10) });
+  const read = async (name: string): Promise<string | undefined> =>
+    (await registry.getSingleMetricAsString(name)).split("\n").at(-1);
 
-    await refresh();
-    t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
-    t.is(
-      await read("impact_usage_oldest_unreported_age_seconds"),
-      "impact_usage_oldest_unreported_age_seconds 100",
-    );
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
+  t.is(
+    await read("impact_usage_oldest_unreported_age_seconds"),
+    "impact_usage_oldest_unreported_age_seconds 100",
+  );
 
-    await addStreams(1);
-    await refresh();
-    t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
-    nowMs += 60_000;
-    await refresh();
-    t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130001");
-  },
-);
+  await addStreams(1);
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
+  nowMs += 60_000;
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130001");
+});

@@ -15,8 +15,7 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   const { db } = t.context;
   const { control, startWorker, subscriber } = await deployAtStripe(t);
   const { id, customerId } = subscriber;
-  const sends = (): number =>
-    control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
+  const { sends } = control;
   const readEvent = (connection: CommonQueryMethods = db) =>
     connection.one(sql.type(
       z.strictObject({ state: z.string(), attempts: z.int(), isLeased: z.boolean().nullable() }),

@@ -13,7 +13,7 @@ import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
-test("a worker waits for its namespace, which it logs once, and works when it appears", async (t) => {
+test("a worker waits for its namespace, which it logs, and works when it appears", async (t) => {
   const { db, databaseUrl } = t.context;
   const namespace = `test-${crypto.randomUUID()}`;
   const child = fork(fileURLToPath(new URL("../../worker/main.ts", import.meta.url)), {
@@ -38,7 +38,7 @@ test("a worker waits for its namespace, which it logs once, and works when it ap
   }
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
   const waiting = (): readonly string[] =>
-    lines.filter((line) => line.includes(`Temporal has no namespace ${namespace}.`));
+    lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
   const [ready] = await once(child, "message");
   await eventually(() => waiting().length > 0);
   const readiness = await fetch(`${ready.urls.metrics}/readyz`);
@@ -57,6 +57,6 @@ test("a worker waits for its namespace, which it logs once, and works when it ap
   await eventually(
     async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
   );
-  t.is(waiting().length, 1);
+  t.true(waiting().length <= 2, "once a minute for each task queue");
   t.is(child.exitCode, null);
 });

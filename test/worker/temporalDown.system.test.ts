@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -5,12 +5,12 @@ import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const SECRET = "whsec_of_the_tests";
 
 // Serial, because a worker reads every subscription of the file's database.
-test.serial("a worker reads a subscription that was set before any worker started", async (t) => {
+test("a worker reads a subscription that was set before any worker started", async (t) => {
   const { db } = t.context;
   const { startWorker, subscriber } = await deployAtStripe(t);
   const { id } = subscriber;
@@ -21,28 +21,25 @@ test.serial("a worker reads a subscription that was set before any worker starte
   t.like((await listWatchedSubscriptions(db, id))[0], { status: "active" });
 });
 
-test.serial(
-  "a report that the API stores is processed by a worker, also if it was stored while no worker ran",
-  async (t) => {
-    const { db } = t.context;
-    const { control, startApi, startWorker, post } = await deployAtStripe(t);
-    const settings = {
-      STRIPE_WEBHOOK_SECRET: `whsec_old,${SECRET}`,
-      // The rejection is logged as an error.
-      LOG_LEVEL: "fatal",
-    };
-    const statesOf = (): Promise<readonly string[]> =>
-      db.anyFirst(sql.type(z.strictObject({ state: z.string() }))`SELECT state FROM meter_event`);
-    const api = await startApi(settings);
-    control.setWebhook({ url: `${api.urls["standalone"]}/webhooks/stripe`, secret: SECRET });
-    const worker = await startWorker(settings);
-    control.addFault({ kind: "reject_later" });
-    await post(api, "/plant/trees", { count: 5 });
-    await eventually(async () => (await statesOf()).includes("delivered"));
-    await worker.kill();
-    t.deepEqual(await control.reportErrors({}), [200]);
-    await startWorker(settings);
-    await eventually(async () => (await statesOf()).includes("failed"));
-    t.deepEqual(await statesOf(), ["failed"]);
-  },
-);
+test("a report that the API stores is processed by a worker, also if it was stored while no worker ran", async (t) => {
+  const { db } = t.context;
+  const { control, startApi, startWorker, post } = await deployAtStripe(t);
+  const settings = {
+    STRIPE_WEBHOOK_SECRET: `whsec_old,${SECRET}`,
+    // The rejection is logged as an error.
+    LOG_LEVEL: "fatal",
+  };
+  const statesOf = (): Promise<readonly string[]> =>
+    db.anyFirst(sql.type(z.strictObject({ state: z.string() }))`SELECT state FROM meter_event`);
+  const api = await startApi(settings);
+  control.setWebhook({ url: `${api.urls["standalone"]}/webhooks/stripe`, secret: SECRET });
+  const worker = await startWorker(settings);
+  control.addFault({ kind: "reject_later" });
+  await post(api, "/plant/trees", { count: 5 });
+  await eventually(async () => (await statesOf()).includes("delivered"));
+  await worker.kill();
+  t.deepEqual(await control.reportErrors({}), [200]);
+  await startWorker(settings);
+  await eventually(async () => (await statesOf()).includes("failed"));
+  t.deepEqual(await statesOf(), ["failed"]);
+});

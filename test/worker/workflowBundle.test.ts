@@ -29,9 +29,7 @@ test("a bundle that cannot be stored is used all the same, and leaves no file", 
   const file = join(folder, "workflows.js");
   await mkdir(file);
 
-  for (const unusable of ["/dev/null/workflows.js", file]) {
-    t.true((await bundleWorkflows(unusable)).code.includes("usageShard"));
-  }
+  t.true((await bundleWorkflows(file)).code.includes("usageShard"));
 
   t.deepEqual(await readdir(folder), ["workflows.js"]);
 });
@@ -47,7 +45,6 @@ test("a worker that is stopped while its workflows are being bundled does not wa
       hasLongTasks: false,
       workflowBundle: new Promise(() => undefined),
       logger: pino({ level: "silent" }),
-      logMissingNamespace: () => undefined,
     },
     shutdown.signal,
   );

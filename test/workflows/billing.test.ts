@@ -1,3 +1,4 @@
+import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import type { DatabasePool } from "slonik";
@@ -12,7 +13,6 @@ import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts
 import type { Clock } from "../../runtime/clock.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
-import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
@@ -60,12 +60,8 @@ test.serial(
     await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count: 5 }));
     control.advanceClock({ seconds: 60 });
     const stream = { accountId, mode: "live", kind: "tree" } as const;
-    const { signal } = new AbortController();
-    await drainUsage({ db, clock, billing }, stream, { signal, onResult: () => undefined });
-    await createStripeClient(stripe).stripe.billing.meterEvents.create({
-      event_name: "impact_tree_planted",
-      payload: { stripe_customer_id: customerId, value: "1" },
-    });
+    await drainUsage({ db, clock, billing }, stream);
+    control.acceptEvent({ customerId, units: 1 });
     control.advanceClock({ seconds: 24 * 3600 });
     control.addFault({
       kind: "respond",
@@ -160,11 +156,7 @@ const waitsForOperator = test.macro({
     const id = await register(5);
     await drain();
     await setup.refund(id, 2);
-    double.control.addFault({
-      kind: "respond",
-      status: 400,
-      body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-    });
+    double.control.addFault(REFUSED);
     await drain();
     const handle = await client.workflow.start(refund, {
       workflowId: refundWorkflowId("test", id),

@@ -7,7 +7,7 @@ import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { CharityValidation } from "../../modules/charities/charities.rules.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";

@@ -1,4 +1,4 @@
-import { insertReconciliation } from "./reconciliations.sql.ts";
+import { countAskedUsage, insertReconciliation } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
@@ -52,6 +52,7 @@ export const runReconciliation = async (
   const { db } = context;
   const clock = await correctClock(db, context.clock);
   const startedAt = clock.now();
+  const { events, unsealedFacts } = await countAskedUsage(db);
   const span = givenSpan ?? defaultSpan(startedAt);
   const streams = await reconcileUsage(context, { accountId, span }, signal);
   const drifting = listStreamsNeedingAttention(streams);
@@ -66,6 +67,7 @@ export const runReconciliation = async (
       await insertReconciliation(transaction, {
         startedAt,
         endedAt: clock.now(),
+        asked: events + unsealedFacts,
         streams: streams.length,
         unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
           error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],
@@ -86,6 +88,7 @@ export const recordReconciliationFailure = (
   return insertReconciliation(db, {
     startedAt: now,
     endedAt: now,
+    asked: 0,
     streams: null,
     unreadable: [],
     error,

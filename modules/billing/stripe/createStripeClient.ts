@@ -128,7 +128,6 @@ export type StripeClient = {
 };
 
 export type StripeClientOptions = {
-  /** Read at each call. */
   readonly secretKey: string;
   /** `https://api.stripe.com`, or the URL of a double. No path. */
   readonly apiBase: string;
@@ -140,20 +139,18 @@ export type StripeClientOptions = {
  * Creates a client that makes each call once; the caller decides about retries.
  * @throws Error if `apiBase` has a path, which the SDK would silently ignore
  */
-export const createStripeClient = (options: StripeClientOptions): StripeClient => {
-  const { apiBase, timeoutMs = 10_000 } = options;
+export const createStripeClient = ({
+  secretKey,
+  apiBase,
+  timeoutMs = 10_000,
+}: StripeClientOptions): StripeClient => {
   const { protocol, hostname, port, pathname } = new URL(apiBase);
   if (pathname !== "/") {
     throw new Error(`The URL of the Stripe API must not have a path: ${apiBase}`);
   }
   const signals = new AsyncLocalStorage<AbortSignal>();
   const secure = protocol === "https:";
-  // With an empty key, the SDK asks the authenticator at each call.
-  const stripe = new Stripe("", {
-    authenticator: (request) => {
-      request.headers["Authorization"] = `Bearer ${options.secretKey}`;
-      return Promise.resolve();
-    },
+  const stripe = new Stripe(secretKey, {
     maxNetworkRetries: 0,
     timeout: timeoutMs,
     telemetry: false,

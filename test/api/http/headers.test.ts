@@ -46,21 +46,6 @@ const keyed = (key: string) => ({
   headers: { "Idempotency-Key": Buffer.from(key, "utf8").toString("latin1") },
 });
 
-forBothKinds("the header Idempotency-Key makes equal requests one record", async (t, kind) => {
-  const { path, total } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, () =>
-      call("POST", path, { key, body: { count: 2 }, ...keyed("Bestellung-ä-1") }),
-    ),
-  );
-
-  t.is(new Set(responses.map(({ body }) => idIn(body, kind))).size, 1);
-  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 19);
-  t.is((await call("GET", path, { key })).body[total], 2);
-});
-
 forBothKinds("the header Idempotency-Key and the field are the same key", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
   const { call, key } = await startApiOf(t);

@@ -33,24 +33,6 @@ test("an unknown path is a 404 in JSON for every method", async (t) => {
   }
 });
 
-test("parameters without a name are ignored", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  for (const query of ["&&&", "=", "=x", "&=&"]) {
-    t.is((await call("GET", `/plant/trees?${query}`, { key })).status, 200, query);
-  }
-});
-
-test("query parameters of an endpoint that has none are ignored", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  for (const path of ["/dashboard_url", "/evidence"]) {
-    for (const query of ["utm_source=mail", "_=1&_=2", "=x", "%ff", "__proto__=1"]) {
-      t.is((await call("GET", `${path}?${query}`, { key })).status, 200, path + query);
-    }
-  }
-});
-
 test("a POST ignores all query parameters, those of its body's fields included", async (t) => {
   const { call, key } = await startApiOf(t);
   const body = { count: 1, idempotency_key: "k" };
@@ -105,25 +87,18 @@ test("OPTIONS returns the methods of a path", async (t) => {
   t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("a body over 1 MiB is a 413 with a length, chunked or compressed", async (t) => {
-  const { call, url, key } = await startApiOf(t);
+test("a body that is compressed to less than 1 MiB and is longer is a 413", async (t) => {
+  const { call, key } = await startApiOf(t);
   const body = JSON.stringify({ count: 1, attribution: "x".repeat(1024 * 1024) });
 
-  const whole = await call("POST", "/plant/trees", { key, body });
-  const compressed = await call("POST", "/plant/trees", {
+  const response = await call("POST", "/plant/trees", {
     key,
     body: gzipSync(body),
     headers: { "Content-Encoding": "gzip" },
   });
-  const chunked = await rawRequest(
-    url,
-    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n${Buffer.byteLength(body).toString(16)}\r\n${body}\r\n0\r\n\r\n`,
-  );
 
-  t.is(whole.status, 413);
-  t.deepEqual(whole.body, { error: "the body must be at most 1024 KiB" });
-  t.is(compressed.status, 413);
-  t.regex(chunked, /^HTTP\/1\.1 413 /u);
+  t.is(response.status, 413);
+  t.deepEqual(response.body, { error: "the body must be at most 1024 KiB" });
 });
 
 const JSON_REQUIRED =

@@ -6,7 +6,7 @@ import { createSavedDatabase } from "./savedDatabase.ts";
 import type { SavedDatabase, Saved } from "./savedDatabase.ts";
 import { createWorld } from "./world.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** What an operator closes in a history that is lost, they close again afterwards, so it is not drawn there. */
 const LOST: readonly Operation[] = [
@@ -54,7 +54,7 @@ let empty: Saved;
 let operations = 0;
 let histories = 0;
 
-test.serial.before(async (t) => {
+test.before(async (t) => {
   database = await createSavedDatabase(t.context);
   empty = await database.save();
 });
@@ -65,35 +65,32 @@ test.after.always(() => {
 
 for (const seed of readSeeds()) {
   // One after the other, because they share the database and set the clock of the process.
-  test.serial(
-    `after random faults, restores and repairs, each minute is billed once (seed ${seed})`,
-    async (t) => {
-      const random = createRandom(seed);
-      // The first numbers of small seeds are small.
-      random.next();
-      random.next();
-      await database.restore(empty, { onNewServer: false });
-      const world = await createWorld(t, database, { startsOnLedger: random.below(4) === 0 });
-      const { run, restore, finish } = createOperations(world, random);
-      try {
-        const restores = random.below(3);
-        for (let part = restores; part >= 0; part -= 1) {
-          await run(HAPPENING, Math.ceil(STEPS / (restores + 1)));
-          if (part > 0) {
-            await restore(LOST);
-          }
+  test(`after random faults, restores and repairs, each minute is billed once (seed ${seed})`, async (t) => {
+    const random = createRandom(seed);
+    // The first numbers of small seeds are small.
+    random.next();
+    random.next();
+    await database.restore(empty, { onNewServer: false });
+    const world = await createWorld(t, database, { startsOnLedger: random.below(4) === 0 });
+    const { run, restore, finish } = createOperations(world, random);
+    try {
+      const restores = random.below(3);
+      for (let part = restores; part >= 0; part -= 1) {
+        await run(HAPPENING, Math.ceil(STEPS / (restores + 1)));
+        if (part > 0) {
+          await restore(LOST);
         }
-        operations += world.log.length;
-        histories += 1;
-        await finish();
-        t.deepEqual(await world.compareWithTruth(), {}, "billed and recorded");
-        t.deepEqual(await world.compareWithStripe(), {}, "ours and theirs");
-        t.deepEqual(world.control.problems(), []);
-        t.is(world.control.overlaps(), 0);
-      } catch (error) {
-        t.log(`CONVERGENCE_SEEDS=${seed}\n${world.log.join("\n")}\n${String(error)}`);
-        throw error;
       }
-    },
-  );
+      operations += world.log.length;
+      histories += 1;
+      await finish();
+      t.deepEqual(await world.compareWithTruth(), {}, "billed and recorded");
+      t.deepEqual(await world.compareWithStripe(), {}, "ours and theirs");
+      t.deepEqual(world.control.problems(), []);
+      t.is(world.control.overlaps(), 0);
+    } catch (error) {
+      t.log(`CONVERGENCE_SEEDS=${seed}\n${world.log.join("\n")}\n${String(error)}`);
+      throw error;
+    }
+  });
 }

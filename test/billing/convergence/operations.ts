@@ -1,28 +1,22 @@
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { meterEventIdentifierStem } from "../../../modules/billing/usage.rules.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Random } from "../../support/random.ts";
 import { createRepairs } from "./repairs.ts";
 import { LAG_SECONDS, MINUTE } from "./world.ts";
 import type { CustomerChange, World } from "./world.ts";
 
-const REFUSAL: Fault = {
-  kind: "respond",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-};
-
 const FAULTS: readonly Fault[] = [
-  REFUSAL,
-  REFUSAL,
+  REFUSED,
+  REFUSED,
   { kind: "drop" },
   { kind: "drop", applied: true },
   { kind: "server_error" },
   { kind: "server_error_saved", applied: true },
   { kind: "bad_gateway", applied: true },
 ];
-
 const FORGOTTEN_AFTER_SECONDS = 3 * 24 * 60 * MINUTE;
 
 /** How far the clocks of workers and of operators' machines are ahead of the database's. */

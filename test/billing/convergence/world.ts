@@ -15,7 +15,6 @@ import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { METERS } from "../../../modules/billing/stripe/meters.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { KINDS } from "../../../modules/records/owner.rules.ts";
 import type { Kind } from "../../../modules/records/owner.rules.ts";
@@ -165,10 +164,9 @@ export const createWorld = async (
 
   /** Sends what is ready through a process, as the senders of the shards do. */
   const sendWith = async (sender: typeof deps): Promise<void> => {
-    const { signal } = new AbortController();
     for (const { accountId, kind } of await listWaitingStreams(sender.db)) {
       const stream = { accountId, mode: "live", kind } as const;
-      await drainUsage(sender, stream, { signal, onResult: () => undefined });
+      await drainUsage(sender, stream);
     }
   };
 
@@ -262,25 +260,17 @@ export const createWorld = async (
       write("send");
     },
     /** Sends usage to Stripe as another program, or as a database that has used an identifier of ours. */
-    sendElsewhere: async (
-      { kind, second, units }: Units,
-      customerId: string,
-      identifier: string = crypto.randomUUID(),
-    ): Promise<boolean> => {
-      const response = await fetch(`${double.url}/v1/billing/meter_events`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${double.secretKey}` },
-        body: new URLSearchParams({
-          event_name: METERS[kind].eventName,
-          "payload[stripe_customer_id]": customerId,
-          "payload[value]": String(units),
-          timestamp: String(second),
-          identifier,
-        }),
-      });
-      await response.text();
-      write(`${units} ${kind} at ${labelOf(customerId)} as ${identifier}: ${response.status}`);
-      return response.ok;
+    sendElsewhere: (usage: Units, customerId: string, identifier?: string): boolean => {
+      const { kind, second, units } = usage;
+      const line = `${units} ${kind} at ${labelOf(customerId)} as ${identifier}`;
+      try {
+        control.acceptEvent({ ...usage, customerId, ...(identifier ? { identifier } : {}) });
+      } catch (error) {
+        write(`${line}: ${String(error)}`);
+        return false;
+      }
+      write(`${line}, second ${second - NOON}`);
+      return true;
     },
     bill: (units: Units): void => {
       documents.push(units);

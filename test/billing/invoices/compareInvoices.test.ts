@@ -1,6 +1,5 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
-import { z } from "zod";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
@@ -192,7 +191,7 @@ test("a second subscription with a price on the meter is an error that names bot
 test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {
   const { deliver, pass, problems, control, subscriptionId, impact, accountId, startApi, refresh } =
     await setUp(t);
-  control.changeTrial({ subscriptionId, trialEnd: control.now() + 10 * DAY });
+  control.beginTrial({ subscriptionId, trialEnd: control.now() + 10 * DAY });
   pass(1);
   await refresh();
   const id = await deliver(7);
@@ -211,7 +210,7 @@ test("a trial is said in the statement and in the usage, at once and after the c
 });
 
 test("a draft, a missing invoice, a void one and another quantity are named", async (t) => {
-  const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
+  const { deliver, pass, problems, control, double, customerId } = await setUp(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   await deliver(3);
   pass(MONTH + 2 * HOUR);
@@ -263,7 +262,6 @@ test("a draft, a missing invoice, a void one and another quantity are named", as
   ]);
   t.deepEqual(await problems(), [["voided", 3]]);
   t.deepEqual(await problems(), [[null, 0]]);
-  t.is(control.invoices({ subscriptionId }).length, 2);
 });
 
 test("all pages are read: subscriptions, invoices and their lines", async (t) => {
@@ -296,24 +294,4 @@ test("a customer that Stripe does not know, or without a subscription, has usage
   control.deleteCustomer({ customerId });
   pass(1);
   t.deepEqual(await problems(), [["no_subscription", 2]]);
-});
-
-test("org show has the problems in JSON", async (t) => {
-  const {
-    deliver,
-    control,
-    subscriptionId,
-    impact,
-    accountId,
-    compare: compareAll,
-    refresh,
-  } = await setUp(t);
-  await deliver(2);
-  control.cancel({ subscriptionId, when: "now_without_invoice" });
-  await refresh();
-  await compareAll();
-  const shown = z
-    .looseObject({ subscription: z.looseObject({ problems: z.array(z.string()) }) })
-    .parse(readJson(await impact("org", "show", accountId, "--json")));
-  t.regex(shown.subscription.problems.join(), /is canceled,2 trees on no invoice: sub_\w+ ended/u);
 });

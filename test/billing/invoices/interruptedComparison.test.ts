@@ -8,74 +8,67 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a comparison reads every customer of the file's database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
-test.serial(
-  "a comparison stops when Stripe does not answer, and continues where it stopped",
-  async (t) => {
-    const { deps, double, pass } = await setUpBilling(t);
-    const { control } = double;
-    const writer = createRegistrationWriter(deps);
-    const customers: string[] = [];
-    for (let more = 0; more < 5; more += 1) {
-      const { customerId, subscriptionId } = control.addSubscriber({});
-      customers.push(customerId);
-      const { id: accountId } = await createTestOrganization(deps.db, {
-        clock: deps.clock,
-        stripeCustomerId: customerId,
-        stripeSubscriptionId: subscriptionId,
-      });
-      await writer.register(registrationOf(accountId, { mode: "live", count: 1 }));
-      pass(5);
-      await drainUsage(
-        deps,
-        { accountId, mode: "live", kind: "tree" },
-        { signal: new AbortController().signal, onResult: () => undefined },
-      );
-    }
-    pass(1);
-    const failed: string[] = [];
-    const readBefore = deps.clock.now();
-    const run = () =>
-      compareInvoices(
-        deps,
-        { readBefore },
-        {
-          signal: new AbortController().signal,
-          intervalMs: 0,
-          onFailure: (id) => failed.push(id),
-        },
-      );
-    const [, , third] = customers;
-    control.addFault({
-      kind: "server_error",
-      method: "GET",
-      path: "/v1/subscriptions",
-      mentioning: third ?? "",
+test("a comparison stops when Stripe does not answer, and continues where it stopped", async (t) => {
+  const { deps, double, pass } = await setUpBilling(t);
+  const { control } = double;
+  const writer = createRegistrationWriter(deps);
+  const customers: string[] = [];
+  for (let more = 0; more < 5; more += 1) {
+    const { customerId, subscriptionId } = control.addSubscriber({});
+    customers.push(customerId);
+    const { id: accountId } = await createTestOrganization(deps.db, {
+      clock: deps.clock,
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: subscriptionId,
     });
-    t.deepEqual(await run(), { read: 4, failed: 1 });
-    t.deepEqual(failed, [third]);
-
-    control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
-    t.deepEqual(await run(), { read: 0, failed: 1 });
-    control.clearFaults();
-    t.deepEqual(await run(), { read: 1, failed: 0 });
-    t.deepEqual(await run(), { read: 0, failed: 0 });
-
-    pass(1);
-    control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
-    await t.throwsAsync(
-      compareInvoices(
-        deps,
-        { readBefore: deps.clock.now() },
-        { signal: new AbortController().signal, intervalMs: 0, onFailure: () => undefined },
-      ),
-      { instanceOf: ProcessorUnavailableError },
+    await writer.register(registrationOf(accountId, { mode: "live", count: 1 }));
+    pass(5);
+    await drainUsage(deps, { accountId, mode: "live", kind: "tree" });
+  }
+  pass(1);
+  const failed: string[] = [];
+  const readBefore = deps.clock.now();
+  const run = () =>
+    compareInvoices(
+      deps,
+      { readBefore },
+      {
+        signal: new AbortController().signal,
+        intervalMs: 0,
+        onFailure: (id) => failed.push(id),
+      },
     );
-  },
-);
+  const [, , third] = customers;
+  control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: "/v1/subscriptions",
+    mentioning: third ?? "",
+  });
+  t.deepEqual(await run(), { read: 4, failed: 1 });
+  t.deepEqual(failed, [third]);
 
-test.serial("a copy expects no usage of the deployment from which it was separated", async (t) => {
+  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
+  t.deepEqual(await run(), { read: 0, failed: 1 });
+  control.clearFaults();
+  t.deepEqual(await run(), { read: 1, failed: 0 });
+  t.deepEqual(await run(), { read: 0, failed: 0 });
+
+  pass(1);
+  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
+  await t.throwsAsync(
+    compareInvoices(
+      deps,
+      { readBefore: deps.clock.now() },
+      { signal: new AbortController().signal, intervalMs: 0, onFailure: () => undefined },
+    ),
+    { instanceOf: ProcessorUnavailableError },
+  );
+});
+
+test("a copy expects no usage of the deployment from which it was separated", async (t) => {
   const { deps, register, drain, pass, customerId, double } = await setUpBilling(t);
   const start = double.control.now();
   await register(5);

@@ -1,5 +1,5 @@
 import type { UninvoicedReason } from "../../../modules/billing/invoices/invoices.rules.ts";
-import type { AcceptedEvent } from "../../stripeDouble/rules/state.ts";
+import type { AcceptedEvent } from "../../stripeDouble/state.ts";
 
 /*
  * What Stripe should have invoiced, worked out from what happened in a life, and from nothing that the service stores.

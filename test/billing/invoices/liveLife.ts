@@ -116,7 +116,7 @@ export const liveLife = async (
       if (life && life.trial === null && life.end === null && life.start < control.now()) {
         const trial = { start: control.now(), end: control.now() + DAY * (1 + random.below(20)) };
         life.trial = trial;
-        control.changeTrial({ subscriptionId: life.id, trialEnd: trial.end });
+        control.beginTrial({ subscriptionId: life.id, trialEnd: trial.end });
       }
     },
     cancel: async () => {

@@ -9,7 +9,7 @@ import { compare, liveLife } from "./liveLife.ts";
 import { fateOf } from "./lifeTruth.ts";
 import type { Fate } from "./lifeTruth.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /* LIVES=1000 npm test -- test/billing/invoices/lives.test.ts runs as many; FIRST_SEED repeats one of them. */
 const LIVES = Number(process.env["LIVES"] ?? 30);
@@ -108,17 +108,14 @@ const checkLife = async (t: ExecutionContext<DatabaseContext>, seed: number): Pr
 };
 
 for (let first = FIRST_SEED; first < FIRST_SEED + LIVES; first += LIVES_OF_A_TEST) {
-  test.serial(
-    `in lives from ${first}, each unit is invoiced once or named with its reason`,
-    async (t) => {
-      t.timeout(10 * 60_000);
-      for (
-        let seed = first;
-        seed < Math.min(first + LIVES_OF_A_TEST, FIRST_SEED + LIVES);
-        seed += 1
-      ) {
-        await checkLife(t, seed);
-      }
-    },
-  );
+  test(`in lives from ${first}, each unit is invoiced once or named with its reason`, async (t) => {
+    t.timeout(10 * 60_000);
+    for (
+      let seed = first;
+      seed < Math.min(first + LIVES_OF_A_TEST, FIRST_SEED + LIVES);
+      seed += 1
+    ) {
+      await checkLife(t, seed);
+    }
+  });
 }

@@ -1,3 +1,4 @@
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
@@ -18,7 +19,7 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a deployment has one processor.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 const MINUTE = 60;
@@ -27,75 +28,65 @@ const TWO_MONTHS_LATER = Date.UTC(2026, 6, 15, 12) / 1000;
 const deliveredRow = z.strictObject({ quantity: z.bigint(), isLate: z.boolean() });
 
 for (const minutes of [10, 120]) {
-  test.serial(
-    `usage from ${minutes} minutes before a subscription is late in its first hour, and later usage is not`,
-    async (t) => {
-      const { deps, double, stream, ...scene } = await setUpBilling(t);
-      const { accountId } = stream;
-      double.control.addFault({
-        kind: "respond",
-        status: 400,
-        body: { error: { type: "invalid_request_error", message: "Not now." } },
-      });
-      await scene.register(5);
-      await scene.drain();
-      scene.pass(minutes * MINUTE);
-      const { customerId, subscriptionId } = double.control.addSubscriber({});
-      await updateAccount(deps.db, accountId, {
-        stripeCustomerId: customerId,
-        stripeSubscriptionId: subscriptionId,
-      });
-      await refreshSubscription(deps, accountId, AbortSignal.timeout(60_000));
-      await scene.register(1);
-      scene.pass(5 * MINUTE);
-      await scene.retryFailed();
-
-      await scene.drain();
-
-      t.deepEqual(
-        await deps.db.any(sql.type(deliveredRow)`
-          SELECT quantity, is_late AS "isLate"
-          FROM meter_event
-          WHERE account_id = ${accountId} AND state = 'delivered'
-          ORDER BY quantity
-        `),
-        [
-          { quantity: 1n, isLate: false },
-          { quantity: 5n, isLate: true },
-        ],
-      );
-    },
-  );
-}
-
-test.serial(
-  "usage of the month before is not late in an hour after a month whose period is unknown",
-  async (t) => {
+  test(`usage from ${minutes} minutes before a subscription is late in its first hour, and later usage is not`, async (t) => {
     const { deps, double, stream, ...scene } = await setUpBilling(t);
-    const read = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-    await read();
-    double.control.holdClock({ second: TWO_MONTHS_LATER - MINUTE });
+    const { accountId } = stream;
+    double.control.addFault(REFUSED);
     await scene.register(5);
-    double.control.holdClock({ second: TWO_MONTHS_LATER + 10 * MINUTE });
-    await read();
-    const periods = await listBillingPeriods(deps.db, stream.accountId);
-    t.deepEqual(
-      periods.filter(({ kind }) => kind === "tree").map(({ start }) => start.getTime() / 1000),
-      [TWO_MONTHS_LATER, NOON],
-    );
+    await scene.drain();
+    scene.pass(minutes * MINUTE);
+    const { customerId, subscriptionId } = double.control.addSubscriber({});
+    await updateAccount(deps.db, accountId, {
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: subscriptionId,
+    });
+    await refreshSubscription(deps, accountId, AbortSignal.timeout(60_000));
+    await scene.register(1);
+    scene.pass(5 * MINUTE);
+    await scene.retryFailed();
 
     await scene.drain();
 
     t.deepEqual(
       await deps.db.any(sql.type(deliveredRow)`
+          SELECT quantity, is_late AS "isLate"
+          FROM meter_event
+          WHERE account_id = ${accountId} AND state = 'delivered'
+          ORDER BY quantity
+        `),
+      [
+        { quantity: 1n, isLate: false },
+        { quantity: 5n, isLate: true },
+      ],
+    );
+  });
+}
+
+test("usage of the month before is not late in an hour after a month whose period is unknown", async (t) => {
+  const { deps, double, stream, ...scene } = await setUpBilling(t);
+  const read = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
+  await read();
+  double.control.holdClock({ second: TWO_MONTHS_LATER - MINUTE });
+  await scene.register(5);
+  double.control.holdClock({ second: TWO_MONTHS_LATER + 10 * MINUTE });
+  await read();
+  const periods = await listBillingPeriods(deps.db, stream.accountId);
+  t.deepEqual(
+    periods.filter(({ kind }) => kind === "tree").map(({ start }) => start.getTime() / 1000),
+    [TWO_MONTHS_LATER, NOON],
+  );
+
+  await scene.drain();
+
+  t.deepEqual(
+    await deps.db.any(sql.type(deliveredRow)`
       SELECT quantity, is_late AS "isLate"
       FROM meter_event
       WHERE account_id = ${stream.accountId} AND state = 'delivered'
     `),
-      [{ quantity: 5n, isLate: false }],
-    );
-  },
-);
+    [{ quantity: 5n, isLate: false }],
+  );
+});
 
 /** A deployment on the ledger, whose organization gets a subscription at Stripe an hour after its usage. */
 const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
@@ -118,11 +109,7 @@ const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
     use: async (count: number): Promise<void> => {
       await createRegistrationWriter(deps).register(registrationOf(id, { count }));
       control.advanceClock({ seconds: 5 });
-      await drainUsage(
-        deps,
-        { accountId: id, mode: "live", kind: "tree" },
-        { signal: new AbortController().signal, onResult: () => undefined },
-      );
+      await drainUsage(deps, { accountId: id, mode: "live", kind: "tree" });
     },
     pass: (seconds: number) => control.advanceClock({ seconds }),
     subscribe: async (): Promise<void> => {
@@ -140,7 +127,7 @@ const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
   };
 };
 
-test.serial("the move to Stripe counts usage from before the subscription", async (t) => {
+test("the move to Stripe counts usage from before the subscription", async (t) => {
   const { use, subscribe, move, pass } = await setUpLedger(t);
   await use(3);
   await use(4);
@@ -151,13 +138,10 @@ test.serial("the move to Stripe counts usage from before the subscription", asyn
   t.deepEqual(await move(), [2]);
 });
 
-test.serial(
-  "usage of the subscription waits for Stripe, so the move to Stripe counts none",
-  async (t) => {
-    const { use, subscribe, move } = await setUpLedger(t);
-    await subscribe();
-    await use(5);
+test("usage of the subscription waits for Stripe, so the move to Stripe counts none", async (t) => {
+  const { use, subscribe, move } = await setUpLedger(t);
+  await subscribe();
+  await use(5);
 
-    t.deepEqual(await move(), []);
-  },
-);
+  t.deepEqual(await move(), []);
+});

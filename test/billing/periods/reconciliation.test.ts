@@ -18,8 +18,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
-
-import { compare } from "./reconciliationSetup.ts";
+import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 
 const test = testWithDatabase();
 
@@ -27,57 +26,28 @@ const { signal } = new AbortController();
 
 const LAGGING = { summaryDelaySeconds: 120 };
 
+/** Compares the customer's trees. */
+const compare = async ({ deps, stream, customerId }: BillingSetup): Promise<StreamReport> => {
+  const streams = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
+  const report = streams.find((each) => each.customerId === customerId && each.kind === "tree");
+  if (!report) {
+    throw new Error("The stream was not compared.");
+  }
+  return report;
+};
+
+const reconcile = ({ deps, stream }: BillingSetup) =>
+  runReconciliation(deps, { accountId: stream.accountId }, signal);
+
+const openDifferences = ({ deps, stream }: BillingSetup) =>
+  listOpenDifferences(deps.db, { accountId: stream.accountId, span: null, limit: 100 });
+
 const unreadable = ({ double }: BillingSetup): Fault => ({
   kind: "respond",
   method: "GET",
   path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
   status: 404,
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-});
-
-test("there is no difference if the processor has what was delivered", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, refund, drain, pass, customerId } = setup;
-  const id = await register(7);
-  await drain();
-  await refund(id, 2);
-  await drain();
-  await register(3);
-  pass(3600);
-
-  t.like(await compare(setup), {
-    customerId,
-    delivered: 5,
-    processorQuantity: 5,
-    differences: [],
-    error: null,
-  });
-});
-
-test("the minutes in which the processor differs are reported", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, double, reportElsewhere, stream } = setup;
-  const second = double.control.now();
-  await register(7);
-  pass(5 * 3600);
-  await register(3);
-  await drain();
-  pass(3600);
-  await reportElsewhere(2, second + 1);
-
-  const report = await compare(setup);
-
-  t.like(report, { delivered: 10, processorQuantity: 12 });
-  t.is(report.differences.length, 1);
-  t.like(report.differences[0], {
-    accountId: stream.accountId,
-    second: minuteOf(second).start,
-    ours: 7,
-    theirs: 9,
-    units: 2,
-    mayLag: false,
-    askedIds: [],
-  });
 });
 
 test("a stream whose usage cannot be read is reported, and compared again the next time", async (t) => {
@@ -102,7 +72,7 @@ test("twenty lagging minutes need attention, because further minutes may differ"
     ids.push(await register(2));
     pass(60);
   }
-  await reportElsewhere(1000);
+  reportElsewhere(1000);
   await drain();
   pass(3600);
   for (const id of ids) {
@@ -159,7 +129,7 @@ test("a customer that moves to another account makes no difference", async (t) =
   await createRegistrationWriter(deps).register(registrationOf(successor, { count: 3 }));
   pass(3600);
   const moved = { ...stream, accountId: successor };
-  await drainUsage(deps, moved, { signal, onResult: () => undefined });
+  await drainUsage(deps, moved);
   pass(3600);
 
   for (const accountId of [stream.accountId, successor]) {
@@ -201,7 +171,7 @@ test("usage and refunds that the processor has before the sender records it are 
       return outcome;
     },
   }));
-  const drain = () => drainUsage(deps, stream, { signal, onResult: () => undefined });
+  const drain = () => drainUsage(deps, stream);
   const id = await register(7);
   pass(5);
   await drain();
@@ -267,4 +237,63 @@ test("a reconciliation that yields reads our sums in parts, and reports the same
 
   t.deepEqual(yielding, usual);
   t.true(pace.stepCount() > 35, String(pace.stepCount()));
+});
+
+test("units of a customer without any usage here are found, also of one that the account has had", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, pass, double, reportElsewhere, stream, customerId } = setup;
+  reportElsewhere(4);
+  await updateOrganization(deps, stream.accountId, {
+    stripeCustomerId: double.control.addSubscriber({}).customerId,
+    stripeSubscriptionId: null,
+  });
+  pass(3600);
+
+  await reconcile(setup);
+
+  t.like(await openDifferences(setup), [{ customerId, kind: "tree", units: 4 }]);
+});
+
+test("the difference of many minutes is reported as a whole, with its first twenty minutes", async (t) => {
+  const setup = await setUpBilling(t);
+  const { register, drain, pass, double, reportElsewhere } = setup;
+  const second = double.control.now();
+  for (let minute = 0; minute < 25; minute += 1) {
+    await register(10);
+    reportElsewhere(1);
+    pass(60);
+  }
+  await drain();
+  pass(3600);
+
+  const { drifting } = await reconcile(setup);
+
+  t.is(drifting.length, 1);
+  t.like(drifting[0], { delivered: 250, processorQuantity: 275, error: null });
+  const found = await openDifferences(setup);
+  t.deepEqual(
+    found.map((difference) => difference.second).toSorted((a, b) => a - b),
+    Array.from({ length: 20 }, (_, minute) => second + minute * 60),
+  );
+});
+
+test("a difference that is found again keeps its id, and one that is gone disappears", async (t) => {
+  const setup = await setUpBilling(t);
+  const { register, drain, pass, double, reportElsewhere } = setup;
+  const second = double.control.now();
+  await register(7);
+  await drain();
+  pass(3600);
+  const find = async (units: number) => {
+    reportElsewhere(units, second);
+    await reconcile(setup);
+    return openDifferences(setup);
+  };
+
+  const [found] = await find(2);
+  t.like(found, { units: 2 });
+  t.like(await find(3), [{ id: found?.id, units: 5 }]);
+  t.deepEqual(await find(-5), []);
+  const [later] = await find(4);
+  t.not(later?.id, found?.id);
 });

@@ -38,6 +38,7 @@ const storeReconciliation = (
   return insertReconciliation(db, {
     startedAt,
     endedAt: startedAt,
+    asked: 0,
     streams: 1,
     unreadable: [{ ...name, accountIds: [accountId], error: "No such customer" }],
     error: null,
@@ -63,12 +64,7 @@ test("processed events and reconciliations are deleted after their retention, an
     INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
     VALUES (${accountId}, 'tree', 'cus_0', 0, 1, ${timestamp(daysAgo(401))})
   `);
-  const deps = {
-    db,
-    clock: { now: () => NOW },
-    testDataDays: 0,
-  };
-
+  const deps = { db, clock: { now: () => NOW } };
   const { signal } = new AbortController();
 
   t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 1 });

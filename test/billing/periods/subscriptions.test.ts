@@ -25,7 +25,7 @@ import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const SECRET = "whsec_of_the_tests";
 const DAY = 86_400;
@@ -42,7 +42,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     ...deps,
     // Nothing is cached, so that a change is seen immediately.
     authenticator: (key) => createAuthenticator({ db, accountType: "organization" })(key),
-    readStripeWebhook: createWebhookReader(() => [SECRET]),
+    readStripeWebhook: createWebhookReader([SECRET]),
   });
   double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
   const keyOf = async (mode: "live" | "test"): Promise<string> =>
@@ -100,59 +100,53 @@ const firstPrice = async (double: StripeDouble, subscriptionId: string): Promise
   return items.parse(body).data[0]?.price.id ?? "";
 };
 
-test.serial(
-  "the sweep stores the status, the priced meters and the periods, and keeps past periods",
-  async (t) => {
-    const { sweep, watched, pass, double, subscriptionId, register, drain, deps, stream } =
-      await setUp(t);
-    pass(1);
-    t.deepEqual(await sweep(), { read: 1, failed: 0 });
-    t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
-    // Usage that is refused until after its period, and another sweep meanwhile.
-    pass(29 * DAY);
+test("the sweep stores the status, the priced meters and the periods, and keeps past periods", async (t) => {
+  const { sweep, watched, pass, double, subscriptionId, register, drain, deps, stream } =
+    await setUp(t);
+  pass(1);
+  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+  t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
+  // Usage that is refused until after its period, and another sweep meanwhile.
+  pass(29 * DAY);
 
-    await register(5);
-    pass(5);
-    double.control.changeSubscription({ subscriptionId, status: "past_due" });
-    pass(3 * DAY);
-    t.deepEqual(await sweep(), { read: 1, failed: 0 });
-    t.like(await watched(), { status: "past_due" });
-    await drain();
-    const late = await listMeterEvents(deps.db, {
-      state: "late",
-      accountId: stream.accountId,
-      limit: 9,
-    });
-    t.deepEqual(
-      late.map(({ quantity }) => quantity),
-      [5],
-    );
-  },
-);
+  await register(5);
+  pass(5);
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  pass(3 * DAY);
+  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+  t.like(await watched(), { status: "past_due" });
+  await drain();
+  const late = await listMeterEvents(deps.db, {
+    state: "late",
+    accountId: stream.accountId,
+    limit: 9,
+  });
+  t.deepEqual(
+    late.map(({ quantity }) => quantity),
+    [5],
+  );
+});
 
-test.serial(
-  "a sweep continues where an earlier one ended, and one failure does not stop it",
-  async (t) => {
-    const { sweep, pass, double, failed, deps } = await setUp(t);
-    const { customerId, subscriptionId } = double.control.addSubscriber({});
-    const other = await createTestOrganization(deps.db, {
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
-    pass(1);
-    double.control.addFault({
-      kind: "server_error",
-      method: "GET",
-      path: `/v1/subscriptions/${subscriptionId}`,
-    });
-    t.deepEqual(await sweep(), { read: 1, failed: 1 });
-    t.deepEqual(failed, [other.id]);
-    t.deepEqual(await sweep(), { read: 1, failed: 0 });
-    t.deepEqual(await sweep(), { read: 0, failed: 0 });
-  },
-);
+test("a sweep continues where an earlier one ended, and one failure does not stop it", async (t) => {
+  const { sweep, pass, double, failed, deps } = await setUp(t);
+  const { customerId, subscriptionId } = double.control.addSubscriber({});
+  const other = await createTestOrganization(deps.db, {
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  pass(1);
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/subscriptions/${subscriptionId}`,
+  });
+  t.deepEqual(await sweep(), { read: 1, failed: 1 });
+  t.deepEqual(failed, [other.id]);
+  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+  t.deepEqual(await sweep(), { read: 0, failed: 0 });
+});
 
-test.serial("webhooks of the subscription and a deleted customer refresh the state", async (t) => {
+test("webhooks of the subscription and a deleted customer refresh the state", async (t) => {
   const { process, watched, double, subscriptionId, customerId } = await setUp(t);
   const { control } = double;
   control.changeSubscription({ subscriptionId, status: "past_due" });
@@ -167,30 +161,27 @@ test.serial("webhooks of the subscription and a deleted customer refresh the sta
   t.like(await watched(), { status: "canceled" });
 });
 
-test.serial(
-  "with the policy suspend, live registrations are rejected while the subscription is not active",
-  async (t) => {
-    const { setPolicy, sweep, plant, pass, double, subscriptionId } = await setUp(t);
-    const setStatus = async (status: "active" | "past_due"): Promise<void> => {
-      double.control.changeSubscription({ subscriptionId, status });
-      pass(1);
-      await sweep();
-    };
-    await setStatus("past_due");
-    t.is((await plant()).status, 200);
-    await setPolicy("suspend");
-    const rejected = await plant();
-    t.is(rejected.status, 403);
-    t.deepEqual(rejected.body, {
-      error: "registrations are suspended because the organization's subscription is past_due",
-    });
-    t.is((await plant("test")).status, 200);
-    await setStatus("active");
-    t.is((await plant()).status, 200);
-  },
-);
+test("with the policy suspend, live registrations are rejected while the subscription is not active", async (t) => {
+  const { setPolicy, sweep, plant, pass, double, subscriptionId } = await setUp(t);
+  const setStatus = async (status: "active" | "past_due"): Promise<void> => {
+    double.control.changeSubscription({ subscriptionId, status });
+    pass(1);
+    await sweep();
+  };
+  await setStatus("past_due");
+  t.is((await plant()).status, 200);
+  await setPolicy("suspend");
+  const rejected = await plant();
+  t.is(rejected.status, 403);
+  t.deepEqual(rejected.body, {
+    error: "registrations are suspended because the organization's subscription is past_due",
+  });
+  t.is((await plant("test")).status, 200);
+  await setStatus("active");
+  t.is((await plant()).status, 200);
+});
 
-test.serial("the sweep reads a subscription that a fast clock has dated", async (t) => {
+test("the sweep reads a subscription that a fast clock has dated", async (t) => {
   const { sweep, watched, pass, double, subscriptionId } = await setUp(t);
   pass(2 * DAY);
   await sweep();
@@ -202,7 +193,7 @@ test.serial("the sweep reads a subscription that a fast clock has dated", async 
   t.like(await watched(), { status: "past_due" });
 });
 
-test.serial("a webhook that a fast clock has dated is processed", async (t) => {
+test("a webhook that a fast clock has dated is processed", async (t) => {
   const { process, watched, pass, double, subscriptionId } = await setUp(t);
   pass(2 * DAY);
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
@@ -217,7 +208,7 @@ test.serial("a webhook that a fast clock has dated is processed", async (t) => {
   t.like(await watched(), { status: "past_due" });
 });
 
-test.serial("org list, org show and doctor report subscriptions that need attention", async (t) => {
+test("org list, org show and doctor report subscriptions that need attention", async (t) => {
   const { impact, sweep, pass, double, subscriptionId, stream } = await setUp(t);
   const { accountId: id } = stream;
   double.control.changeSubscription({ subscriptionId, status: "unpaid" });
@@ -234,7 +225,7 @@ test.serial("org list, org show and doctor report subscriptions that need attent
   t.is((await impact("org", "update", id, "--subscription-policy", "maybe")).exitCode, 2);
 });
 
-test.serial("a removed price is stored; a worker without Stripe's key sweeps none", async (t) => {
+test("a removed price is stored; a worker without Stripe's key sweeps none", async (t) => {
   const { sweep, watched, pass, double, subscriptionId, deps } = await setUp(t);
   const priceOfTrees = await firstPrice(double, subscriptionId);
   double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
@@ -249,107 +240,95 @@ test.serial("a removed price is stored; a worker without Stripe's key sweeps non
   t.deepEqual(without, { read: 0, failed: 0 });
 });
 
-test.serial(
-  "with the policy suspend, a removed price suspends the registrations of its meter",
-  async (t) => {
-    const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
-    await setPolicy("suspend");
-    const priceOfTrees = await firstPrice(double, subscriptionId);
-    double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
-    pass(1);
-    await sweep();
-    const rejected = await plant();
-    t.is(rejected.status, 403);
-    t.deepEqual(rejected.body, {
-      error:
-        "registrations of trees are suspended because the organization's subscription has no price on the meter of trees",
-    });
-    t.is((await rescue()).status, 200);
-    t.is((await plant("test")).status, 200);
-    await setPolicy("alert");
-    t.is((await plant()).status, 200);
-  },
-);
+test("with the policy suspend, a removed price suspends the registrations of its meter", async (t) => {
+  const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
+  await setPolicy("suspend");
+  const priceOfTrees = await firstPrice(double, subscriptionId);
+  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+  pass(1);
+  await sweep();
+  const rejected = await plant();
+  t.is(rejected.status, 403);
+  t.deepEqual(rejected.body, {
+    error:
+      "registrations of trees are suspended because the organization's subscription has no price on the meter of trees",
+  });
+  t.is((await rescue()).status, 200);
+  t.is((await plant("test")).status, 200);
+  await setPolicy("alert");
+  t.is((await plant()).status, 200);
+});
 
-test.serial(
-  "a removed price is a problem of organizations that use the meter, and only of them",
-  async (t) => {
-    const { impact, sweep, pass, double, subscriptionId, stream, plant, deps } = await setUp(t);
-    const problemsOf = async (): Promise<unknown> => {
-      const shown = readJson(await impact("org", "show", stream.accountId, "--json"));
-      return z.looseObject({ subscription: z.looseObject({ problems: z.unknown() }) }).parse(shown)
-        .subscription.problems;
-    };
-    const countProblems = async (): Promise<string | undefined> => {
-      const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
-      const lines = (await metrics.read()).split("\n");
-      return lines.find((line) =>
-        line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
-      );
-    };
-    const priceOfTrees = await firstPrice(double, subscriptionId);
-    double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
-    pass(1);
-    await sweep();
-    t.deepEqual(await problemsOf(), []);
-    t.regex((await countProblems()) ?? "", / 0$/u);
-    t.is((await plant()).status, 200);
-    t.deepEqual(await problemsOf(), ["has no price on the meter of trees"]);
-    t.regex((await countProblems()) ?? "", / 1$/u);
-    t.regex((await impact("org", "list")).stdout, /has no price on the meter of trees/u);
-    t.regex(
-      (await impact("doctor")).stdout,
-      /its subscription has no price on the meter of trees\./u,
+test("a removed price is a problem of organizations that use the meter, and only of them", async (t) => {
+  const { impact, sweep, pass, double, subscriptionId, stream, plant, deps } = await setUp(t);
+  const problemsOf = async (): Promise<unknown> => {
+    const shown = readJson(await impact("org", "show", stream.accountId, "--json"));
+    return z.looseObject({ subscription: z.looseObject({ problems: z.unknown() }) }).parse(shown)
+      .subscription.problems;
+  };
+  const countProblems = async (): Promise<string | undefined> => {
+    const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
+    const lines = (await metrics.read()).split("\n");
+    return lines.find((line) =>
+      line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
     );
-  },
-);
+  };
+  const priceOfTrees = await firstPrice(double, subscriptionId);
+  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+  pass(1);
+  await sweep();
+  t.deepEqual(await problemsOf(), []);
+  t.regex((await countProblems()) ?? "", / 0$/u);
+  t.is((await plant()).status, 200);
+  t.deepEqual(await problemsOf(), ["has no price on the meter of trees"]);
+  t.regex((await countProblems()) ?? "", / 1$/u);
+  t.regex((await impact("org", "list")).stdout, /has no price on the meter of trees/u);
+  t.regex(
+    (await impact("doctor")).stdout,
+    /its subscription has no price on the meter of trees\./u,
+  );
+});
 
-test.serial(
-  "while registrations are suspended, a repeated request gets its original record",
-  async (t) => {
-    const { setPolicy, sweep, plant, pass, double, subscriptionId, recorded } = await setUp(t);
-    const request = { idempotency_key: "order-1" };
-    const first = await plant("live", request);
-    await setPolicy("suspend");
-    double.control.changeSubscription({ subscriptionId, status: "past_due" });
-    pass(1);
-    await sweep();
-    const repeated = await plant("live", request);
-    t.is(repeated.status, 200);
-    t.deepEqual(repeated.body, first.body);
-    t.is(repeated.headers.get("Idempotent-Replayed"), "true");
-    t.is((await plant("live", { idempotency_key: "order-2" })).status, 403);
-    t.is((await plant()).status, 403);
-    t.deepEqual(Object.values(await recorded()), [1]);
-  },
-);
+test("while registrations are suspended, a repeated request gets its original record", async (t) => {
+  const { setPolicy, sweep, plant, pass, double, subscriptionId, recorded } = await setUp(t);
+  const request = { idempotency_key: "order-1" };
+  const first = await plant("live", request);
+  await setPolicy("suspend");
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  pass(1);
+  await sweep();
+  const repeated = await plant("live", request);
+  t.is(repeated.status, 200);
+  t.deepEqual(repeated.body, first.body);
+  t.is(repeated.headers.get("Idempotent-Replayed"), "true");
+  t.is((await plant("live", { idempotency_key: "order-2" })).status, 403);
+  t.is((await plant()).status, 403);
+  t.deepEqual(Object.values(await recorded()), [1]);
+});
 
-test.serial(
-  "org create and org update read the subscription, and an outage of Stripe is only a warning",
-  async (t) => {
-    const { impactWithKey, watched, double, customerId, stream, deps } = await setUp(t);
-    const { accountId: id } = stream;
-    t.is(await watched(), null);
-    const updated = await impactWithKey("org", "update", id, "--subscription-policy", "suspend");
-    t.is(updated.exitCode, 0, updated.stderr);
-    t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
+test("org create and org update read the subscription, and an outage of Stripe is only a warning", async (t) => {
+  const { impactWithKey, watched, double, customerId, stream, deps } = await setUp(t);
+  const { accountId: id } = stream;
+  t.is(await watched(), null);
+  const updated = await impactWithKey("org", "update", id, "--subscription-policy", "suspend");
+  t.is(updated.exitCode, 0, updated.stderr);
+  t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
 
-    const other = double.control.addSubscriber({});
-    const create = ["org", "create", "--name", "New", "--json"];
-    const settings = [
-      ["--stripe-customer", other.customerId],
-      ["--stripe-subscription", other.subscriptionId],
-    ].flat();
-    const created = await impactWithKey(...create, ...settings);
-    t.is(created.exitCode, 0, created.stderr);
-    const { id: newId } = z.looseObject({ id: z.string() }).parse(readJson(created));
-    t.like((await listWatchedSubscriptions(deps.db, newId))[0], { status: "active" });
+  const other = double.control.addSubscriber({});
+  const create = ["org", "create", "--name", "New", "--json"];
+  const settings = [
+    ["--stripe-customer", other.customerId],
+    ["--stripe-subscription", other.subscriptionId],
+  ].flat();
+  const created = await impactWithKey(...create, ...settings);
+  t.is(created.exitCode, 0, created.stderr);
+  const { id: newId } = z.looseObject({ id: z.string() }).parse(readJson(created));
+  t.like((await listWatchedSubscriptions(deps.db, newId))[0], { status: "active" });
 
-    const path = `/v1/customers/${customerId}`;
-    double.control.addFault({ kind: "server_error", method: "GET", path });
-    const during = await impactWithKey("org", "update", id, "--subscription-policy", "keep");
-    t.is(during.exitCode, 0);
-    t.regex(during.stderr, /^Warning: Stripe could not check the customer and the subscription/mu);
-    t.like(await watched(), { policy: "keep" });
-  },
-);
+  const path = `/v1/customers/${customerId}`;
+  double.control.addFault({ kind: "server_error", method: "GET", path });
+  const during = await impactWithKey("org", "update", id, "--subscription-policy", "keep");
+  t.is(during.exitCode, 0);
+  t.regex(during.stderr, /^Warning: Stripe could not check the customer and the subscription/mu);
+  t.like(await watched(), { policy: "keep" });
+});

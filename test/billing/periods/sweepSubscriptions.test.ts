@@ -29,7 +29,7 @@ import type { BillingSetup } from "../billingSetup.ts";
 import { setUpRestore } from "../repair/restoreSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** Sets up five organizations. Stripe answers no call about their subscriptions until its faults are cleared. */
 const setUpOutage = async (t: ExecutionContext<DatabaseContext>) => {
@@ -54,77 +54,68 @@ const setUpOutage = async (t: ExecutionContext<DatabaseContext>) => {
   return { deps, control };
 };
 
-test.serial(
-  "a sweep ends after three calls without an answer, and the next one continues",
-  async (t) => {
-    const { deps, control } = await setUpOutage(t);
-    const failed: string[] = [];
-    const sweep = () =>
-      sweepSubscriptions(deps, deps.clock.now(), {
-        signal: new AbortController().signal,
-        onFailure: (id) => failed.push(id),
-        intervalMs: 0,
-      });
-
-    await t.throwsAsync(sweep(), { instanceOf: ProcessorUnavailableError });
-
-    t.is(failed.length, 3);
-    control.clearFaults();
-    t.deepEqual(await sweep(), { read: 5, failed: 0 });
-  },
-);
-
-test.serial(
-  "a worker that starts during an outage of Stripe observes what it could not read, and logs no error",
-  async (t) => {
-    const { deps } = await setUpOutage(t);
-    const levels: number[] = [];
-    const logger = pino(
-      {},
-      { write: (line) => levels.push(z.object({ level: z.int() }).parse(JSON.parse(line)).level) },
-    );
-
-    const unread: string[] = [];
-    const observeUnread = (accountId: string): void => {
-      unread.push(accountId);
-    };
-
-    await readNewSubscriptions({ ...deps, logger, observeUnread }, new AbortController().signal);
-
-    t.is(new Set(unread).size, 3);
-    t.deepEqual(levels, []);
-  },
-);
-
-test.serial(
-  "the status of a subscription is read although items of one meter have different periods",
-  async (t) => {
-    const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
-    const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
-    const refresh = async () => {
-      pass(1);
-      await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-      return (await listWatchedSubscriptions(deps.db, stream.accountId))[0];
-    };
-    const { id: price } = await stripe.prices.create({
-      currency: "usd",
-      unit_amount: 90,
-      product_data: { name: "Trees of a year" },
-      recurring: { interval: "year", usage_type: "metered", meter: double.control.meterIds().tree },
+test("a sweep ends after three calls without an answer, and the next one continues", async (t) => {
+  const { deps, control } = await setUpOutage(t);
+  const failed: string[] = [];
+  const sweep = () =>
+    sweepSubscriptions(deps, deps.clock.now(), {
+      signal: new AbortController().signal,
+      onFailure: (id) => failed.push(id),
+      intervalMs: 0,
     });
-    await stripe.subscriptionItems.create({ subscription: subscriptionId, price });
 
-    t.like(await refresh(), { status: "active", meteredKinds: ["tree", "bottle"] });
-    const periods = await listBillingPeriods(deps.db, stream.accountId);
-    t.deepEqual(
-      periods.map(({ kind }) => kind),
-      ["bottle"],
-    );
+  await t.throwsAsync(sweep(), { instanceOf: ProcessorUnavailableError });
 
-    await stripe.subscriptions.cancel(subscriptionId);
-    t.like(await refresh(), { status: "canceled" });
-  },
-);
+  t.is(failed.length, 3);
+  control.clearFaults();
+  t.deepEqual(await sweep(), { read: 5, failed: 0 });
+});
+
+test("a worker that starts during an outage of Stripe observes what it could not read, and logs no error", async (t) => {
+  const { deps } = await setUpOutage(t);
+  const levels: number[] = [];
+  const logger = pino(
+    {},
+    { write: (line) => levels.push(z.object({ level: z.int() }).parse(JSON.parse(line)).level) },
+  );
+
+  const unread: string[] = [];
+  const observeUnread = (accountId: string): void => {
+    unread.push(accountId);
+  };
+
+  await readNewSubscriptions({ ...deps, logger, observeUnread }, new AbortController().signal);
+
+  t.is(new Set(unread).size, 3);
+  t.deepEqual(levels, []);
+});
+
+test("the status of a subscription is read although items of one meter have different periods", async (t) => {
+  const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const refresh = async () => {
+    pass(1);
+    await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
+    return (await listWatchedSubscriptions(deps.db, stream.accountId))[0];
+  };
+  const { id: price } = await stripe.prices.create({
+    currency: "usd",
+    unit_amount: 90,
+    product_data: { name: "Trees of a year" },
+    recurring: { interval: "year", usage_type: "metered", meter: double.control.meterIds().tree },
+  });
+  await stripe.subscriptionItems.create({ subscription: subscriptionId, price });
+
+  t.like(await refresh(), { status: "active", meteredKinds: ["tree", "bottle"] });
+  const periods = await listBillingPeriods(deps.db, stream.accountId);
+  t.deepEqual(
+    periods.map(({ kind }) => kind),
+    ["bottle"],
+  );
+
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
+  t.like(await refresh(), { status: "canceled" });
+});
 
 /** Starts a worker of a database that reads subscriptions, and returns its client. */
 const startSweepWorker = async (t: ExecutionContext, deps: BillingSetup["deps"]) => {
@@ -140,7 +131,7 @@ const startSweepWorker = async (t: ExecutionContext, deps: BillingSetup["deps"])
   return { name, temporal: await startWorker(t, activities, backgroundQueue(name)) };
 };
 
-test.serial("after a restore, subscriptions are read again when usage is resumed", async (t) => {
+test("after a restore, subscriptions are read again when usage is resumed", async (t) => {
   const { original, fork, control, pass, stream, subscriptionId } = await setUpRestore(t);
   await sweepSubscriptions(original.deps, original.deps.clock.now(), {
     signal: new AbortController().signal,
@@ -160,7 +151,7 @@ test.serial("after a restore, subscriptions are read again when usage is resumed
   await eventually(async () => (await readStatus()) === "canceled");
 });
 
-test.serial("when a hold begins, subscriptions are read again once", async (t) => {
+test("when a hold begins, subscriptions are read again once", async (t) => {
   const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
   await guardUsage(deps);
   await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));

@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
 const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
 const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
@@ -16,46 +17,45 @@ const failThree = async (operator: Operator) => [
   await operator.fail(4),
 ];
 
-testRepair(
-  "one document closes many events: its sum and its kind are checked, and it can be repeated",
-  async (t, operator) => {
-    const events = await failThree(operator);
-    const before = await operator.states();
-    await t.throwsAsync(operator.close(events, { document: CREDIT_NOTE }), {
-      message: /9 units to bill: name an invoice item/u,
-    });
-    await t.throwsAsync(operator.close(events, { document: INVOICE_ITEM, expectedUnits: 8 }), {
-      message: /these are 9 units, not 8/u,
-    });
-    t.is((await operator.close(events, { document: INVOICE_ITEM, isDryRun: true })).units, 9);
-    t.deepEqual(await operator.states(), before);
+test("one document closes many events: its sum and its kind are checked, and it can be repeated", async (operator) => {
+  const { t } = operator;
+  const events = await failThree(operator);
+  const before = await operator.states();
+  await t.throwsAsync(operator.close(events, { document: CREDIT_NOTE }), {
+    message: /9 units to bill: name an invoice item/u,
+  });
+  await t.throwsAsync(operator.close(events, { document: INVOICE_ITEM, expectedUnits: 8 }), {
+    message: /these are 9 units, not 8/u,
+  });
+  t.is((await operator.close(events, { document: INVOICE_ITEM, isDryRun: true })).units, 9);
+  t.deepEqual(await operator.states(), before);
 
-    t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
-    t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
-    operator.billBy(events);
-    await t.throwsAsync(
-      operator.close(events.slice(1), { document: { ...INVOICE_ITEM, reference: "ii_2" } }),
-      {
-        message: /was closed with ii_1/u,
-      },
-    );
-    await t.throwsAsync(operator.close(events.slice(1)), { message: /was closed with ii_1/u });
+  t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
+  t.is((await operator.close(events, { document: INVOICE_ITEM, expectedUnits: 9 })).units, 9);
+  operator.billBy(events);
+  await t.throwsAsync(
+    operator.close(events.slice(1), { document: { ...INVOICE_ITEM, reference: "ii_2" } }),
+    {
+      message: /was closed with ii_1/u,
+    },
+  );
+  await t.throwsAsync(operator.close(events.slice(1)), { message: /was closed with ii_1/u });
 
-    t.like(await operator.find(events[0]?.id ?? 0n), {
-      state: "closed",
-      documentKind: "invoice_item",
-      documentReference: "ii_1",
-    });
-    await t.throwsAsync(operator.retry(events[0]?.id ?? 0n), {
-      message: /is closed: there is nothing to retry/u,
-    });
-    t.deepEqual(await operator.retryAll(), []);
-    await operator.send();
-    t.deepEqual(operator.billed(), {});
-  },
-);
+  t.like(await operator.find(events[0]?.id ?? 0n), {
+    state: "closed",
+    documentKind: "invoice_item",
+    documentReference: "ii_1",
+  });
+  await t.throwsAsync(operator.retry(events[0]?.id ?? 0n), {
+    message: /is closed: there is nothing to retry/u,
+  });
+  t.deepEqual(await operator.retryAll(), []);
+  await operator.send();
+  t.deepEqual(operator.billed(), {});
+});
 
-testRepair("a document that was recorded for a part is repeated for all", async (t, operator) => {
+test("a document that was recorded for a part is repeated for all", async (operator) => {
+  const { t } = operator;
   const events = await failThree(operator);
   await operator.close(events.slice(0, 2), { document: INVOICE_ITEM });
   t.is((await operator.close(events, { document: INVOICE_ITEM })).units, 9);
@@ -63,7 +63,8 @@ testRepair("a document that was recorded for a part is repeated for all", async 
   t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
 });
 
-testRepair("usage is never billed by decision, which can be repeated", async (t, operator) => {
+test("usage is never billed by decision, which can be repeated", async (operator) => {
+  const { t } = operator;
   const events = await failThree(operator);
   await operator.close(events);
   await operator.close(events);
@@ -75,7 +76,8 @@ testRepair("usage is never billed by decision, which can be repeated", async (t,
   t.is(actions.length, 2);
 });
 
-testRepair("if one item cannot be closed, none is", async (t, operator) => {
+test("if one item cannot be closed, none is", async (operator) => {
+  const { t } = operator;
   await operator.sendNew(5);
   const events = await failThree(operator);
   const delivered = await operator.listEvents(["delivered"]);
@@ -86,7 +88,8 @@ testRepair("if one item cannot be closed, none is", async (t, operator) => {
   await operator.close(events);
 });
 
-testRepair("a refund whose usage is open is closed only with it", async (t, operator) => {
+test("a refund whose usage is open is closed only with it", async (operator) => {
+  const { t } = operator;
   const usage = await operator.fail(5);
   await operator.refund(operator.registrations()[0] ?? t.fail(), 2);
   await operator.send();
@@ -110,57 +113,51 @@ const deliverLate = async (operator: Operator) => {
   return operator.listEvents(["delivered"]);
 };
 
-testRepair(
-  "late usage that a document bills stays delivered and needs nobody",
-  async (t, operator) => {
-    const events = await deliverLate(operator);
-    t.deepEqual(
-      (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
-      ["late"],
-    );
-    t.deepEqual(await operator.retryAll(), []);
+test("late usage that a document bills stays delivered and needs nobody", async (operator) => {
+  const { t } = operator;
+  const events = await deliverLate(operator);
+  t.deepEqual(
+    (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
+    ["late"],
+  );
+  t.deepEqual(await operator.retryAll(), []);
 
-    await operator.close(events, { document: INVOICE_ITEM });
+  await operator.close(events, { document: INVOICE_ITEM });
 
-    t.deepEqual(await operator.states(), ["delivered"]);
-    t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
-  },
-);
+  t.deepEqual(await operator.states(), ["delivered"]);
+  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+});
 
-testRepair("late usage that needs no document stays delivered", async (t, operator) => {
+test("late usage that needs no document stays delivered", async (operator) => {
+  const { t } = operator;
   const events = await deliverLate(operator);
   await operator.close(events);
   t.deepEqual(await operator.states(), ["delivered"]);
   t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
 });
 
-testRepair(
-  "late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards",
-  async (t, operator) => {
-    const events = await deliverLate(operator);
-    await operator.close(events, { document: INVOICE_ITEM });
-    operator.billBy(events);
-    await operator.refuse(events[0]?.identifier ?? "");
+test("late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards", async (operator) => {
+  const { t } = operator;
+  const events = await deliverLate(operator);
+  await operator.close(events, { document: INVOICE_ITEM });
+  operator.billBy(events);
+  await operator.refuse(events[0]?.identifier ?? "");
 
-    t.deepEqual(await operator.states(), ["closed"]);
-    await operator.settle();
-    t.deepEqual(operator.billed(), {});
-  },
-);
+  t.deepEqual(await operator.states(), ["closed"]);
+  await operator.settle();
+  t.deepEqual(operator.billed(), {});
+});
 
-testRepair("one credit note closes a difference and a refund together", async (t, operator) => {
+test("one credit note closes a difference and a refund together", async (operator) => {
+  const { t } = operator;
   const registration = await operator.sendNew(5);
-  await operator.sendElsewhere(
+  operator.sendElsewhere(
     { kind: "tree", second: registration.second, units: 4 },
     operator.customerIds[0] ?? "",
   );
   const differences = await operator.reconcile();
   await operator.refund(registration, 2);
-  operator.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { message: "refused" } },
-  });
+  operator.control.addFault(REFUSED);
   await operator.send();
   const refunds = await operator.listEvents(["failed"]);
 

@@ -15,11 +15,11 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { startProgram } from "../../support/programs.ts";
 import { drainUsage } from "../drainUsage.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 type T = ExecutionContext<DatabaseContext>;
 
-test.serial.beforeEach(async (t) => {
+test.beforeEach(async (t) => {
   await t.context.db.query(sql.typeAlias("void")`
     UPDATE deployment SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
   `);
@@ -43,14 +43,10 @@ const send = async ({ context: { db } }: T, billing: Billing, stripeCustomerId: 
   // Old enough to be sealed immediately.
   const clock = { now: () => new Date(Date.now() - 10_000) };
   await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count: 3 }));
-  return drainUsage(
-    { db, clock: systemClock, billing },
-    { accountId, mode: "live", kind: "tree" },
-    { signal: new AbortController().signal, onResult: () => undefined },
-  );
+  return drainUsage({ db, clock: systemClock, billing }, { accountId, mode: "live", kind: "tree" });
 };
 
-test.serial("the first worker records its processor and account", async (t) => {
+test("the first worker records its processor and account", async (t) => {
   await billingOf(t, await startDouble(t)).prepare();
   t.deepEqual((await readDeployment(t.context.db)).processor, {
     name: "stripe",
@@ -58,7 +54,7 @@ test.serial("the first worker records its processor and account", async (t) => {
   });
 });
 
-test.serial("a process without the key does not bill a deployment on Stripe", async (t) => {
+test("a process without the key does not bill a deployment on Stripe", async (t) => {
   await billingOf(t, await startDouble(t)).prepare();
   const withoutKey = billingOf(t, null);
 
@@ -72,7 +68,7 @@ test.serial("a process without the key does not bill a deployment on Stripe", as
   t.like(await send(t, withoutKey, null), { kind: "delayed", cause: "misconfigured" });
 });
 
-test.serial("a process with the key of another account or mode sends nothing", async (t) => {
+test("a process with the key of another account or mode sends nothing", async (t) => {
   await billingOf(t, await startDouble(t, { secretKey: "sk_live_double" })).prepare();
   for (const options of [
     { secretKey: "sk_live_double", accountId: "acct_other" },
@@ -91,7 +87,7 @@ test.serial("a process with the key of another account or mode sends nothing", a
   }
 });
 
-test.serial("the account of a restricted key is read from Stripe's refusal", async (t) => {
+test("the account of a restricted key is read from Stripe's refusal", async (t) => {
   const double = await startDouble(t);
   double.control.addFault({
     kind: "respond",
@@ -110,7 +106,7 @@ test.serial("the account of a restricted key is read from Stripe's refusal", asy
   t.like((await readDeployment(t.context.db)).processor, { account: { id: "acct_double" } });
 });
 
-test.serial("a deployment whose ledger has no live usage takes Stripe's key", async (t) => {
+test("a deployment whose ledger has no live usage takes Stripe's key", async (t) => {
   await billingOf(t, null).prepare();
   t.deepEqual((await readDeployment(t.context.db)).processor, { name: "ledger" });
 
@@ -119,14 +115,11 @@ test.serial("a deployment whose ledger has no live usage takes Stripe's key", as
   t.like((await readDeployment(t.context.db)).processor, { name: "stripe" });
 });
 
-test.serial(
-  "a deployment whose ledger has live usage takes Stripe's key only by a move",
-  async (t) => {
-    const ledger = billingOf(t, null);
-    await ledger.prepare();
-    t.is((await send(t, ledger, null)).kind, "done");
-    await t.throwsAsync(billingOf(t, await startDouble(t)).prepare(), {
-      message: /impact deployment move-to-stripe/u,
-    });
-  },
-);
+test("a deployment whose ledger has live usage takes Stripe's key only by a move", async (t) => {
+  const ledger = billingOf(t, null);
+  await ledger.prepare();
+  t.is((await send(t, ledger, null)).kind, "done");
+  await t.throwsAsync(billingOf(t, await startDouble(t)).prepare(), {
+    message: /impact deployment move-to-stripe/u,
+  });
+});

@@ -1,130 +1,124 @@
 import { readEvents } from "../../events/readEvents.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
-import { FORGOTTEN_SECONDS, REFUSED, testRepairs } from "./testRepairs.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
+import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
+import type { Operator } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
-testRepair(
-  "refused usage is sent again by a retry, as the same event, and billed once",
-  async (t, operator) => {
-    const event = await operator.fail(4);
-    t.like(event, { failure: "refused", mayBeDelivered: false });
+test("refused usage is sent again by a retry, as the same event, and billed once", async (operator) => {
+  const { t } = operator;
+  const event = await operator.fail(4);
+  t.like(event, { failure: "refused", mayBeDelivered: false });
+  await t.throwsAsync(operator.retry(event.id, { kind: "delivered", customerId: null }), {
+    message: / was refused: the processor does not have it/u,
+  });
 
-    t.is((await operator.retry(event.id)).retry, "send");
-    await t.throwsAsync(operator.retry(event.id), {
-      message: /is pending: there is nothing to retry/u,
-    });
+  t.is((await operator.retry(event.id)).retry, "send");
+  await t.throwsAsync(operator.retry(event.id), {
+    message: /is pending: there is nothing to retry/u,
+  });
+  await operator.send();
+
+  t.like(await operator.find(event.id), {
+    state: "delivered",
+    generation: 1,
+    identifier: `${event.identifier}.1`,
+  });
+  t.is(operator.billedTo(0), 4);
+  const usage = await readEvents(
+    operator.deps(),
+    { accountId: event.accountId, mode: "live" },
+    { types: ["usage.failed", "usage.recovered"] },
+  );
+  t.deepEqual(
+    usage.map(({ type }) => type),
+    ["usage.failed", "usage.recovered"],
+  );
+});
+
+test("usage that is refused again fails again, and can be retried again", async (operator) => {
+  const { t } = operator;
+  const event = await operator.fail(4);
+  for (const generation of [1, 2]) {
+    await operator.retry(event.id);
+    operator.control.addFault(REFUSED);
+    await operator.send();
+    t.like(await operator.find(event.id), { failure: "refused", generation });
+  }
+  await operator.retryAll();
+  await operator.send();
+  t.is(operator.billedTo(0), 4);
+});
+
+test("a retry sends refused usage to the customer that the organization has by then", async (operator) => {
+  const { t } = operator;
+  const event = await operator.fail(4);
+  await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
+
+  await operator.retry(event.id);
+  await operator.send();
+
+  t.is(operator.billedTo(4), 4);
+});
+
+test("usage of an organization without a customer is retried once it has one", async (operator) => {
+  const { t } = operator;
+  const accountId = operator.accountIds[0] ?? "";
+  await operator.setCustomer(accountId, null);
+  await operator.sendNew(4);
+  const [event] = await operator.listEvents(["failed"]);
+  await t.throwsAsync(operator.retry(event?.id ?? 0n), {
+    message: /has no Stripe customer; set one/u,
+  });
+  t.regex(
+    (await operator.retryAll()).map((item) => "refusal" in item && item.refusal.message).join(),
+    /has no Stripe customer/u,
+  );
+
+  await operator.setCustomer(accountId, operator.customerIds[0] ?? null);
+  await operator.retry(event?.id ?? 0n);
+  await operator.send();
+
+  t.is(operator.billedTo(0), 4);
+});
+
+for (const isApplied of [true, false]) {
+  test(`Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`, async (operator) => {
+    const { t } = operator;
+    const event = await operator.failUnknown(6, isApplied);
+    t.like(event, { failure: "refused", mayBeDelivered: true });
+    const sends = operator.sends();
+
+    t.is((await operator.retry(event.id)).retry, "ask");
+    await operator.send();
+    t.regex(
+      (await operator.find(event.id))?.lastError ?? "",
+      /sums may lag for another 1[45] minutes/u,
+    );
+    t.is(operator.sends(), sends, "nothing is sent meanwhile");
+    operator.pass(LAG_SECONDS);
     await operator.send();
 
-    t.like(await operator.find(event.id), {
-      state: "delivered",
-      generation: 1,
-      identifier: `${event.identifier}.1`,
-    });
-    t.is(operator.billedTo(0), 4);
-    const usage = await readEvents(
-      operator.deps(),
-      { accountId: event.accountId, mode: "live" },
-      { types: ["usage.failed", "usage.recovered"] },
-    );
-    t.deepEqual(
-      usage.map(({ type }) => type),
-      ["usage.failed", "usage.recovered"],
-    );
-  },
-);
+    t.is((await operator.find(event.id))?.state, "delivered");
+    t.is(operator.sends() - sends, isApplied ? 0 : 1);
+    t.is(operator.billedTo(0), 6);
+  });
 
-testRepair(
-  "usage that is refused again fails again, and can be retried again",
-  async (t, operator) => {
-    const event = await operator.fail(4);
-    for (const generation of [1, 2]) {
-      await operator.retry(event.id);
-      operator.control.addFault(REFUSED);
-      await operator.send();
-      t.like(await operator.find(event.id), { failure: "refused", generation });
-    }
-    await operator.retryAll();
-    await operator.send();
-    t.is(operator.billedTo(0), 4);
-  },
-);
-
-testRepair(
-  "a retry sends refused usage to the customer that the organization has by then",
-  async (t, operator) => {
-    const event = await operator.fail(4);
+  test(`usage of unknown outcome that Stripe ${isApplied ? "has" : "does not have"} is billed once after the customer changed`, async (operator) => {
+    const { t } = operator;
+    const event = await operator.failUnknown(6, isApplied);
     await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
 
     await operator.retry(event.id);
-    await operator.send();
+    await operator.settle();
 
-    t.is(operator.billedTo(4), 4);
-  },
-);
-
-testRepair(
-  "usage of an organization without a customer is retried once it has one",
-  async (t, operator) => {
-    const accountId = operator.accountIds[0] ?? "";
-    await operator.setCustomer(accountId, null);
-    await operator.sendNew(4);
-    const [event] = await operator.listEvents(["failed"]);
-    await t.throwsAsync(operator.retry(event?.id ?? 0n), {
-      message: /has no Stripe customer; set one/u,
-    });
-    t.regex(
-      (await operator.retryAll()).map((item) => "refusal" in item && item.refusal.message).join(),
-      /has no Stripe customer/u,
-    );
-
-    await operator.setCustomer(accountId, operator.customerIds[0] ?? null);
-    await operator.retry(event?.id ?? 0n);
-    await operator.send();
-
-    t.is(operator.billedTo(0), 4);
-  },
-);
-
-for (const isApplied of [true, false]) {
-  testRepair(
-    `Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`,
-    async (t, operator) => {
-      const event = await operator.failUnknown(6, isApplied);
-      t.like(event, { failure: "refused", mayBeDelivered: true });
-      const sends = operator.sends();
-
-      t.is((await operator.retry(event.id)).retry, "ask");
-      await operator.send();
-      t.regex(
-        (await operator.find(event.id))?.lastError ?? "",
-        /sums may lag for another 1[45] minutes/u,
-      );
-      t.is(operator.sends(), sends, "nothing is sent meanwhile");
-      operator.pass(LAG_SECONDS);
-      await operator.send();
-
-      t.is((await operator.find(event.id))?.state, "delivered");
-      t.is(operator.sends() - sends, isApplied ? 0 : 1);
-      t.is(operator.billedTo(0), 6);
-    },
-  );
-
-  testRepair(
-    `usage of unknown outcome that Stripe ${isApplied ? "has" : "does not have"} is billed once after the customer changed`,
-    async (t, operator) => {
-      const event = await operator.failUnknown(6, isApplied);
-      await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
-
-      await operator.retry(event.id);
-      await operator.settle();
-
-      t.is(operator.billedTo(isApplied ? 0 : 4), 6);
-    },
-  );
+    t.is(operator.billedTo(isApplied ? 0 : 4), 6);
+  });
 }
 
-testRepair("other usage is sent while Stripe is asked about an event", async (t, operator) => {
+test("other usage is sent while Stripe is asked about an event", async (operator) => {
+  const { t } = operator;
   const event = await operator.failUnknown(6, true);
   await operator.retry(event.id);
   operator.pass(60);
@@ -134,76 +128,73 @@ testRepair("other usage is sent while Stripe is asked about an event", async (t,
   await operator.settle();
 });
 
-testRepair(
-  "of usage of which Stripe has a part, the rest is sent without an operator",
-  async (t, operator) => {
-    const event = await operator.failUnknown(6, false);
-    await operator.sendElsewhere(
-      { kind: "tree", second: event.second, units: 2 },
-      operator.customerIds[0] ?? "",
-    );
+test("of usage of which Stripe has a part, the rest is sent without an operator", async (operator) => {
+  const { t } = operator;
+  const event = await operator.failUnknown(6, false);
+  operator.sendElsewhere(
+    { kind: "tree", second: event.second, units: 2 },
+    operator.customerIds[0] ?? "",
+  );
 
-    await operator.retry(event.id);
-    await operator.settle();
+  await operator.retry(event.id);
+  await operator.settle();
 
-    t.is((await operator.find(event.id))?.state, "delivered");
-    t.is(operator.billedTo(0), 6);
-  },
-);
+  t.is((await operator.find(event.id))?.state, "delivered");
+  t.is(operator.billedTo(0), 6);
+});
 
 /** Usage of 6 units of which the customer may have 3 units, and the next one 3 others. */
-const splitUsage = async (operator: Parameters<Parameters<typeof testRepair>[1]>[1]) => {
+const splitUsage = async (operator: Operator) => {
   const event = await operator.failUnknown(6, false);
   await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
   for (const place of [0, 4]) {
     const part = { kind: "tree", second: event.second, units: 3 } as const;
-    await operator.sendElsewhere(part, operator.customerIds[place] ?? "");
+    operator.sendElsewhere(part, operator.customerIds[place] ?? "");
   }
   await operator.retry(event.id);
   await operator.settle();
   return event;
 };
 
-testRepair(
-  "usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences",
-  async (t, operator) => {
-    const { id } = await splitUsage(operator);
-    const unclear = await operator.find(id);
-    t.is(unclear?.failure, "unclear");
-    t.regex(
-      unclear?.lastError ?? "",
-      /3 units at cus_\w+ and 3 units at cus_\w+, and this event has 6/u,
-    );
+test("usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences", async (operator) => {
+  const { t } = operator;
+  const { id } = await splitUsage(operator);
+  const unclear = await operator.find(id);
+  t.is(unclear?.failure, "unclear");
+  t.regex(
+    unclear?.lastError ?? "",
+    /3 units at cus_\w+ and 3 units at cus_\w+, and this event has 6/u,
+  );
 
-    await t.throwsAsync(operator.retry(id, { kind: "delivered", customerId: null }), {
-      message: /name the customer/u,
-    });
-    await t.throwsAsync(
-      operator.retry(id, { kind: "delivered", customerId: operator.customerIds[2] ?? "" }),
-      {
-        message: /cannot be at/u,
-      },
-    );
-    t.is(
-      (await operator.retry(id, { kind: "delivered", customerId: operator.customerIds[0] ?? "" }))
-        .retry,
-      "record",
-    );
+  await t.throwsAsync(operator.retry(id, { kind: "delivered", customerId: null }), {
+    message: /name the customer/u,
+  });
+  await t.throwsAsync(
+    operator.retry(id, { kind: "delivered", customerId: operator.customerIds[2] ?? "" }),
+    {
+      message: /cannot be at/u,
+    },
+  );
+  t.is(
+    (await operator.retry(id, { kind: "delivered", customerId: operator.customerIds[0] ?? "" }))
+      .retry,
+    "record",
+  );
 
-    const differences = await operator.reconcile();
-    t.deepEqual(
-      differences.map(({ units }) => units).toSorted((a, b) => a - b),
-      [-3, 3],
-    );
-    for (const difference of differences) {
-      await operator.sendDifference(difference.id);
-    }
-    await operator.settle();
-    t.is(operator.billedTo(0), 6);
-  },
-);
+  const differences = await operator.reconcile();
+  t.deepEqual(
+    differences.map(({ units }) => units).toSorted((a, b) => a - b),
+    [-3, 3],
+  );
+  for (const difference of differences) {
+    await operator.sendDifference(difference.id);
+  }
+  await operator.settle();
+  t.is(operator.billedTo(0), 6);
+});
 
-testRepair("a wrong answer of an operator is found by the next comparison", async (t, operator) => {
+test("a wrong answer of an operator is found by the next comparison", async (operator) => {
+  const { t } = operator;
   const { id } = await splitUsage(operator);
   t.is((await operator.retry(id, { kind: "absent" })).retry, "send");
   await operator.send();
@@ -221,111 +212,100 @@ testRepair("a wrong answer of an operator is found by the next comparison", asyn
   t.is(operator.billedTo(0) + operator.billedTo(4), 6);
 });
 
-testRepair(
-  "usage that a customer may have whose sums Stripe does not report is unclear",
-  async (t, operator) => {
-    const event = await operator.failUnknown(6, false);
-    await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
-    operator.control.deleteCustomer({ customerId: operator.customerIds[4] ?? "" });
+test("usage that a customer may have whose sums Stripe does not report is unclear", async (operator) => {
+  const { t } = operator;
+  const event = await operator.failUnknown(6, false);
+  await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
+  operator.control.deleteCustomer({ customerId: operator.customerIds[4] ?? "" });
 
-    await operator.retry(event.id);
-    await operator.settle();
+  await operator.retry(event.id);
+  await operator.settle();
 
-    t.is((await operator.find(event.id))?.failure, "unclear");
-    await operator.setCustomer(event.accountId, operator.customerIds[3] ?? null);
-    t.is((await operator.retry(event.id, { kind: "absent" })).retry, "send");
-    await operator.send();
-    t.is(operator.billedTo(3), 6);
-  },
-);
+  t.is((await operator.find(event.id))?.failure, "unclear");
+  await operator.setCustomer(event.accountId, operator.customerIds[3] ?? null);
+  t.is((await operator.retry(event.id, { kind: "absent" })).retry, "send");
+  await operator.send();
+  t.is(operator.billedTo(3), 6);
+});
 
-testRepair(
-  "usage of a customer that Stripe has deleted is sent to the new one",
-  async (t, operator) => {
-    operator.control.deleteCustomer({ customerId: operator.customerIds[0] ?? "" });
-    await operator.sendNew(6);
-    const [event] = await operator.listEvents(["failed"]);
-    await operator.setCustomer(event?.accountId ?? "", operator.customerIds[4] ?? null);
+test("usage of a customer that Stripe has deleted is sent to the new one", async (operator) => {
+  const { t } = operator;
+  operator.control.deleteCustomer({ customerId: operator.customerIds[0] ?? "" });
+  await operator.sendNew(6);
+  const [event] = await operator.listEvents(["failed"]);
+  await operator.setCustomer(event?.accountId ?? "", operator.customerIds[4] ?? null);
 
-    await operator.retry(event?.id ?? 0n);
-    await operator.send();
+  await operator.retry(event?.id ?? 0n);
+  await operator.send();
 
-    t.is(operator.billedTo(4), 6);
-  },
-);
+  t.is(operator.billedTo(4), 6);
+});
 
-testRepair(
-  "one command retries all that has failed, also repeated, and says what it cannot settle",
-  async (t, operator) => {
-    const refused = await operator.fail(1);
-    await operator.fail(2, { place: 1 });
-    operator.pass(60);
-    const unknown = await operator.failUnknown(3, true);
-    await operator.sendElsewhere(
-      { kind: "tree", second: refused.second, units: 5 },
-      operator.customerIds[2] ?? "",
-    );
-    const [difference] = await operator.reconcile();
-    const before = await operator.states();
+test("one command retries all that has failed, also repeated, and says what it cannot settle", async (operator) => {
+  const { t } = operator;
+  const refused = await operator.fail(1);
+  await operator.fail(2, { place: 1 });
+  operator.pass(60);
+  const unknown = await operator.failUnknown(3, true);
+  operator.sendElsewhere(
+    { kind: "tree", second: refused.second, units: 5 },
+    operator.customerIds[2] ?? "",
+  );
+  const [difference] = await operator.reconcile();
+  const before = await operator.states();
 
-    const planned = await operator.retryAll(true);
-    t.deepEqual(await operator.states(), before, "a dry run changes nothing");
-    const retried = await operator.retryAll();
-    t.deepEqual(retried, planned);
-    t.is(retried.length, 4);
-    t.true(retried.some(({ letter, id }) => letter === "D" && id === difference?.id));
-    t.true(
-      retried.some((item) => item.id === unknown.id && "retry" in item && item.retry === "ask"),
-    );
-    t.deepEqual(await operator.retryAll(), []);
-    await operator.settle();
+  const planned = await operator.retryAll(true);
+  t.deepEqual(await operator.states(), before, "a dry run changes nothing");
+  const retried = await operator.retryAll();
+  t.deepEqual(retried, planned);
+  t.is(retried.length, 4);
+  t.true(retried.some(({ letter, id }) => letter === "D" && id === difference?.id));
+  t.true(retried.some((item) => item.id === unknown.id && "retry" in item && item.retry === "ask"));
+  t.deepEqual(await operator.retryAll(), []);
+  await operator.settle();
 
-    t.is(operator.billedTo(0), 4);
-    t.is(operator.billedTo(1), 2);
-    t.is(operator.billedTo(2), 0);
-  },
-);
+  t.is(operator.billedTo(0), 4);
+  t.is(operator.billedTo(1), 2);
+  t.is(operator.billedTo(2), 0);
+});
 
-testRepair(
-  "several organizations on one customer share its minute: each unit is explained once",
-  async (t, operator) => {
-    const shared = operator.customerIds[0] ?? null;
-    await operator.setCustomer(operator.accountIds[0] ?? "", null);
-    await operator.setCustomer(operator.accountIds[1] ?? "", shared);
-    const first = await operator.fail(5, { place: 1, faults: [{ kind: "drop" }, REFUSED] });
-    await operator.setCustomer(operator.accountIds[1] ?? "", null);
-    await operator.setCustomer(operator.accountIds[0] ?? "", shared);
-    const second = await operator.fail(5, { faults: [{ kind: "drop", applied: true }, REFUSED] });
-    await operator.setCustomer(operator.accountIds[1] ?? "", operator.customerIds[4] ?? null);
-    t.not(first.accountId, second.accountId);
+test("several organizations on one customer share its minute: each unit is explained once", async (operator) => {
+  const { t } = operator;
+  const shared = operator.customerIds[0] ?? null;
+  await operator.setCustomer(operator.accountIds[0] ?? "", null);
+  await operator.setCustomer(operator.accountIds[1] ?? "", shared);
+  const first = await operator.fail(5, { place: 1, faults: [{ kind: "drop" }, REFUSED] });
+  await operator.setCustomer(operator.accountIds[1] ?? "", null);
+  await operator.setCustomer(operator.accountIds[0] ?? "", shared);
+  const second = await operator.fail(5, { faults: [{ kind: "drop", applied: true }, REFUSED] });
+  await operator.setCustomer(operator.accountIds[1] ?? "", operator.customerIds[4] ?? null);
+  t.not(first.accountId, second.accountId);
 
-    await operator.retryAll();
-    await operator.settle();
+  await operator.retryAll();
+  await operator.settle();
 
-    t.is(operator.billedTo(0) + operator.billedTo(4), 10);
-  },
-);
+  t.is(operator.billedTo(0) + operator.billedTo(4), 10);
+});
 
-testRepair(
-  "usage that is older than Stripe accepts is closed with an invoice item, not retried",
-  async (t, operator) => {
-    const event = await operator.fail(4);
-    operator.pass(35 * 24 * 60 * 60);
-    await operator.retry(event.id);
-    await operator.send();
-    const old = await operator.find(event.id);
-    t.is(old?.failure, "too_old");
-    await t.throwsAsync(operator.retry(event.id), {
-      message: /older than the processor accepts: close it/u,
-    });
+test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (operator) => {
+  const { t } = operator;
+  const event = await operator.fail(4);
+  operator.pass(35 * 24 * 60 * 60);
+  await operator.retry(event.id);
+  await operator.send();
+  const old = await operator.find(event.id);
+  t.is(old?.failure, "too_old");
+  await t.throwsAsync(operator.retry(event.id), {
+    message: /older than the processor accepts: close it/u,
+  });
 
-    const events = old ? [old] : [];
-    await operator.close(events, { document: { kind: "invoice_item", reference: "ii_1" } });
-    operator.billBy(events);
-  },
-);
+  const events = old ? [old] : [];
+  await operator.close(events, { document: { kind: "invoice_item", reference: "ii_1" } });
+  operator.billBy(events);
+});
 
-testRepair("a retry without Stripe's key waits until a worker has it", async (t, operator) => {
+test("a retry without Stripe's key waits until a worker has it", async (operator) => {
+  const { t } = operator;
   const event = await operator.failUnknown(6, true);
   operator.pass(FORGOTTEN_SECONDS);
   await operator.retry(event.id);

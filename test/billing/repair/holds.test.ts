@@ -11,11 +11,12 @@ import type { Registration } from "../convergence/world.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
 const accountOf = (operator: Operator, place = 0): string => operator.accountIds[place] ?? "";
 
-testRepair("if nothing was lost, usage is sent without a question", async (t, operator) => {
+test("if nothing was lost, usage is sent without a question", async (operator) => {
+  const { t } = operator;
   await operator.register(accountOf(operator), 6);
   await operator.restore();
   await operator.register(accountOf(operator), 2);
@@ -28,59 +29,53 @@ testRepair("if nothing was lost, usage is sent without a question", async (t, op
   t.is((await readDeployment(operator.deps().db)).doubtedUntil, null);
 });
 
-testRepair(
-  "an operator's later hold does not renew the doubt of a restore",
-  async (t, operator) => {
-    await operator.restore();
-    await operator.resume();
-    operator.pass(LAG_SECONDS);
-    await operator.register(accountOf(operator), 6);
-    operator.pass(60);
-    await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
-    t.is((await operator.resume()).doubtedUntil, null);
-    await operator.send();
-    t.is(operator.billedTo(0), 6);
-  },
-);
+test("an operator's later hold does not renew the doubt of a restore", async (operator) => {
+  const { t } = operator;
+  await operator.restore();
+  await operator.resume();
+  operator.pass(LAG_SECONDS);
+  await operator.register(accountOf(operator), 6);
+  operator.pass(60);
+  await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
+  t.is((await operator.resume()).doubtedUntil, null);
+  await operator.send();
+  t.is(operator.billedTo(0), 6);
+});
 
-testRepair(
-  "another operator or reason gets no second hold, and the same one is repeated",
-  async (t, operator) => {
-    const first = await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
-    for (const hold of [
-      { reason: "maintenance", by: "bob" },
-      { reason: "restore", by: "ada" },
-    ]) {
-      await t.throwsAsync(holdUsage(operator.deps(), hold), {
-        message: /usage is held by ada: maintenance\. It began at/u,
-      });
-    }
-    t.deepEqual(await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" }), first);
-  },
-);
+test("another operator or reason gets no second hold, and the same one is repeated", async (operator) => {
+  const { t } = operator;
+  const first = await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
+  for (const hold of [
+    { reason: "maintenance", by: "bob" },
+    { reason: "restore", by: "ada" },
+  ]) {
+    await t.throwsAsync(holdUsage(operator.deps(), hold), {
+      message: /usage is held by ada: maintenance\. It began at/u,
+    });
+  }
+  t.deepEqual(await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" }), first);
+});
 
 for (const aheadSeconds of [20 * 60, -60 * 60]) {
-  testRepair(
-    `a hold, its end and the lag are of the database's clock on a machine whose clock is ${aheadSeconds} s ahead`,
-    async (t, operator) => {
-      await operator.register(accountOf(operator), 6);
-      await operator.restore(() => operator.send());
-      const now = operator.control.now() * 1000;
-      const { doubtedUntil } = await operator.onClock(aheadSeconds, operator.resume);
-      t.true(Math.abs((doubtedUntil?.getTime() ?? 0) - now) < 5000, String(doubtedUntil));
-      const { releasedAt } = await readDeployment(operator.deps().db);
-      t.true(Math.abs((releasedAt?.getTime() ?? 0) - now) < 5000, String(releasedAt));
-      const hold = await operator.onClock(aheadSeconds, () =>
-        holdUsage(operator.deps(), { reason: "test", by: "ada" }),
-      );
-      t.true(Math.abs((hold.at?.getTime() ?? 0) - now) < 5000, hold.at?.toISOString());
-      await operator.onClock(aheadSeconds, operator.resume);
-      await operator.send();
-      t.is((await operator.listEvents(["pending"])).length, 1, "the sums may lag");
-      await operator.settle();
-      t.deepEqual(operator.billed(), { 0: 6 });
-    },
-  );
+  test(`a hold, its end and the lag are of the database's clock on a machine whose clock is ${aheadSeconds} s ahead`, async (operator) => {
+    const { t } = operator;
+    await operator.register(accountOf(operator), 6);
+    await operator.restore(() => operator.send());
+    const now = operator.control.now() * 1000;
+    const { doubtedUntil } = await operator.onClock(aheadSeconds, operator.resume);
+    t.true(Math.abs((doubtedUntil?.getTime() ?? 0) - now) < 5000, String(doubtedUntil));
+    const { releasedAt } = await readDeployment(operator.deps().db);
+    t.true(Math.abs((releasedAt?.getTime() ?? 0) - now) < 5000, String(releasedAt));
+    const hold = await operator.onClock(aheadSeconds, () =>
+      holdUsage(operator.deps(), { reason: "test", by: "ada" }),
+    );
+    t.true(Math.abs((hold.at?.getTime() ?? 0) - now) < 5000, hold.at?.toISOString());
+    await operator.onClock(aheadSeconds, operator.resume);
+    await operator.send();
+    t.is((await operator.listEvents(["pending"])).length, 1, "the sums may lag");
+    await operator.settle();
+    t.deepEqual(operator.billed(), { 0: 6 });
+  });
 }
 
 /** Copies what the database contains into another one, as a restored dump or a copy within the server does. */
@@ -92,48 +87,44 @@ const copyDatabaseOf = async (t: ExecutionContext, operator: Operator): Promise<
   return db;
 };
 
-testRepair(
-  "a copied database is noticed, and sends nothing until it replaces the old one",
-  async (t, operator) => {
-    await operator.register(accountOf(operator), 6);
-    const kept: readonly Registration[] = operator.registrations();
-    const copy = await copyDatabaseOf(t, operator);
-    await operator.send();
-    t.deepEqual(operator.billed(), { 0: 6 });
-    operator.pass(FORGOTTEN_SECONDS);
-    await operator.continueWith(copy, kept);
-    await operator.send();
-    t.like((await readDeployment(copy)).hold, { by: "restore guard" });
+test("a copied database is noticed, and sends nothing until it replaces the old one", async (operator) => {
+  const { t } = operator;
+  await operator.register(accountOf(operator), 6);
+  const kept: readonly Registration[] = operator.registrations();
+  const copy = await copyDatabaseOf(t, operator);
+  await operator.send();
+  t.deepEqual(operator.billed(), { 0: 6 });
+  operator.pass(FORGOTTEN_SECONDS);
+  await operator.continueWith(copy, kept);
+  await operator.send();
+  t.like((await readDeployment(copy)).hold, { by: "restore guard" });
 
-    await operator.resume();
-    await operator.settle();
+  await operator.resume();
+  await operator.settle();
 
-    t.deepEqual(operator.billed(), { 0: 6 });
-  },
-);
+  t.deepEqual(operator.billed(), { 0: 6 });
+});
 
-testRepair(
-  "a copy that is separated never sends what the original has, and needs no comparison of it",
-  async (t, operator) => {
-    await operator.sendNew(3);
-    await operator.register(accountOf(operator), 6);
-    const kept = operator.registrations();
-    const { db } = operator.deps();
-    const copy = await copyDatabaseOf(t, operator);
-    await operator.continueWith(copy, kept);
-    t.is(
-      (await listShardStatuses(copy, "dispatcher")).filter(({ hasPassed }) => hasPassed).length,
-      0,
-    );
-    await separateDeployment(operator.deps(), { isKnownCopy: false, by: "maria" });
-    const sends = operator.sends();
-    await operator.settle();
-    t.is(operator.sends(), sends);
-    t.deepEqual(await operator.reconcile(), []);
-    t.regex((await readDeployment(copy)).hold?.reason ?? "", /is a copy of/u);
+test("a copy that is separated never sends what the original has, and needs no comparison of it", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(3);
+  await operator.register(accountOf(operator), 6);
+  const kept = operator.registrations();
+  const { db } = operator.deps();
+  const copy = await copyDatabaseOf(t, operator);
+  await operator.continueWith(copy, kept);
+  t.is(
+    (await listShardStatuses(copy, "dispatcher")).filter(({ hasPassed }) => hasPassed).length,
+    0,
+  );
+  await separateDeployment(operator.deps(), { isKnownCopy: false, by: "maria" });
+  const sends = operator.sends();
+  await operator.settle();
+  t.is(operator.sends(), sends);
+  t.deepEqual(await operator.reconcile(), []);
+  t.regex((await readDeployment(copy)).hold?.reason ?? "", /is a copy of/u);
 
-    await operator.continueWith(db, kept);
-    await operator.settle();
-    t.is(operator.billedTo(0), 9);
-  },
-);
+  await operator.continueWith(db, kept);
+  await operator.settle();
+  t.is(operator.billedTo(0), 9);
+});

@@ -4,7 +4,7 @@ import { LAG_SECONDS } from "../convergence/world.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
 /** Applies a report of events, as a worker does repeatedly. */
 const applyReport = async (
@@ -23,169 +23,140 @@ const applyReport = async (
   });
 };
 
-testRepair(
-  "usage that Stripe refuses after it had accepted it fails, and a retry sends it again",
-  async (t, operator) => {
-    await operator.sendNew(5);
-    const [event] = await operator.listEvents(["delivered"]);
-    await operator.refuse(event?.identifier ?? "");
-    t.deepEqual(await operator.states(), ["refused"]);
-    await applyReport(operator, [event?.identifier ?? ""]);
-    t.deepEqual(await operator.states(), ["refused"], "Stripe repeats its webhooks");
+test("usage that Stripe refuses after it had accepted it fails, and a retry sends it again", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  const [event] = await operator.listEvents(["delivered"]);
+  await operator.refuse(event?.identifier ?? "");
+  t.deepEqual(await operator.states(), ["refused"]);
+  await applyReport(operator, [event?.identifier ?? ""]);
+  t.deepEqual(await operator.states(), ["refused"], "Stripe repeats its webhooks");
 
-    await operator.retryAll();
-    await operator.settle();
-    await applyReport(operator, [event?.identifier ?? ""]);
+  await operator.retryAll();
+  await operator.settle();
+  await applyReport(operator, [event?.identifier ?? ""]);
 
-    t.deepEqual(await operator.states(), ["delivered"]);
-    t.deepEqual(operator.billed(), { 0: 5 });
-  },
-);
+  t.deepEqual(await operator.states(), ["delivered"]);
+  t.deepEqual(operator.billed(), { 0: 5 });
+});
 
-testRepair(
-  "usage that Stripe refuses later is sent to the customer that the organization has by then",
-  async (t, operator) => {
-    const { accountId } = await operator.sendNew(5);
-    const [event] = await operator.listEvents(["delivered"]);
-    await operator.refuse(event?.identifier ?? "");
-    await operator.setCustomer(accountId, operator.customerIds[4] ?? null);
+test("a report that names an event which is still being sent is applied once that is delivered", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  operator.pass(60);
+  operator.control.addFault({ kind: "drop", applied: true, times: 2 });
+  await operator.sendNew(3);
+  const [delivered, pending] = await operator.listEvents(["delivered", "pending"]);
+  const identifiers = [delivered?.identifier ?? "", pending?.identifier ?? ""];
+  identifiers.forEach((identifier) => operator.control.rejectAccepted({ identifier }));
+  await t.throwsAsync(applyReport(operator, identifiers), { message: /are still being sent/u });
+  t.deepEqual(await operator.states(), ["delivered", "pending"]);
+  await operator.settle();
+  await operator.send();
 
-    await operator.retryAll();
-    await operator.settle();
+  await applyReport(operator, identifiers);
 
-    t.is(operator.billedTo(4), 5);
-  },
-);
+  t.deepEqual(await operator.states(), ["refused", "refused"]);
+  await operator.retryAll();
+  await operator.settle();
+  t.deepEqual(operator.billed(), { 0: 5, 1: 3 });
+});
 
-testRepair(
-  "a report that names an event which is still being sent is applied once that is delivered",
-  async (t, operator) => {
-    await operator.sendNew(5);
-    operator.pass(60);
-    operator.control.addFault({ kind: "drop", applied: true, times: 2 });
-    await operator.sendNew(3);
-    const [delivered, pending] = await operator.listEvents(["delivered", "pending"]);
-    const identifiers = [delivered?.identifier ?? "", pending?.identifier ?? ""];
-    identifiers.forEach((identifier) => operator.control.rejectAccepted({ identifier }));
-    await t.throwsAsync(applyReport(operator, identifiers), { message: /are still being sent/u });
-    t.deepEqual(await operator.states(), ["delivered", "pending"]);
-    await operator.settle();
-    await operator.send();
+test("usage that Stripe refuses while it is asked about it is sent again once", async (operator) => {
+  const { t } = operator;
+  const event = await operator.failUnknown(6, true);
+  await operator.retry(event.id);
+  operator.control.rejectAccepted({ identifier: event.identifier });
+  await t.throwsAsync(applyReport(operator, [event.identifier]), {
+    message: /are still being sent/u,
+  });
+  await operator.settle();
+  await applyReport(operator, [event.identifier]);
 
-    await applyReport(operator, identifiers);
-
-    t.deepEqual(await operator.states(), ["refused", "refused"]);
-    await operator.retryAll();
-    await operator.settle();
-    t.deepEqual(operator.billed(), { 0: 5, 1: 3 });
-  },
-);
-
-testRepair(
-  "usage that Stripe refuses while it is asked about it is sent again once",
-  async (t, operator) => {
-    const event = await operator.failUnknown(6, true);
-    await operator.retry(event.id);
-    operator.control.rejectAccepted({ identifier: event.identifier });
-    await t.throwsAsync(applyReport(operator, [event.identifier]), {
-      message: /are still being sent/u,
-    });
-    await operator.settle();
-    await applyReport(operator, [event.identifier]);
-
-    t.deepEqual(await operator.states(), ["delivered"]);
-    t.deepEqual(operator.billed(), { 0: 6 });
-  },
-);
+  t.deepEqual(await operator.states(), ["delivered"]);
+  t.deepEqual(operator.billed(), { 0: 6 });
+});
 
 for (const isReportedFirst of [true, false]) {
-  testRepair(
-    `usage that Stripe lost is billed once if its report arrives ${isReportedFirst ? "before" : "after"} the difference was sent`,
-    async (t, operator) => {
-      await operator.sendNew(5);
-      const [event] = await operator.listEvents(["delivered"]);
-      const identifier = event?.identifier ?? "";
-      operator.control.rejectAccepted({ identifier });
-      const [difference] = await operator.reconcile();
-      t.is(difference?.units, -5);
-      if (isReportedFirst) {
-        await applyReport(operator, [identifier]);
-        await t.throwsAsync(operator.sendDifference(difference?.id ?? 0n), {
-          message: /may be E\d+: retry or close that first/u,
-        });
-        t.deepEqual(await operator.reconcile(), [], "the event explains it");
-      } else {
-        await operator.sendDifference(difference?.id ?? 0n);
-        await operator.settle();
-        await applyReport(operator, [identifier]);
-      }
-      await operator.retryAll();
-      await operator.settle();
-
-      t.deepEqual(operator.billed(), { 0: 5 });
-      t.deepEqual(await operator.reconcile(), []);
-    },
-  );
-}
-
-testRepair(
-  "a report from before a restore is applied once in the restored history",
-  async (t, operator) => {
+  test(`usage that Stripe lost is billed once if its report arrives ${isReportedFirst ? "before" : "after"} the difference was sent`, async (operator) => {
+    const { t } = operator;
     await operator.sendNew(5);
     const [event] = await operator.listEvents(["delivered"]);
     const identifier = event?.identifier ?? "";
-    await operator.restore(async () => {
-      await operator.refuse(identifier);
-      await operator.retryAll();
+    operator.control.rejectAccepted({ identifier });
+    const [difference] = await operator.reconcile();
+    t.is(difference?.units, -5);
+    if (isReportedFirst) {
+      await applyReport(operator, [identifier]);
+      await t.throwsAsync(operator.sendDifference(difference?.id ?? 0n), {
+        message: /may be E\d+: retry or close that first/u,
+      });
+      t.deepEqual(await operator.reconcile(), [], "the event explains it");
+    } else {
+      await operator.sendDifference(difference?.id ?? 0n);
       await operator.settle();
-      operator.pass(FORGOTTEN_SECONDS);
-    });
-    await operator.resume();
-    t.deepEqual(operator.billed(), { 0: 5 });
-
-    await applyReport(operator, [identifier]);
-    t.deepEqual(await operator.states(), ["refused"]);
+      await applyReport(operator, [identifier]);
+    }
     await operator.retryAll();
     await operator.settle();
 
-    t.deepEqual(await operator.states(), ["delivered"]);
     t.deepEqual(operator.billed(), { 0: 5 });
-  },
-);
+    t.deepEqual(await operator.reconcile(), []);
+  });
+}
 
-testRepair(
-  "a report from before an event was first sent is of the lost history's event, and is not about it",
-  async (t, operator) => {
-    const reportedAt = operator.deps().clock.now();
-    operator.pass(10 * 60);
-    await operator.sendNew(5);
-    const [event] = await operator.listEvents(["delivered"]);
+test("a report from before a restore is applied once in the restored history", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  const [event] = await operator.listEvents(["delivered"]);
+  const identifier = event?.identifier ?? "";
+  await operator.restore(async () => {
+    await operator.refuse(identifier);
+    await operator.retryAll();
+    await operator.settle();
+    operator.pass(FORGOTTEN_SECONDS);
+  });
+  await operator.resume();
+  t.deepEqual(operator.billed(), { 0: 5 });
 
-    await applyReport(operator, [event?.identifier ?? ""], reportedAt);
+  await applyReport(operator, [identifier]);
+  t.deepEqual(await operator.states(), ["refused"]);
+  await operator.retryAll();
+  await operator.settle();
 
-    t.deepEqual(await operator.states(), ["delivered"]);
-  },
-);
+  t.deepEqual(await operator.states(), ["delivered"]);
+  t.deepEqual(operator.billed(), { 0: 5 });
+});
 
-testRepair(
-  "usage that a lost history sent and Stripe refused is sent again after the restore",
-  async (t, operator) => {
-    await operator.register(operator.accountIds[0] ?? "", 5);
-    let identifier = "";
-    await operator.restore(async () => {
-      await operator.send();
-      identifier = (await operator.listEvents(["delivered"]))[0]?.identifier ?? "";
-      operator.control.rejectAccepted({ identifier });
-      operator.pass(60);
-    });
-    await operator.resume();
-    operator.pass(LAG_SECONDS);
+test("a report from before an event was first sent is of the lost history's event, and is not about it", async (operator) => {
+  const { t } = operator;
+  const reportedAt = operator.deps().clock.now();
+  operator.pass(10 * 60);
+  await operator.sendNew(5);
+  const [event] = await operator.listEvents(["delivered"]);
+
+  await applyReport(operator, [event?.identifier ?? ""], reportedAt);
+
+  t.deepEqual(await operator.states(), ["delivered"]);
+});
+
+test("usage that a lost history sent and Stripe refused is sent again after the restore", async (operator) => {
+  const { t } = operator;
+  await operator.register(operator.accountIds[0] ?? "", 5);
+  let identifier = "";
+  await operator.restore(async () => {
     await operator.send();
-    await operator.settle();
-    await applyReport(operator, [identifier]);
-    await operator.retryAll();
-    await operator.settle();
+    identifier = (await operator.listEvents(["delivered"]))[0]?.identifier ?? "";
+    operator.control.rejectAccepted({ identifier });
+    operator.pass(60);
+  });
+  await operator.resume();
+  operator.pass(LAG_SECONDS);
+  await operator.send();
+  await operator.settle();
+  await applyReport(operator, [identifier]);
+  await operator.retryAll();
+  await operator.settle();
 
-    t.deepEqual(operator.billed(), { 0: 5 });
-  },
-);
+  t.deepEqual(operator.billed(), { 0: 5 });
+});

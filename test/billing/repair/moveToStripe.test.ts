@@ -7,159 +7,138 @@ import type { Operator } from "./testRepairs.ts";
 
 const testRepair = testRepairs();
 
-const ON_LEDGER = { startsOnLedger: true };
+const test: typeof testRepair = (title, work) => testRepair(title, work, { startsOnLedger: true });
 
 const accountOf = (operator: Operator, place = 0): string => operator.accountIds[place] ?? "";
 const join = (operator: Operator, place = 0): Promise<void> =>
   operator.setCustomer(accountOf(operator, place), operator.customerIds[place] ?? null);
 
-testRepair(
-  "the ledger's usage of the cycle moves to Stripe once, of organizations with a customer",
-  async (t, operator) => {
-    await operator.sendNew(5);
-    await operator.sendNew(4, 1);
-    t.is(operator.sends(), 0);
-    await join(operator);
-    const { db, clock, actor } = operator.deps();
-    const stripe = connectStripe({
-      secretKey: operator.double.secretKey,
-      apiBase: operator.double.url,
-    });
-    const planned = await moveToStripe(
-      { db, clock, actor, billing: createBilling({ db, stripe }) },
-      { isDryRun: true, operator: "maria" },
-    );
-    t.like(planned, {
-      isRepeated: false,
-      usage: [{ accountId: accountOf(operator), events: 1, quantity: 5 }],
-    });
+test("the ledger's usage of the cycle moves to Stripe once, of organizations with a customer", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  await operator.sendNew(4, 1);
+  t.is(operator.sends(), 0);
+  await join(operator);
+  const { db, clock, actor } = operator.deps();
+  const stripe = connectStripe({
+    secretKey: operator.double.secretKey,
+    apiBase: operator.double.url,
+  });
+  const planned = await moveToStripe(
+    { db, clock, actor, billing: createBilling({ db, stripe }) },
+    { isDryRun: true, operator: "maria" },
+  );
+  t.like(planned, {
+    isRepeated: false,
+    usage: [{ accountId: accountOf(operator), events: 1, quantity: 5 }],
+  });
 
-    await operator.move();
-    await operator.move();
-    await operator.send();
+  await operator.move();
+  await operator.move();
+  await operator.send();
 
-    t.is(operator.billedTo(0), 5);
-    t.is(operator.billedTo(1), 0);
-    await join(operator, 1);
-    await operator.move();
-    await operator.send();
-    t.is(operator.billedTo(1), 4);
-    const repeated = await moveToStripe(operator.deps(), { isDryRun: false, operator: "maria" });
-    t.deepEqual(repeated.usage, []);
-    t.true(repeated.isRepeated);
-    t.deepEqual(await operator.reconcile(), []);
-  },
-  ON_LEDGER,
-);
+  t.is(operator.billedTo(0), 5);
+  t.is(operator.billedTo(1), 0);
+  await join(operator, 1);
+  await operator.move();
+  await operator.send();
+  t.is(operator.billedTo(1), 4);
+  const repeated = await moveToStripe(operator.deps(), { isDryRun: false, operator: "maria" });
+  t.deepEqual(repeated.usage, []);
+  t.true(repeated.isRepeated);
+  t.deepEqual(await operator.reconcile(), []);
+});
 
-testRepair(
-  "refunds of moved usage go to Stripe, also if they were offset in the ledger",
-  async (t, operator) => {
-    const first = await operator.sendNew(5);
-    // It has the second of the first one, and is sealed with the refund of that.
-    const second = await operator.register(accountOf(operator), 5, { second: first.second });
-    await operator.refund(first, 5);
-    await operator.send();
-    await join(operator);
-    await operator.move();
-    await operator.send();
-    t.is(operator.billedTo(0), 5);
+test("refunds of moved usage go to Stripe, also if they were offset in the ledger", async (operator) => {
+  const { t } = operator;
+  const first = await operator.sendNew(5);
+  // It has the second of the first one, and is sealed with the refund of that.
+  const second = await operator.register(accountOf(operator), 5, { second: first.second });
+  await operator.refund(first, 5);
+  await operator.send();
+  await join(operator);
+  await operator.move();
+  await operator.send();
+  t.is(operator.billedTo(0), 5);
 
-    await operator.refund(second, 2);
-    await operator.send();
+  await operator.refund(second, 2);
+  await operator.send();
 
-    t.is(operator.billedTo(0), 3);
-  },
-  ON_LEDGER,
-);
+  t.is(operator.billedTo(0), 3);
+});
 
-testRepair(
-  "usage that is not sealed during the move is sent to Stripe",
-  async (t, operator) => {
-    await operator.register(accountOf(operator), 5);
-    await join(operator);
-    await operator.move();
-    await operator.send();
-    t.is(operator.billedTo(0), 5);
-  },
-  ON_LEDGER,
-);
+test("usage that is not sealed during the move is sent to Stripe", async (operator) => {
+  const { t } = operator;
+  await operator.register(accountOf(operator), 5);
+  await join(operator);
+  await operator.move();
+  await operator.send();
+  t.is(operator.billedTo(0), 5);
+});
 
-testRepair(
-  "what is moved while usage is held is sent after the hold, and Stripe is asked first",
-  async (t, operator) => {
-    await operator.sendNew(5);
-    await join(operator);
-    await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
-    await operator.move();
-    await operator.send();
-    t.is(operator.sends(), 0);
-    await operator.resume();
-    await operator.settle();
-    t.is(operator.billedTo(0), 5);
-  },
-  ON_LEDGER,
-);
+test("what is moved while usage is held is sent after the hold, and Stripe is asked first", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  await join(operator);
+  await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
+  await operator.move();
+  await operator.send();
+  t.is(operator.sends(), 0);
+  await operator.resume();
+  await operator.settle();
+  t.is(operator.billedTo(0), 5);
+});
 
 for (const moves of ["before", "after"] as const) {
-  testRepair(
-    `a move that a restore has lost bills once if it is repeated ${moves} usage is resumed`,
-    async (t, operator) => {
-      const registration = await operator.sendNew(5);
-      await operator.register(accountOf(operator), 2);
-      await operator.restore(async () => {
-        await operator.send();
-        await join(operator);
-        await operator.move();
-        await operator.send();
-        await operator.refund(registration, 1);
-        await operator.send();
-        operator.pass(FORGOTTEN_SECONDS);
-      });
-      await join(operator);
-      if (moves === "after") {
-        await operator.resume();
-      }
-      await operator.move();
-      await operator.resume();
-      await operator.settle();
-
-      t.is(operator.billedTo(0), 7);
-      await operator.move();
-      await operator.settle();
-      t.is(operator.billedTo(0), 7);
-    },
-    ON_LEDGER,
-  );
-}
-
-testRepair(
-  "a restore to an instant during the questions about moved usage bills once",
-  async (t, operator) => {
-    await operator.sendNew(5);
-    await join(operator);
-    await operator.move();
+  test(`a move that a restore has lost bills once if it is repeated ${moves} usage is resumed`, async (operator) => {
+    const { t } = operator;
+    const registration = await operator.sendNew(5);
+    await operator.register(accountOf(operator), 2);
     await operator.restore(async () => {
+      await operator.send();
+      await join(operator);
+      await operator.move();
+      await operator.send();
+      await operator.refund(registration, 1);
       await operator.send();
       operator.pass(FORGOTTEN_SECONDS);
     });
+    await join(operator);
+    if (moves === "after") {
+      await operator.resume();
+    }
+    await operator.move();
     await operator.resume();
     await operator.settle();
-    t.is(operator.billedTo(0), 5);
-  },
-  ON_LEDGER,
-);
 
-testRepair(
-  "usage of a deployment that the ledger bills is sealed after a restore without questions",
-  async (t, operator) => {
-    await operator.register(accountOf(operator), 3);
-    await operator.restore(() => operator.send());
+    t.is(operator.billedTo(0), 7);
+    await operator.move();
+    await operator.settle();
+    t.is(operator.billedTo(0), 7);
+  });
+}
+
+test("a restore to an instant during the questions about moved usage bills once", async (operator) => {
+  const { t } = operator;
+  await operator.sendNew(5);
+  await join(operator);
+  await operator.move();
+  await operator.restore(async () => {
     await operator.send();
-    t.deepEqual(await operator.states(), []);
-    await operator.resume();
-    await operator.send();
-    t.deepEqual(await operator.states(), ["delivered"]);
-  },
-  ON_LEDGER,
-);
+    operator.pass(FORGOTTEN_SECONDS);
+  });
+  await operator.resume();
+  await operator.settle();
+  t.is(operator.billedTo(0), 5);
+});
+
+test("usage of a deployment that the ledger bills is sealed after a restore without questions", async (operator) => {
+  const { t } = operator;
+  await operator.register(accountOf(operator), 3);
+  await operator.restore(() => operator.send());
+  await operator.send();
+  t.deepEqual(await operator.states(), []);
+  await operator.resume();
+  await operator.send();
+  t.deepEqual(await operator.states(), ["delivered"]);
+});

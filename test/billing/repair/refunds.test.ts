@@ -1,41 +1,41 @@
 import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
-import { REFUSED, testRepairs } from "./testRepairs.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
+import { testRepairs } from "./testRepairs.ts";
 
-const testRepair = testRepairs();
+const test = testRepairs();
 
 const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
 const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
-testRepair(
-  "a refund of failed usage waits, and is sent after its usage, to the customer that has that",
-  async (t, operator) => {
-    const usage = await operator.fail(7);
-    await operator.refund(operator.registrations()[0] ?? t.fail(), 3);
-    await operator.send();
-    t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
-    t.is(operator.sends(), 1);
-    const refund = (await operator.listEvents(["failed"])).at(-1);
-    await t.throwsAsync(operator.retry(refund?.id ?? 0n), {
-      message: /waits for its usage E\d+: retry or close that/u,
-    });
-    const attention = await listUsageAttention(operator.deps().db, null);
-    t.deepEqual(
-      attention.map(({ cause, units }) => [cause, units]),
-      [["refused", 7]],
-    );
+test("a refund of failed usage waits, and is sent after its usage, to the customer that has that", async (operator) => {
+  const { t } = operator;
+  const usage = await operator.fail(7);
+  await operator.refund(operator.registrations()[0] ?? t.fail(), 3);
+  await operator.send();
+  t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
+  t.is(operator.sends(), 1);
+  const refund = (await operator.listEvents(["failed"])).at(-1);
+  await t.throwsAsync(operator.retry(refund?.id ?? 0n), {
+    message: /waits for its usage E\d+: retry or close that/u,
+  });
+  const attention = await listUsageAttention(operator.deps().db, null);
+  t.deepEqual(
+    attention.map(({ cause, units }) => [cause, units]),
+    [["refused", 7]],
+  );
 
-    await operator.setCustomer(usage.accountId, operator.customerIds[4] ?? null);
-    await operator.retry(usage.id);
-    await operator.send();
-    await operator.setCustomer(usage.accountId, operator.customerIds[3] ?? null);
-    await operator.send();
+  await operator.setCustomer(usage.accountId, operator.customerIds[4] ?? null);
+  await operator.retry(usage.id);
+  await operator.send();
+  await operator.setCustomer(usage.accountId, operator.customerIds[3] ?? null);
+  await operator.send();
 
-    t.deepEqual(await operator.states(), ["delivered", "delivered"]);
-    t.is(operator.billedTo(4), 4);
-  },
-);
+  t.deepEqual(await operator.states(), ["delivered", "delivered"]);
+  t.is(operator.billedTo(4), 4);
+});
 
-testRepair("a refund of usage that is refused again waits again", async (t, operator) => {
+test("a refund of usage that is refused again waits again", async (operator) => {
+  const { t } = operator;
   const usage = await operator.fail(7);
   await operator.refund(operator.registrations()[0] ?? t.fail(), 7);
   await operator.send();
@@ -50,7 +50,8 @@ testRepair("a refund of usage that is refused again waits again", async (t, oper
   t.deepEqual(operator.billed(), {});
 });
 
-testRepair("a refused refund is retried at the customer of its usage", async (t, operator) => {
+test("a refused refund is retried at the customer of its usage", async (operator) => {
+  const { t } = operator;
   const registration = await operator.sendNew(7);
   await operator.setCustomer(registration.accountId, operator.customerIds[4] ?? null);
   await operator.refund(registration, 2);
@@ -64,62 +65,59 @@ testRepair("a refused refund is retried at the customer of its usage", async (t,
   t.is(operator.billedTo(0), 5);
 });
 
-testRepair(
-  "a refund of usage that a document bills needs a credit note, before and after it is sealed",
-  async (t, operator) => {
-    const usage = await operator.fail(7);
-    const registration = operator.registrations()[0] ?? t.fail();
-    await operator.refund(registration, 1);
-    await operator.send();
-    await operator.close([usage], { document: INVOICE_ITEM });
-    operator.billBy([usage]);
-    await operator.refund(registration, 2);
-    await operator.send();
+test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (operator) => {
+  const { t } = operator;
+  const usage = await operator.fail(7);
+  const registration = operator.registrations()[0] ?? t.fail();
+  await operator.refund(registration, 1);
+  await operator.send();
+  await operator.close([usage], { document: INVOICE_ITEM });
+  operator.billBy([usage]);
+  await operator.refund(registration, 2);
+  await operator.send();
 
-    const refunds = await operator.listEvents(["failed"]);
-    t.deepEqual(
-      refunds.map(({ failure, quantity }) => [failure, quantity]),
-      [
-        ["waits_for_usage", -1],
-        ["waits_for_usage", -2],
-      ],
-    );
-    const attention = await listUsageAttention(operator.deps().db, null);
-    t.deepEqual(
-      attention.map(({ cause, units }) => [cause, units]),
-      [["credit_owed", -3]],
-    );
-    const [first] = refunds;
-    await t.throwsAsync(operator.retry(first?.id ?? 0n), {
-      message: /usage that ii_1 bills: issue a credit note/u,
-    });
-    t.deepEqual(await operator.retryAll(), [], "no retry settles it");
+  const refunds = await operator.listEvents(["failed"]);
+  t.deepEqual(
+    refunds.map(({ failure, quantity }) => [failure, quantity]),
+    [
+      ["waits_for_usage", -1],
+      ["waits_for_usage", -2],
+    ],
+  );
+  const attention = await listUsageAttention(operator.deps().db, null);
+  t.deepEqual(
+    attention.map(({ cause, units }) => [cause, units]),
+    [["credit_owed", -3]],
+  );
+  const [first] = refunds;
+  await t.throwsAsync(operator.retry(first?.id ?? 0n), {
+    message: /usage that ii_1 bills: issue a credit note/u,
+  });
+  t.deepEqual(await operator.retryAll(), [], "no retry settles it");
 
-    t.is((await operator.close(refunds, { document: CREDIT_NOTE, expectedUnits: -3 })).units, -3);
-    operator.billBy(refunds);
-    t.is(operator.sends(), 1);
-  },
-);
+  t.is((await operator.close(refunds, { document: CREDIT_NOTE, expectedUnits: -3 })).units, -3);
+  operator.billBy(refunds);
+  t.is(operator.sends(), 1);
+});
 
-testRepair(
-  "refunds of usage that is never billed are closed with it, and later ones when they are sealed",
-  async (t, operator) => {
-    const usage = await operator.fail(7);
-    const registration = operator.registrations()[0] ?? t.fail();
-    await operator.refund(registration, 1);
-    await operator.send();
+test("refunds of usage that is never billed are closed with it, and later ones when they are sealed", async (operator) => {
+  const { t } = operator;
+  const usage = await operator.fail(7);
+  const registration = operator.registrations()[0] ?? t.fail();
+  await operator.refund(registration, 1);
+  await operator.send();
 
-    await operator.close([usage]);
-    await operator.refund(registration, 2);
-    await operator.send();
+  await operator.close([usage]);
+  await operator.refund(registration, 2);
+  await operator.send();
 
-    t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
-    t.is(operator.sends(), 1);
-    t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
-  },
-);
+  t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
+  t.is(operator.sends(), 1);
+  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+});
 
-testRepair("usage whose refund Stripe has is not closed as never billed", async (t, operator) => {
+test("usage whose refund Stripe has is not closed as never billed", async (operator) => {
+  const { t } = operator;
   const registration = await operator.sendNew(7);
   await operator.refund(registration, 3);
   await operator.send();
@@ -136,66 +134,60 @@ testRepair("usage whose refund Stripe has is not closed as never billed", async 
   t.is(operator.billedTo(0), 4);
 });
 
-testRepair(
-  "usage whose refund was offset against other usage is not closed as never billed",
-  async (t, operator) => {
-    const registration = await operator.register(operator.accountIds[0] ?? "", 5);
-    operator.control.addFault(REFUSED);
-    await operator.send();
-    await operator.retryAll();
-    await operator.send();
-    // It has the second of the first one, and is sealed with the refund of that.
-    const { second, accountId } = registration;
-    await operator.register(accountId, 5, { second });
-    await operator.refund(registration, 5);
-    await operator.send();
-    t.deepEqual(await operator.states(), ["delivered", "delivered"]);
-    const [usage] = await operator.listEvents(["delivered"]);
-    await operator.refuse(usage?.identifier ?? "");
+test("usage whose refund was offset against other usage is not closed as never billed", async (operator) => {
+  const { t } = operator;
+  const registration = await operator.register(operator.accountIds[0] ?? "", 5);
+  operator.control.addFault(REFUSED);
+  await operator.send();
+  await operator.retryAll();
+  await operator.send();
+  // It has the second of the first one, and is sealed with the refund of that.
+  const { second, accountId } = registration;
+  await operator.register(accountId, 5, { second });
+  await operator.refund(registration, 5);
+  await operator.send();
+  t.deepEqual(await operator.states(), ["delivered", "delivered"]);
+  const [usage] = await operator.listEvents(["delivered"]);
+  await operator.refuse(usage?.identifier ?? "");
 
-    await t.throwsAsync(operator.close(await operator.listEvents(["failed"])), {
-      message: /offset against other usage/u,
-    });
+  await t.throwsAsync(operator.close(await operator.listEvents(["failed"])), {
+    message: /offset against other usage/u,
+  });
 
-    await operator.retryAll();
-    await operator.settle();
-    t.is(operator.billedTo(0), 5);
-  },
-);
+  await operator.retryAll();
+  await operator.settle();
+  t.is(operator.billedTo(0), 5);
+});
 
-testRepair(
-  "refunds of usage of which Stripe has a part take it back after its rest was sent",
-  async (t, operator) => {
-    const usage = await operator.failUnknown(6, false);
-    await operator.refund(operator.registrations()[0] ?? t.fail(), 5);
-    await operator.send();
-    await operator.sendElsewhere(
-      { kind: "tree", second: usage.second, units: 2 },
-      operator.customerIds[0] ?? "",
-    );
+test("refunds of usage of which Stripe has a part take it back after its rest was sent", async (operator) => {
+  const { t } = operator;
+  const usage = await operator.failUnknown(6, false);
+  await operator.refund(operator.registrations()[0] ?? t.fail(), 5);
+  await operator.send();
+  operator.sendElsewhere(
+    { kind: "tree", second: usage.second, units: 2 },
+    operator.customerIds[0] ?? "",
+  );
 
-    await operator.retryAll();
-    await operator.settle();
+  await operator.retryAll();
+  await operator.settle();
 
-    t.is(operator.billedTo(0), 1);
-  },
-);
+  t.is(operator.billedTo(0), 1);
+});
 
-testRepair(
-  "registrations that share a second fail and are retried together, and are refunded one by one",
-  async (t, operator) => {
-    const accountId = operator.accountIds[0] ?? "";
-    const first = await operator.register(accountId, 2);
-    const second = await operator.register(accountId, 3);
-    operator.control.addFault(REFUSED);
-    await operator.send();
-    await operator.refund(first, 2);
-    await operator.send();
-    await operator.retryAll();
-    await operator.send();
-    await operator.refund(second, 1);
-    await operator.send();
+test("registrations that share a second fail and are retried together, and are refunded one by one", async (operator) => {
+  const { t } = operator;
+  const accountId = operator.accountIds[0] ?? "";
+  const first = await operator.register(accountId, 2);
+  const second = await operator.register(accountId, 3);
+  operator.control.addFault(REFUSED);
+  await operator.send();
+  await operator.refund(first, 2);
+  await operator.send();
+  await operator.retryAll();
+  await operator.send();
+  await operator.refund(second, 1);
+  await operator.send();
 
-    t.is(operator.billedTo(0), 2);
-  },
-);
+  t.is(operator.billedTo(0), 2);
+});

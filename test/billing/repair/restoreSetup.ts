@@ -79,11 +79,7 @@ export const setUpRestore = async (t: ExecutionContext) => {
         { accountId, mode: "live", kind: "tree" },
         { id, count, reason: null, idempotencyKey: null },
       ),
-    drain: ({ deps }: Opened): Promise<DrainResult> =>
-      drainUsage(deps, stream, {
-        signal: new AbortController().signal,
-        onResult: () => undefined,
-      }),
+    drain: ({ deps }: Opened): Promise<DrainResult> => drainUsage(deps, stream),
     impact: ({ url }: Opened, ...args: readonly string[]): Promise<Run> =>
       runImpact(args, {
         env: {
@@ -94,24 +90,7 @@ export const setUpRestore = async (t: ExecutionContext) => {
         clock,
       }),
     /** Reports usage of a customer from another program. */
-    reportElsewhere: async (
-      units: number,
-      second: number,
-      of = customerId,
-      identifier: string = crypto.randomUUID(),
-    ): Promise<void> => {
-      const response = await fetch(`${double.url}/v1/billing/meter_events`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${double.secretKey}` },
-        body: new URLSearchParams({
-          event_name: "impact_tree_planted",
-          "payload[stripe_customer_id]": of,
-          "payload[value]": String(units),
-          timestamp: String(second),
-          identifier,
-        }),
-      });
-      t.is(response.status, 200);
-    },
+    reportElsewhere: (units: number, second: number): void =>
+      control.acceptEvent({ customerId, units, second }),
   };
 };

@@ -19,6 +19,7 @@ import { listOpenDifferences } from "../../../modules/billing/reconciliation/usa
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import type { ResumedUsage } from "../../../modules/billing/holdUsage.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -26,12 +27,6 @@ import { createSavedDatabase } from "../convergence/savedDatabase.ts";
 import type { Saved, SavedDatabase } from "../convergence/savedDatabase.ts";
 import { createWorld, LAG_SECONDS, NOON } from "../convergence/world.ts";
 import type { Registration, World, WorldOptions } from "../convergence/world.ts";
-
-export const REFUSED: Fault = {
-  kind: "respond",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-};
 
 /** Stripe has forgotten the identifiers and keys of what it accepted before. */
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
@@ -54,6 +49,37 @@ const createOperator = (world: World) => {
     // An event that Stripe is asked about ends the first round of its stream.
     await world.send();
   };
+  /** Compares with Stripe once its sums show everything, and returns the open differences. */
+  const reconcile = async (): Promise<readonly UsageDifference[]> => {
+    world.pass(LAG_SECONDS);
+    const { signal } = new AbortController();
+    await runReconciliation(world.deps(), { span: world.comparedSpan() }, signal);
+    return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
+  };
+  /** Returns the first difference that a comparison finds. */
+  const findDifference = async (): Promise<UsageDifference> => {
+    const [difference] = await reconcile();
+    if (!difference) {
+      throw new Error("No difference was found.");
+    }
+    return difference;
+  };
+  /** Registers usage that Stripe refuses, and returns its event. */
+  const fail = async (
+    count: number,
+    { place = 0, faults = [REFUSED] }: { place?: number; faults?: readonly Fault[] } = {},
+  ): Promise<StoredMeterEvent> => {
+    await world.register(world.accountIds[place] ?? "", count);
+    faults.forEach(world.control.addFault);
+    for (const _ of faults) {
+      await send();
+    }
+    const event = (await world.listEvents(["failed"])).at(-1);
+    if (!event) {
+      throw new Error("No usage has failed.");
+    }
+    return event;
+  };
   return {
     ...world,
     world,
@@ -64,33 +90,10 @@ const createOperator = (world: World) => {
       await send();
       return registration;
     },
-    /** Registers usage that Stripe refuses, and returns its event. */
-    fail: async (
-      count: number,
-      { place = 0, faults = [REFUSED] }: { place?: number; faults?: readonly Fault[] } = {},
-    ): Promise<StoredMeterEvent> => {
-      await world.register(world.accountIds[place] ?? "", count);
-      faults.forEach(world.control.addFault);
-      await send();
-      const event = (await world.listEvents(["failed"])).at(-1);
-      if (!event) {
-        throw new Error("No usage has failed.");
-      }
-      return event;
-    },
+    fail,
     /** Registers usage of which it is unknown whether Stripe has it, because an attempt got no response and the next one was refused. */
-    failUnknown: async (count: number, isApplied: boolean): Promise<StoredMeterEvent> => {
-      await world.register(world.accountIds[0] ?? "", count);
-      world.control.addFault({ kind: "drop", applied: isApplied });
-      world.control.addFault(REFUSED);
-      await send();
-      await send();
-      const event = (await world.listEvents(["failed"])).at(-1);
-      if (!event) {
-        throw new Error("No usage has failed.");
-      }
-      return event;
-    },
+    failUnknown: (count: number, isApplied: boolean): Promise<StoredMeterEvent> =>
+      fail(count, { faults: [{ kind: "drop", applied: isApplied }, REFUSED] }),
     find: async (id: bigint): Promise<StoredMeterEvent | undefined> =>
       (await world.listEvents(["pending", "delivered", "failed", "closed"])).find(
         (event) => event.id === id,
@@ -136,12 +139,17 @@ const createOperator = (world: World) => {
       differences.forEach(({ units, ...difference }) =>
         world.bill({ ...difference, units: -units }),
       ),
-    /** Compares with Stripe once its sums show everything, and returns the open differences. */
-    reconcile: async (): Promise<readonly UsageDifference[]> => {
-      world.pass(LAG_SECONDS);
-      const { signal } = new AbortController();
-      await runReconciliation(world.deps(), { span: world.comparedSpan() }, signal);
-      return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
+    reconcile,
+    findDifference,
+    /** Delivers 5 units, beside which another program reports some of the same minute, and returns the difference. */
+    addSurplus: async (units = 3): Promise<UsageDifference> => {
+      const { accountId, second } = await world.register(world.accountIds[0] ?? "", 5);
+      await send();
+      world.sendElsewhere(
+        { kind: "tree", second, units },
+        (await world.customerOf(accountId)) ?? "",
+      );
+      return findDifference();
     },
     sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
       sendDifference(world.deps(), id, { ...BY, isDryRun }),
@@ -181,12 +189,15 @@ const createOperator = (world: World) => {
       world.control
         .usage({ customerId: world.customerIds[place] ?? "" })
         .reduce((sum, { value }) => sum + value, 0),
-    sends: (): number =>
-      world.control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length,
+    sends: world.control.sends,
   };
 };
 
 export type Operator = ReturnType<typeof createOperator>;
+
+type RepairTest = (
+  scene: Operator & { readonly t: ExecutionContext<DatabaseContext> },
+) => Promise<void>;
 
 /** Runs tests of repairs one after the other, each in a new deployment. In the end each minute must be billed once. */
 export const testRepairs = () => {
@@ -197,15 +208,11 @@ export const testRepairs = () => {
     database = await createSavedDatabase(t.context);
     empty = await database.save();
   });
-  return (
-    title: string,
-    work: (t: ExecutionContext<DatabaseContext>, operator: Operator) => Promise<void>,
-    options: WorldOptions = {},
-  ): void => {
+  return (title: string, work: RepairTest, options: WorldOptions = {}): void => {
     test.serial(title, async (t) => {
       await database.restore(empty, { onNewServer: false });
       const operator = createOperator(await createWorld(t, database, options));
-      await work(t, operator);
+      await work({ ...operator, t });
       t.deepEqual(await operator.compareWithTruth(), {}, "billed and recorded");
       t.deepEqual(await operator.compareWithStripe(), {}, "ours and theirs");
       t.deepEqual(operator.control.problems(), []);

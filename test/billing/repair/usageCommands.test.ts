@@ -11,11 +11,11 @@ import { skipIds } from "../../support/skipIds.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
 import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 test.before((t) => skipIds(t.context.owner, "usage_difference"));
 
-test.serial("usage list filters pending, delivered and failed usage", async (t) => {
+test("usage list filters pending, delivered and failed usage", async (t) => {
   const scene = await setUpUsage(t);
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
@@ -45,133 +45,113 @@ test.serial("usage list filters pending, delivered and failed usage", async (t) 
   t.regex(human.stderr, /Showing the first 1\. /u);
 });
 
-test.serial(
-  "usage explain prints the facts, all sealings of the second and the plan",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    const registration = await scene.register(5);
-    await scene.drain();
-    await scene.refund(registration, 2);
-    const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
-    const run = await scene.impact("usage", "explain", registration, "--json");
+test("usage explain prints the facts, all sealings of the second and the plan", async (t) => {
+  const scene = await setUpUsage(t);
+  const registration = await scene.register(5);
+  await scene.drain();
+  await scene.refund(registration, 2);
+  const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
+  const run = await scene.impact("usage", "explain", registration, "--json");
+  t.is(run.exitCode, 0, run.stderr);
+  const shown = z
+    .looseObject({
+      facts: z.array(z.looseObject({ quantity: z.int(), item: z.string().nullable() })),
+      meter_events: z.array(
+        z.looseObject({
+          item: z.string(),
+          identifier: z.string(),
+          state: z.string(),
+          attempts: z.int(),
+          reason: z.string().nullable(),
+        }),
+      ),
+    })
+    .parse(readJson(run));
+  t.like(shown, {
+    registration_id: registration,
+    account_id: scene.id,
+    count: 5,
+    refunded_count: 2,
+    workflows: {
+      sender: usageShardWorkflowId(name, shardOf(scene.id)),
+      refund: `${name}/refund-${registration}`,
+    },
+  });
+  t.deepEqual(
+    shown.facts.map(({ quantity }) => quantity),
+    [5, -2],
+  );
+  const [sealing] = shown.meter_events;
+  t.like(sealing, { state: "failed", failure: "refused", attempts: 1 });
+  t.regex(sealing?.reason ?? "", /No such customer/u);
+  t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
+  const item = sealing?.item ?? "";
+  const human = await scene.impact("usage", "explain", registration);
+  t.regex(human.stdout, new RegExp(`Its usage has failed: impact usage explain ${item}\n`, "u"));
+  const event = await scene.impact("usage", "explain", item.toLowerCase());
+  t.is(event.exitCode, 0, event.stderr);
+  t.true(event.stdout.includes(registration));
+  t.regex(event.stdout, new RegExp(`2\\. Send it again .*: impact usage retry ${item}\n`, "u"));
+});
+
+test("an organization is named by its name, a customer that it has had, or its id", async (t) => {
+  const scene = await setUpUsage(t);
+  const { db } = t.context;
+  const name = `Orchard ${crypto.randomUUID()}`;
+  await scene.impact("org", "update", scene.id, "--name", name);
+  await setCustomer(scene);
+  const earlier = scene.double.control.addCustomer({}).customerId;
+  await scene.impact("org", "update", scene.id, "--stripe-customer", earlier);
+  await setCustomer(scene);
+  await scene.register(4);
+  await scene.drain();
+  for (const who of [scene.id, name, name.toUpperCase(), earlier]) {
+    const run = await scene.impact("usage", "explain", who);
     t.is(run.exitCode, 0, run.stderr);
-    const shown = z
-      .looseObject({
-        facts: z.array(z.looseObject({ quantity: z.int(), item: z.string().nullable() })),
-        meter_events: z.array(
-          z.looseObject({
-            item: z.string(),
-            identifier: z.string(),
-            state: z.string(),
-            attempts: z.int(),
-            reason: z.string().nullable(),
-          }),
-        ),
-      })
-      .parse(readJson(run));
-    t.like(shown, {
-      registration_id: registration,
-      account_id: scene.id,
-      count: 5,
-      refunded_count: 2,
-      workflows: {
-        sender: usageShardWorkflowId(name, shardOf(scene.id)),
-        refund: `${name}/refund-${registration}`,
-      },
-    });
-    t.deepEqual(
-      shown.facts.map(({ quantity }) => quantity),
-      [5, -2],
-    );
-    const [sealing] = shown.meter_events;
-    t.like(sealing, { state: "failed", failure: "refused", attempts: 1 });
-    t.regex(sealing?.reason ?? "", /No such customer/u);
-    t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
-    const item = sealing?.item ?? "";
-    const human = await scene.impact("usage", "explain", registration);
-    t.regex(human.stdout, new RegExp(`Its usage has failed: impact usage explain ${item}\n`, "u"));
-    const event = await scene.impact("usage", "explain", item.toLowerCase());
-    t.is(event.exitCode, 0, event.stderr);
-    t.true(event.stdout.includes(registration));
-    t.regex(event.stdout, new RegExp(`2\\. Send it again .*: impact usage retry ${item}\n`, "u"));
-  },
-);
+    t.regex(run.stdout, new RegExp(`organization +${name} `, "u"));
+    t.regex(run.stdout, /tree .* 4 +0 +4 /u);
+    t.regex(run.stdout, /Nothing is open/u);
+    t.is((await scene.impact("usage", "list", "--org", who)).exitCode, 0);
+  }
+  await createTestOrganization(db, { name });
+  const ambiguous = await scene.impact("usage", "explain", name);
+  t.is(ambiguous.exitCode, 1);
+  t.regex(ambiguous.stderr, /2 organizations are named Orchard .*; pass an id/u);
+  const unknown = await scene.impact("usage", "explain", "no such name");
+  t.is(unknown.exitCode, 3);
+});
 
-test.serial(
-  "an organization is named by its name, a customer that it has had, or its id",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    const { db } = t.context;
-    const name = `Orchard ${crypto.randomUUID()}`;
-    await scene.impact("org", "update", scene.id, "--name", name);
-    await setCustomer(scene);
-    const earlier = scene.double.control.addCustomer({}).customerId;
-    await scene.impact("org", "update", scene.id, "--stripe-customer", earlier);
-    await setCustomer(scene);
-    await scene.register(4);
-    await scene.drain();
-    for (const who of [scene.id, name, name.toUpperCase(), earlier]) {
-      const run = await scene.impact("usage", "explain", who);
-      t.is(run.exitCode, 0, run.stderr);
-      t.regex(run.stdout, new RegExp(`organization +${name} `, "u"));
-      t.regex(run.stdout, /tree .* 4 +0 +4 /u);
-      t.regex(run.stdout, /Nothing is open/u);
-      t.is((await scene.impact("usage", "list", "--org", who)).exitCode, 0);
-    }
-    await createTestOrganization(db, { name });
-    const ambiguous = await scene.impact("usage", "explain", name);
-    t.is(ambiguous.exitCode, 1);
-    t.regex(ambiguous.stderr, /2 organizations are named Orchard .*; pass an id/u);
-    const unknown = await scene.impact("usage", "explain", "no such name");
-    t.is(unknown.exitCode, 3);
-  },
-);
+test("usage reconcile succeeds after a drain and exits with 1 if the processor has more", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  await scene.register(9);
+  await scene.drain();
+  const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
+  const args = ["usage", "reconcile", "--org", scene.id, "--until", tomorrow];
+  const agreed = await scene.impact(...args);
+  t.is(agreed.exitCode, 0, agreed.stderr);
+  t.regex(agreed.stdout, /tree +cus_\S+ +9 +9\n/u);
+  scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+  const lagging = await scene.impact(...args);
+  t.is(lagging.exitCode, 0, lagging.stderr);
+  t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+  scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
+  // Another program reports usage of the same customer.
+  const customer = scene.double.control.usage({})[0]?.customer ?? "";
+  scene.double.control.acceptEvent({ customerId: customer, units: 5 });
+  const drifted = await scene.impactLater(...args, "--json");
+  t.is(drifted.exitCode, 1);
+  const report = z
+    .looseObject({ streams: z.array(z.looseObject({ customer_id: z.string() })) })
+    .parse(readJson(drifted));
+  t.like(
+    report.streams.find(({ customer_id: id, kind }) => id === customer && kind === "tree"),
+    { delivered: 9, processor_quantity: 14 },
+  );
+  t.regex(drifted.stderr, /1 differs at Stripe/u);
+});
 
-test.serial(
-  "usage reconcile succeeds after a drain and exits with 1 if the processor has more",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    await scene.register(9);
-    await scene.drain();
-    const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
-    const args = ["usage", "reconcile", "--org", scene.id, "--until", tomorrow];
-    const agreed = await scene.impact(...args);
-    t.is(agreed.exitCode, 0, agreed.stderr);
-    t.regex(agreed.stdout, /tree +cus_\S+ +9 +9\n/u);
-    scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
-    const lagging = await scene.impact(...args);
-    t.is(lagging.exitCode, 0, lagging.stderr);
-    t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
-    scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
-    // Another program reports usage of the same customer.
-    const customer = scene.double.control.usage({})[0]?.customer ?? "";
-    await fetch(`${scene.double.url}/v1/billing/meter_events`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${scene.double.secretKey}`,
-        "content-type": "application/x-www-form-urlencoded",
-      },
-      body: new URLSearchParams({
-        event_name: "impact_tree_planted",
-        "payload[stripe_customer_id]": customer,
-        "payload[value]": "5",
-      }),
-    });
-    const drifted = await scene.impactLater(...args, "--json");
-    t.is(drifted.exitCode, 1);
-    const report = z
-      .looseObject({ streams: z.array(z.looseObject({ customer_id: z.string() })) })
-      .parse(readJson(drifted));
-    t.like(
-      report.streams.find(({ customer_id: id, kind }) => id === customer && kind === "tree"),
-      { delivered: 9, processor_quantity: 14 },
-    );
-    t.regex(drifted.stderr, /1 differs at Stripe/u);
-  },
-);
-
-test.serial("usage explain says why a registration has no usage", async (t) => {
+test("usage explain says why a registration has no usage", async (t) => {
   const scene = await setUpUsage(t);
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 3 });
@@ -196,7 +176,7 @@ test.serial("usage explain says why a registration has no usage", async (t) => {
   t.regex(imported.stdout, /it was imported, so it is not billed and cannot be refunded/u);
 });
 
-test.serial("what a comparison finds is stored, explained, and sent by a retry", async (t) => {
+test("what a comparison finds is stored, explained, and sent by a retry", async (t) => {
   const scene = await setUpUsage(t);
   await setCustomer(scene);
   scene.double.control.addFault({ kind: "reject_later" });

@@ -9,7 +9,6 @@ import { drainUsage } from "../drainUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
@@ -22,26 +21,8 @@ export const listedEvent = z.looseObject({
   quantity: z.int(),
 });
 
-export type UsageSetup = {
-  readonly id: string;
-  /** The month in which usage is registered, also if a command runs in the next one. */
-  readonly month: string;
-  readonly double: StripeDouble;
-  readonly impact: (...args: readonly string[]) => Promise<Run>;
-  /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
-  readonly impactLater: (...args: readonly string[]) => Promise<Run>;
-  /** The same, without Stripe's settings. */
-  readonly impactWithoutStripe: (...args: readonly string[]) => Promise<Run>;
-  readonly register: (count: number, mode?: Mode) => Promise<string>;
-  readonly refund: (registrationId: string, count: number, mode?: Mode) => Promise<unknown>;
-  /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
-  readonly drain: (mode?: Mode) => Promise<void>;
-  readonly failedEvents: () => Promise<readonly string[]>;
-  readonly billed: () => number;
-};
-
 /** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
-export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<UsageSetup> => {
+export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -63,29 +44,30 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
   const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
   return {
     id,
+    /** The month in which usage is registered, also if a command runs in the next one. */
     month: past.now().toISOString().slice(0, 7),
     double,
     impact,
-    impactLater: (...args) => runImpact(args, { env, clock: later }),
-    impactWithoutStripe: (...args) => runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
-    register: async (count, mode = "live") => {
+    /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
+    impactLater: (...args: readonly string[]) => runImpact(args, { env, clock: later }),
+    /** The same, without Stripe's settings. */
+    impactWithoutStripe: (...args: readonly string[]) =>
+      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
+    register: async (count: number, mode: Mode = "live"): Promise<string> => {
       const { registration } = await writer.register(registrationOf(id, { mode, count }));
       return registration.id;
     },
-    refund: (registrationId, count, mode = "live") =>
+    refund: (registrationId: string, count: number, mode: Mode = "live") =>
       refundRegistration(
         { db, clock: systemClock, billing },
         { accountId: id, mode, kind: "tree" },
         { id: registrationId, count, reason: null, idempotencyKey: null },
       ),
-    drain: async (mode = "live") => {
-      await drainUsage(
-        { db, clock: systemClock, billing },
-        { accountId: id, mode, kind: "tree" },
-        { signal: new AbortController().signal, onResult: () => undefined },
-      );
+    /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
+    drain: async (mode: Mode = "live"): Promise<void> => {
+      await drainUsage({ db, clock: systemClock, billing }, { accountId: id, mode, kind: "tree" });
     },
-    failedEvents: async () => {
+    failedEvents: async (): Promise<readonly string[]> => {
       const run = await impact("usage", "list", "--state", "failed", "--org", id, "--json");
       return z
         .array(listedEvent)
@@ -95,6 +77,8 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
     billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
   };
 };
+
+export type UsageSetup = Awaited<ReturnType<typeof setUpUsage>>;
 
 export const setCustomer = async ({ double, impact, id }: UsageSetup): Promise<void> => {
   const { customerId } = double.control.addCustomer({});

@@ -1,18 +1,14 @@
+import type { Fault } from "../../stripeDouble/faults.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
-import { DomainError } from "../../../runtime/errors.rules.ts";
-import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { sendMeterEvent } from "../drainUsage.ts";
-import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
-import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
-import type { BillingSetup } from "../billingSetup.ts";
 import { until } from "../stripe/stripeSetup.ts";
 
 const test = testWithDatabase();
@@ -128,153 +124,10 @@ const sendsNothingAfterItsLease = test.macro({
 test(sendsNothingAfterItsLease, "monotonic");
 test(sendsNothingAfterItsLease, "wall");
 
-const lost: Fault = { kind: "drop" };
-const lostButAccepted: Fault = { kind: "drop", applied: true };
-const refused: Fault = {
-  kind: "respond",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-};
-
-/** Registers two trees in one minute, one at a time. The faults hit their attempts in order. */
-const registerTwo = async (
-  { register, pass, drainOnce, double }: BillingSetup,
-  faults: readonly Fault[],
-): Promise<void> => {
-  await register(1);
-  pass(20);
-  await register(1);
-  pass(5);
-  for (const fault of faults) {
-    double.control.addFault(fault);
-  }
-  // After a refused event the sender continues; after a lost call it pauses.
-  for (const { kind } of faults) {
-    if (kind === "drop") {
-      await drainOnce();
-    }
-  }
-};
-
-const failedIds = ({ deps, stream }: BillingSetup) => listFailedMeterEventIds(deps.db, stream);
-
-const sumOf = (quantities: Readonly<Record<number, number>>): number =>
-  Object.values(quantities).reduce((sum, quantity) => sum + quantity, 0);
-
-const statesOf = async ({ events }: BillingSetup): Promise<readonly string[]> =>
-  (await events()).map(({ state }) => state);
-
-test("nothing is concluded from the processor's sums while another event of the minute is being sent", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, drain, pass, retryFailed, billed, recorded } = setup;
-  await registerTwo(setup, [lost, refused, lostButAccepted]);
-  t.deepEqual(await statesOf(setup), ["refused", "pending"]);
-  const [failed = 0n] = await failedIds(setup);
-  pass(LAG_SECONDS);
-  t.deepEqual(await retryFailed(), ["ask"]);
-
-  t.like(await sendMeterEvent(deps, failed, new AbortController().signal), {
-    kind: "delayed",
-    cause: "early",
-    reason: "another event of that minute is being sent",
-  });
-  await drain();
-
-  t.deepEqual(await statesOf(setup), ["delivered", "delivered"]);
-  t.deepEqual(billed(), await recorded());
-});
-
-test("failed events of one minute that are retried at the same time are decided together", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, drain, pass, billed, recorded, sends } = setup;
-  await registerTwo(setup, [lostButAccepted, refused, lost, refused]);
-  await drain();
-  t.deepEqual(await statesOf(setup), ["refused", "refused"]);
-  const before = sends();
-  pass(LAG_SECONDS);
-
-  await Promise.all((await failedIds(setup)).map((id) => retryUsage(deps, id)));
-  await drain();
-
-  // Stripe's sums are per minute, so it stays unknown which of the two it had.
-  t.deepEqual(await statesOf(setup), ["delivered", "delivered"]);
-  t.is(sumOf(billed()), sumOf(await recorded()));
-  t.is(sends(), before + 1);
-});
-
-test("an event whose attempt may be in progress cannot be retried", async (t) => {
-  const { deps, seal, register, pass } = await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  await beginAttempts(deps.db, [id], deps.clock.now());
-
-  await t.throwsAsync(retryUsage(deps, id, { answer: { kind: "absent" } }), {
-    instanceOf: DomainError,
-    message: /is pending: there is nothing to retry/u,
-  });
-});
-
-test("an operator cannot answer that a refused event is delivered", async (t) => {
-  const { register, drain, double, events, retryAs, billed, recorded } = await setUpBilling(t);
-  double.control.addFault(refused);
-  await register(4);
-  await drain();
-
-  await t.throwsAsync(retryAs({ kind: "delivered", customerId: null }), {
-    instanceOf: DomainError,
-    message: / was refused: the processor does not have it/u,
-  });
-  t.deepEqual(await events(), [{ state: "refused", quantity: 4 }]);
-  t.deepEqual(await retryAs({ kind: "absent" }), ["send"]);
-  await drain();
-  t.deepEqual(billed(), await recorded());
-});
-
-test("neither usage that is never billed nor its refunds are sent, and they are no difference", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, register, refund, drain, double, events, billed, pass } = setup;
-  double.control.addFault(refused);
-  const id = await register(9);
-  await refund(id, 1);
-  await drain();
-  await refund(id, 2);
-  await drain();
-  const [failed = 0n] = await failedIds(setup);
-  const close = () =>
-    closeUsage(
-      deps,
-      { eventIds: [failed], differenceIds: [] },
-      { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
-    );
-  t.deepEqual(await statesOf(setup), ["refused", "waits_for_usage"]);
-
-  await close();
-  await refund(id, 4);
-  await drain();
-
-  t.deepEqual(await events(), [
-    { state: "closed", quantity: 8 },
-    { state: "closed", quantity: -2 },
-    { state: "closed", quantity: -4 },
-  ]);
-  t.deepEqual(billed(), {});
-  t.is(await checkRefund(deps, id), "settled");
-  t.is((await findMeterEvent(deps.db, failed))?.lastError, "never billed: a test");
-  pass(LAG_SECONDS);
-  const streams = await reconcileUsage(deps, setup.stream, new AbortController().signal);
-  t.deepEqual(
-    streams.flatMap(({ differences }) => differences),
-    [],
-  );
-  await close();
-  await t.throwsAsync(retryUsage(deps, failed), { message: /is closed: there is nothing/u });
-});
-
 test("at most one event of a stream is being sent", async (t) => {
   const { register, pass, deps, stream, drain, billed, recorded, double } = await setUpBilling(t);
   const { db, clock } = deps;
-  double.control.addFault({ ...refused, times: 2 });
+  double.control.addFault({ ...REFUSED, times: 2 });
   await register(1);
   pass(10);
   await register(2);
@@ -294,3 +147,62 @@ test("at most one event of a stream is being sent", async (t) => {
   t.deepEqual(billed(), await recorded());
   t.is(double.control.overlaps(), 0);
 });
+
+const HOUR = 60 * 60;
+
+test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {
+  const { double, register, pass, drainOnce, billed, recorded } = await setUpBilling(t);
+  for (let count = 1; count <= 8; count += 1) {
+    double.control.addFault({ kind: "server_error", mentioning: `:${double.control.now()}:` });
+    await register(count);
+    pass(1);
+  }
+  pass(5);
+
+  for (let count = 1; count <= 8; count += 1) {
+    const result = await drainOnce();
+    t.true(result.kind === "delayed" && result.afterMs <= 1000);
+  }
+  t.is((await drainOnce()).kind, "done");
+
+  t.deepEqual(billed(), await recorded());
+});
+
+const givesWay = test.macro({
+  exec: async (t, lead: number, faults: readonly Fault[]) => {
+    const { register, pass, deps, seal, drain, double, billed, recorded, events } =
+      await setUpBilling(t);
+    const { control } = double;
+    pass(lead);
+    const ahead = control.now();
+    await register(5);
+    pass(5);
+    const { id = 0n } = (await seal()) ?? {};
+    const fast = deps.clock.now();
+    pass(-lead);
+    for (const fault of faults) {
+      control.addFault(fault);
+    }
+    const { signal } = new AbortController();
+    t.like(await sendMeterEvent({ ...deps, clock: { now: () => fast } }, id, signal), {
+      kind: "delayed",
+      cause: "retry",
+    });
+
+    // Our clock is corrected.
+    const second = control.now();
+    await register(7);
+    await drain();
+
+    t.true(control.now() < ahead);
+    t.deepEqual(billed(), { [second]: 7 });
+    t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
+    control.holdClock({ second: ahead });
+    await drain();
+    t.deepEqual(billed(), { [second]: 7, [ahead]: 5 });
+    t.deepEqual(billed(), await recorded());
+  },
+  title: (call = "") => `after a fast clock is corrected, usage does not wait for usage ${call}`,
+});
+test("that Stripe refused as ahead of its clock", givesWay, 2 * HOUR, []);
+test("whose call was lost", givesWay, 48 * HOUR, [{ kind: "drop" }]);

@@ -1,15 +1,9 @@
 import type { ExecutionContext } from "ava";
-import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { sql } from "../../../db/sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { drainUsage } from "../drainUsage.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
@@ -174,32 +168,6 @@ test("the difference is sent once even if the next identifiers conflict too", as
   ]);
 });
 
-test("units that were refunded before the difference is sent are taken back", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, refund, pass, drain, drainOnce, billed, recorded, events } = setup;
-  const id = await register(10);
-  await sendBeforeLoss(t, setup, 4);
-  pass(5);
-  await drainOnce();
-  await refund(id);
-  await drainOnce();
-  t.deepEqual(await events(), [
-    { state: "pending", quantity: 10 },
-    { state: "waits_for_usage", quantity: -10 },
-  ]);
-
-  await drain();
-
-  t.deepEqual(billed(), {});
-  t.deepEqual(billed(), await recorded());
-  t.deepEqual(await events(), [
-    { state: "delivered", quantity: 10 },
-    { state: "delivered", quantity: -10 },
-    { state: "delivered", quantity: -6 },
-    { state: "delivered", quantity: 6 },
-  ]);
-});
-
 test("a refund whose identifier conflicts is sent only as far as Stripe lacks it", async (t) => {
   const setup = await setUpBilling(t);
   const { register, refund, drain, billed, recorded, double, deps } = setup;
@@ -214,102 +182,4 @@ test("a refund whose identifier conflicts is sent only as far as Stripe lacks it
 
   t.deepEqual(billed(), await recorded());
   t.deepEqual(await listFailedMeterEventIds(deps.db, setup.stream), []);
-});
-
-test("retrying a failed event sends only what the processor lacks of it", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, register, drain, drainOnce, pass, double, billed, recorded } = setup;
-  const { events, reportElsewhere } = setup;
-  const second = double.control.now();
-  await register(52);
-  pass(5);
-  double.control.addFault({ kind: "drop" });
-  double.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-  });
-  await drainOnce();
-  await drain();
-  await reportElsewhere(24, second);
-  const [failed = 0n] = await listFailedMeterEventIds(deps.db, stream);
-  pass(LAG_SECONDS);
-
-  t.is((await retryUsage(deps, failed)).retry, "ask");
-  await drain();
-
-  t.deepEqual(billed(), await recorded());
-  t.deepEqual(await events(), [
-    { state: "delivered", quantity: 52 },
-    { state: "delivered", quantity: -28 },
-    { state: "delivered", quantity: 28 },
-  ]);
-});
-
-/** Gives the customer of the set-up's account to another account, and returns that account's stream. */
-const moveCustomer = async ({ deps, stream, customerId }: BillingSetup): Promise<Owner> => {
-  await deps.db.query(sql.typeAlias("void")`
-    UPDATE account SET stripe_customer_id = NULL, stripe_subscription_id = NULL WHERE id = ${stream.accountId}
-  `);
-  const { id } = await createTestOrganization(deps.db, {
-    clock: deps.clock,
-    stripeCustomerId: customerId,
-  });
-  return { ...stream, accountId: id };
-};
-
-test("usage of a customer's earlier account is not mistaken for that of the later one", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, double, register, drain, pass, billed } = setup;
-  const second = double.control.now();
-  await register(5);
-  await drain();
-  const moved = await moveCustomer(setup);
-  const writer = createRegistrationWriter(deps);
-  await writer.register(registrationOf(moved.accountId, { count: 5 }));
-  const later = double.control.now();
-  pass(5);
-  const drainMoved = () =>
-    drainUsage(deps, moved, { signal: new AbortController().signal, onResult: () => undefined });
-  double.control.addFault({ kind: "drop", times: 2 });
-  t.like(await drainMoved(), { kind: "delayed", cause: "retry" });
-  double.control.clearFaults();
-  pass(21 * 3600);
-
-  t.like(await drainMoved(), { kind: "delayed", cause: "asking" });
-  pass(LAG_SECONDS);
-  await drainMoved();
-  t.deepEqual(await drainMoved(), { kind: "done" });
-
-  t.deepEqual(billed(), { [second]: 5, [later]: 5 });
-});
-
-test("events of several accounts of one customer and minute are decided together", async (t) => {
-  const setup = await setUpBilling(t);
-  const { deps, register, drain, drainOnce, pass, double, billed, sends } = setup;
-  const second = double.control.now();
-  await register(5);
-  pass(5);
-  double.control.addFault({ kind: "drop", applied: true });
-  await drainOnce();
-  const moved = await moveCustomer(setup);
-  await createRegistrationWriter(deps).register(registrationOf(moved.accountId, { count: 5 }));
-  pass(5);
-  const drainMoved = () =>
-    drainUsage(deps, moved, { signal: new AbortController().signal, onResult: () => undefined });
-  double.control.addFault({ kind: "drop" });
-  await drainMoved();
-  pass(21 * 3600);
-  t.like(await drainOnce(), { kind: "delayed", cause: "asking" });
-  t.like(await drainMoved(), { kind: "delayed", cause: "asking" });
-  const before = sends();
-  pass(LAG_SECONDS);
-
-  t.deepEqual(await drainOnce(), { kind: "done" });
-  t.is(sends(), before);
-  await drainMoved();
-  await drain();
-
-  t.is(sends(), before + 1);
-  t.deepEqual(billed(), { [second]: 5, [second + 5]: 5 });
 });

@@ -1,3 +1,4 @@
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
@@ -9,7 +10,7 @@ import { sealAll, setUpShards } from "./shardSetup.ts";
 
 const test = testWithDatabase();
 
-const STREAM_FAULTS: readonly Fault[] = [
+const FAULTS: readonly Fault[] = [
   { kind: "drop" },
   { kind: "drop", applied: true },
   { kind: "truncate", applied: true },
@@ -21,11 +22,6 @@ const STREAM_FAULTS: readonly Fault[] = [
   { kind: "bad_gateway" },
   { kind: "bad_gateway", applied: true },
   { kind: "broken_json", applied: true },
-  {
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-  },
 ];
 
 const keepsStreamInvariant = test.macro({
@@ -64,7 +60,7 @@ const keepsStreamInvariant = test.macro({
       } else if (choice < 0.65 && ids.length > 0) {
         await refundSome();
       } else if (choice < 0.8) {
-        double.control.addFault(STREAM_FAULTS[below(STREAM_FAULTS.length)] ?? { kind: "drop" });
+        double.control.addFault(FAULTS[below(FAULTS.length + 1)] ?? REFUSED);
         await drainOnce();
       } else {
         pass(below(6));
@@ -95,28 +91,16 @@ const keepsStreamInvariant = test.macro({
     `after random failures and a drain, Stripe has what was registered minus what was refunded at each second (seed ${String(seed)})`,
 });
 
-for (const seed of [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]) {
+for (const seed of [1, 2, 3, 5]) {
   test(keepsStreamInvariant, seed);
 }
-
-const SHARD_FAULTS: readonly Fault[] = [
-  { kind: "drop" },
-  { kind: "drop", applied: true },
-  { kind: "truncate", applied: true },
-  { kind: "server_error" },
-  { kind: "server_error_saved", applied: true },
-  { kind: "rate_limit" },
-  { kind: "lock_timeout" },
-  { kind: "bad_gateway", applied: true },
-  { kind: "broken_json", applied: true },
-];
 
 const keepsShardInvariant = test.macro({
   exec: async (t, seed: number) => {
     const setup = await setUpShards(t, 5);
     const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
     const { next, below } = createRandom(seed);
-    const registered: { id: string; refund: (id: string) => Promise<void> }[] = [];
+    const registered: { id: string; refund: (id: string) => Promise<unknown> }[] = [];
     for (let step = 0; step < 40; step += 1) {
       const organization = organizations[below(organizations.length)];
       const choice = next();
@@ -127,10 +111,8 @@ const keepsShardInvariant = test.macro({
         const [refunded] = registered.splice(below(Math.max(1, registered.length)), 1);
         await refunded?.refund(refunded.id);
       } else if (choice < 0.7) {
-        double.control.addFault({
-          ...(SHARD_FAULTS[below(SHARD_FAULTS.length)] ?? { kind: "drop" }),
-          times: 2,
-        });
+        const fault = FAULTS[below(FAULTS.length)];
+        double.control.addFault({ kind: "drop", ...fault, times: 2 });
       } else if (choice < 0.8) {
         // A worker is killed after it has begun some attempts.
         const events = await sealAll(setup);
@@ -161,6 +143,6 @@ const keepsShardInvariant = test.macro({
 });
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
-for (const seed of [1, 2, 3, 5, 8]) {
+for (const seed of [1, 2, 3]) {
   test.serial(keepsShardInvariant, seed);
 }

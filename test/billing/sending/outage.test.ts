@@ -9,7 +9,7 @@ import { runSender, setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const delayOf = (setup: ShardSetup, index: number): number | null => {
   const { results, organizations } = setup;
@@ -18,58 +18,55 @@ const delayOf = (setup: ShardSetup, index: number): number | null => {
   return last?.kind === "delayed" ? last.afterMs : null;
 };
 
-test.serial(
-  "while Stripe fails, a shard attempts the event of each stream with growing delays, and afterwards sends all usage in its order",
-  async (t) => {
-    const count = 23;
-    const setup = await setUpShards(t, count);
-    const { organizations, pass, reportOnce, reportAll, double, sends } = setup;
-    const { control } = double;
-    const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
-    control.addFault({ kind: "server_error", times: 1_000_000 });
+test("while Stripe fails, a shard attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
+  const count = 23;
+  const setup = await setUpShards(t, count);
+  const { organizations, pass, reportOnce, reportAll, double, sends } = setup;
+  const { control } = double;
+  const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
+  control.addFault({ kind: "server_error", times: 1_000_000 });
+  await registerAll();
+  pass(5);
+  for (let failure = 0; failure < 3; failure += 1) {
+    await reportOnce();
+    pass(10);
+  }
+  t.is(sends(), 3 * count);
+
+  // The delays double from eight seconds to a minute.
+  for (const longestMs of [8000, 16_000, 32_000, 60_000, 60_000]) {
+    const before = sends();
+    await reportOnce();
+    t.is(sends(), before + count);
+    for (const index of organizations.keys()) {
+      const delayMs = delayOf(setup, index);
+      t.true(delayMs !== null && delayMs <= longestMs && delayMs >= longestMs / 2);
+    }
+    await reportOnce();
+    t.is(sends(), before + count);
     await registerAll();
-    pass(5);
-    for (let failure = 0; failure < 3; failure += 1) {
-      await reportOnce();
-      pass(10);
-    }
-    t.is(sends(), 3 * count);
+    pass(60);
+  }
 
-    // The delays double from eight seconds to a minute.
-    for (const longestMs of [8000, 16_000, 32_000, 60_000, 60_000]) {
-      const before = sends();
-      await reportOnce();
-      t.is(sends(), before + count);
-      for (const index of organizations.keys()) {
-        const delayMs = delayOf(setup, index);
-        t.true(delayMs !== null && delayMs <= longestMs && delayMs >= longestMs / 2);
-      }
-      await reportOnce();
-      t.is(sends(), before + count);
-      await registerAll();
-      pass(60);
-    }
-
-    control.clearFaults();
-    await reportAll();
+  control.clearFaults();
+  await reportAll();
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    organizations.map(() => 12),
+  );
+  for (const { customerId } of organizations) {
+    const seconds = control
+      .events()
+      .filter((event) => event.customerId === customerId)
+      .map(({ second }) => second);
+    t.is(seconds.length, 6);
     t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      organizations.map(() => 12),
+      seconds,
+      seconds.toSorted((left, right) => left - right),
     );
-    for (const { customerId } of organizations) {
-      const seconds = control
-        .events()
-        .filter((event) => event.customerId === customerId)
-        .map(({ second }) => second);
-      t.is(seconds.length, 6);
-      t.deepEqual(
-        seconds,
-        seconds.toSorted((left, right) => left - right),
-      );
-    }
-    t.is(control.overlaps(), 0);
-  },
-);
+  }
+  t.is(control.overlaps(), 0);
+});
 
 /** Registers test usage, which the ledger bills, of the first organization. Returns the number of units that are billed. */
 const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
@@ -79,7 +76,7 @@ const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
   return () => sumLedgerUnits(deps.db, { accountId, mode: "test", kind: "tree" });
 };
 
-test.serial("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
+test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
   const setup = await setUpShards(t, 5);
   const { organizations, pass, double, sender } = setup;
   const { control } = double;
@@ -109,7 +106,7 @@ test.serial("calls to Stripe that take long do not delay the usage of the ledger
   );
 });
 
-test.serial("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
+test("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
   const setup = await setUpShards(t, 6);
   const { organizations, pass, sender } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
@@ -132,7 +129,7 @@ test.serial("usage that waits for calls to Stripe does not delay that of the led
   );
 });
 
-test.serial("a shard makes a quarter of the calls that all make in a second", async (t) => {
+test("a shard makes a quarter of the calls that all make in a second", async (t) => {
   const { organizations, pass, sender } = await setUpShards(t, 2);
   await Promise.all(organizations.map(({ register }) => register(4)));
   pass(5);

@@ -1,3 +1,4 @@
+import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
 import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
@@ -247,6 +248,8 @@ const rateOf = (maximum: number) => {
   };
 };
 
+const isAbout = (calls: number, expected: number): boolean => Math.abs(calls - expected) <= 2;
+
 test("calls are reserved a second ahead at most, at equal intervals after those reserved before", (t) => {
   const { reserve, pass } = rateOf(10);
   t.deepEqual(reserve(2), [0, 0.1]);
@@ -273,7 +276,6 @@ test("a rejected call lowers the rate every 1.5 seconds at most, which rises by 
   };
   lower();
   lower();
-  const isAbout = (calls: number, expected: number): boolean => Math.abs(calls - expected) <= 2;
   t.true(isAbout(reserve(5000).length, 700));
   t.true(isAbout(perSecond(), 770));
   pass(0.5);
@@ -285,4 +287,11 @@ test("a rejected call lowers the rate every 1.5 seconds at most, which rises by 
     pass(1.5);
   }
   t.true(reserve(5000).length >= 1);
+});
+
+test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {
+  t.is(SHARDS, 4);
+  t.is(shardOf("01920000-0000-7000-8000-000000000000"), 0);
+  t.is(shardOf("01920000-0000-7000-8000-0000000000ff"), 3);
+  t.is(shardOf("01920000-0000-7000-8000-0000000000F6"), 2);
 });

@@ -1,7 +1,4 @@
-import { drainUsage, sendMeterEvent } from "../drainUsage.ts";
-import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
@@ -50,17 +47,6 @@ test("a fact of a second that is already sealed makes another event of that seco
   t.is(sends(), 2);
   t.deepEqual(billed(), { [second]: 5 });
   t.deepEqual(billed(), await recorded());
-});
-
-test("usage with more digits than Stripe accepts in one event is billed in several", async (t) => {
-  const { register, drain, billed, sends, double } = await setUpBilling(t);
-  const second = double.control.now();
-  await register(Number.MAX_SAFE_INTEGER);
-
-  await drain();
-
-  t.is(sends(), 10);
-  t.deepEqual(billed(), { [second]: Number.MAX_SAFE_INTEGER });
 });
 
 test("alternating large counts and refunds make no event with more digits than Stripe accepts", async (t) => {
@@ -132,21 +118,6 @@ test("rate limits and lock timeouts", survives, [
 test("the HTML page of a gateway", survives, [{ kind: "bad_gateway", applied: true }]);
 test("a 200 with an unreadable body", survives, [{ kind: "broken_json", applied: true }]);
 
-test("concurrent senders of one stream never call at the same time and bill once", async (t) => {
-  const { register, pass, drainOnce, drain, billed, recorded, double } = await setUpBilling(t);
-  for (let second = 0; second < 10; second += 1) {
-    await register(second + 1);
-    pass(1);
-  }
-  pass(5);
-
-  await Promise.all([drainOnce(), drainOnce(), drainOnce(), drainOnce()]);
-  await drain();
-
-  t.is(double.control.overlaps(), 0);
-  t.deepEqual(billed(), await recorded());
-});
-
 test("refused credentials pause the sender, and no usage is lost", async (t) => {
   const { register, drain, drainOnce, pass, events, double, billed, recorded } =
     await setUpBilling(t);
@@ -160,41 +131,6 @@ test("refused credentials pause the sender, and no usage is lost", async (t) => 
 
   t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
   t.deepEqual(await events(), [{ state: "pending", quantity: 6 }]);
-  await drain();
-
-  t.deepEqual(billed(), await recorded());
-});
-
-test("usage that Stripe refused for want of an active meter is billed once the meter is active again", async (t) => {
-  const { register, pass, drainOnce, drain, double, billed, recorded } = await setUpBilling(t);
-  const { url: apiBase, secretKey, control } = double;
-  const { meters } = createStripeClient({ apiBase, secretKey }).stripe.billing;
-  await register(6);
-  pass(5);
-  await meters.deactivate(control.meterIds().tree);
-
-  t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
-  await meters.reactivate(control.meterIds().tree);
-  await drain();
-
-  t.deepEqual(billed(), await recorded());
-});
-
-test("usage that Stripe refused as ahead of its clock is billed once the clocks agree", async (t) => {
-  const { register, pass, deps, seal, drain, double, billed, recorded } = await setUpBilling(t);
-  await register(6);
-  pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  const now = deps.clock.now();
-  double.control.advanceClock({ seconds: -3600 });
-
-  const result = await sendMeterEvent(
-    { ...deps, clock: { now: () => now } },
-    id,
-    new AbortController().signal,
-  );
-  t.like(result, { kind: "delayed", cause: "retry", outcomeUnknown: false });
-  pass(3600);
   await drain();
 
   t.deepEqual(billed(), await recorded());
@@ -325,21 +261,6 @@ test.serial(
   },
 );
 
-test("usage that is too old for Stripe fails and does not delay the next event", async (t) => {
-  const { register, drain, pass, billed, events } = await setUpBilling(t);
-  await register(5);
-  pass(35 * DAY);
-  await register(8);
-
-  await drain();
-
-  t.deepEqual(await events(), [
-    { state: "too_old", quantity: 5 },
-    { state: "delivered", quantity: 8 },
-  ]);
-  t.deepEqual(Object.values(billed()), [8]);
-});
-
 test.serial("the ledger accepts usage of any age", async (t) => {
   const { forgetProcessor, deps, stream, register, drainWithoutKey, pass, ...scene } =
     await setUpBilling(t);
@@ -353,32 +274,4 @@ test.serial("the ledger accepts usage of any age", async (t) => {
 
   t.deepEqual(await events(), [{ state: "delivered", quantity: 5 }]);
   t.is(await ledgerUnits(), 5);
-});
-
-test("what happened to usage is reported with its meter event", async (t) => {
-  const { register, deps, stream, double, pass } = await setUpBilling(t);
-  await register(5);
-  pass(60);
-  double.control.addFault({
-    kind: "respond",
-    path: "/v1/billing/meter_events",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "refused" } },
-  });
-  const reported: unknown[] = [];
-
-  await drainUsage(deps, stream, {
-    signal: new AbortController().signal,
-    onResult: (result, id) => reported.push([id, result]),
-  });
-
-  const ids = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
-  t.is(ids.length, 1);
-  t.like(reported[0], [ids[0], { state: "failed", failure: "refused" }]);
-  t.regex(
-    JSON.stringify(reported[0], (_, value: unknown) =>
-      typeof value === "bigint" ? String(value) : value,
-    ),
-    /"reason":"refused/u,
-  );
 });

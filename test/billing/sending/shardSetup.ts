@@ -1,10 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
-import {
-  listResumableStreams,
-  listWaitingStreams,
-} from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
@@ -20,32 +17,6 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
-/** An organization with a customer of its own at Stripe. */
-export type BilledOrganization = {
-  readonly stream: Owner;
-  readonly customerId: string;
-  readonly subscriptionId: string;
-  readonly register: (count: number) => Promise<string>;
-  readonly refund: (id: string) => Promise<void>;
-  /** Returns Stripe's units over all seconds. */
-  readonly billed: () => number;
-};
-
-export type ShardSetup = BillingSetup & {
-  readonly organizations: readonly BilledOrganization[];
-  /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  readonly sender: (
-    shard: number,
-    options?: { deps?: BillingContext; maximumRunning?: number; callsPerSecond?: number },
-  ) => UsageSender;
-  readonly results: readonly { readonly key: string; readonly result: SendResult }[];
-  readonly failures: readonly { readonly key: string; readonly error: unknown }[];
-  /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
-  readonly reportOnce: () => Promise<void>;
-  /** Reports until nothing waits, as workers would, and lets time pass if events have to wait. */
-  readonly reportAll: () => Promise<void>;
-};
-
 /** Creates a pace at which a scan is always due. */
 export const createRestlessPace = (): ScanPace => ({ isDue: () => true, scan: (work) => work() });
 
@@ -59,49 +30,59 @@ export const runSender = async (sender: UsageSender): Promise<void> => {
   await sender.settled();
 };
 
-/** Creates organizations of the same shard. The tests of a file are serial: a sender serves all that waits. */
-export const setUpShards = async (
-  t: ExecutionContext<DatabaseContext>,
-  count: number,
-): Promise<ShardSetup> => {
-  const setup = await setUpBilling(t);
-  const { deps, double, pass } = setup;
+const createOrganization = async ({ deps, double }: BillingSetup) => {
   const { db, clock } = deps;
+  const { customerId, subscriptionId } = double.control.addSubscriber({});
+  const { id: accountId } = await createTestOrganization(db, {
+    clock,
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  const stream: Owner = { accountId, mode: "live", kind: "tree" };
   const writer = createRegistrationWriter({ db, clock });
+  return {
+    stream,
+    customerId,
+    subscriptionId,
+    register: async (count: number): Promise<string> =>
+      (await writer.register(registrationOf(accountId, { count }))).registration.id,
+    refund: (id: string) =>
+      refundRegistration(deps, stream, { id, count: null, reason: null, idempotencyKey: null }),
+    /** Returns Stripe's units over all seconds. */
+    billed: (): number =>
+      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+  };
+};
+
+/** An organization with a customer of its own at Stripe. */
+export type BilledOrganization = Awaited<ReturnType<typeof createOrganization>>;
+
+/** Creates organizations of the same shard. The tests of a file are serial: a sender serves all that waits. */
+export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: number) => {
+  const setup = await setUpBilling(t);
+  const { deps, pass } = setup;
   const results: { key: string; result: SendResult }[] = [];
   const failures: { key: string; error: unknown }[] = [];
 
   const organizations: BilledOrganization[] = [];
   while (organizations.length < count) {
-    const { customerId, subscriptionId } = double.control.addSubscriber({});
-    const { id: accountId } = await createTestOrganization(db, {
-      clock,
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
-    if (shardOf(accountId) === shardOf(organizations[0]?.stream.accountId ?? accountId)) {
-      organizations.push({
-        stream: { accountId, mode: "live", kind: "tree" },
-        customerId,
-        subscriptionId,
-        register: async (units) =>
-          (await writer.register(registrationOf(accountId, { count: units }))).registration.id,
-        refund: async (id) => {
-          await refundRegistration(
-            deps,
-            { accountId, mode: "live", kind: "tree" },
-            { id, count: null, reason: null, idempotencyKey: null },
-          );
-        },
-        billed: () =>
-          double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
-      });
+    const created = await createOrganization(setup);
+    const [first = created] = organizations;
+    if (shardOf(created.stream.accountId) === shardOf(first.stream.accountId)) {
+      organizations.push(created);
     }
   }
 
   // Of one worker that has all shards. Scans are always due, also if they take long on a busy machine.
   const scans = createStreamScans(deps, createRestlessPace);
-  const sender: ShardSetup["sender"] = (shard, { deps: dependencies = deps, ...options } = {}) =>
+  /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
+  const sender = (
+    shard: number,
+    {
+      deps: dependencies = deps,
+      ...options
+    }: { deps?: BillingContext; maximumRunning?: number; callsPerSecond?: number } = {},
+  ): UsageSender =>
     createShardSender(dependencies, shard, {
       ...options,
       scans,
@@ -110,6 +91,7 @@ export const setUpShards = async (
       onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
     });
 
+  /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
   const reportOnce = async (): Promise<void> => {
     await Promise.all(SHARD_NUMBERS.map((shard) => runSender(sender(shard))));
   };
@@ -121,11 +103,12 @@ export const setUpShards = async (
     results,
     failures,
     reportOnce,
-    reportAll: async () => {
+    /** Reports until nothing waits, as workers would, and lets time pass if events have to wait. */
+    reportAll: async (): Promise<void> => {
       pass(5);
       for (let round = 0; round < 100; round += 1) {
         await reportOnce();
-        if ((await listWaitingStreams(db)).length === 0) {
+        if ((await listWaitingStreams(deps.db)).length === 0) {
           return;
         }
         pass(30);
@@ -135,14 +118,7 @@ export const setUpShards = async (
   };
 };
 
-/** Returns whether the event of a stream waits for the sender of its shard. */
-export const isResumable = async (
-  { deps: { db, clock } }: ShardSetup,
-  { accountId }: Owner,
-): Promise<boolean> => {
-  const streams = await listResumableStreams(db, { after: null, now: clock.now(), limit: 100 });
-  return streams.some((stream) => stream.accountId === accountId);
-};
+export type ShardSetup = Awaited<ReturnType<typeof setUpShards>>;
 
 /** Seals what is ready of every organization, and returns the events. */
 export const sealAll = async ({ deps, organizations }: ShardSetup) =>

@@ -1,18 +1,21 @@
+import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
+import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { beginSending, finishSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import { createOutcomeRecords } from "../../../modules/billing/sending/createAttempts.ts";
+import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
-import type { BilledOrganization } from "./shardSetup.ts";
+import { runSender, sealAll, setUpShards } from "./shardSetup.ts";
+import type { BilledOrganization, ShardSetup } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => {
   if (!first) {
@@ -21,144 +24,81 @@ const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => 
   return first;
 };
 
-test.serial(
-  "the usage of many streams is sealed in one transaction, and each is billed once",
-  async (t) => {
-    const setup = await setUpShards(t, 20);
-    const { organizations, reportAll, double } = setup;
-    for (const { register } of organizations) {
-      await register(2);
-      await register(3);
-    }
-    setup.pass(1);
-    await firstOf(organizations).register(7);
+test("the usage of many streams is sealed in one transaction, and each is billed once", async (t) => {
+  const setup = await setUpShards(t, 20);
+  const { organizations, reportAll, double } = setup;
+  for (const { register } of organizations) {
+    await register(2);
+    await register(3);
+  }
+  setup.pass(1);
+  await firstOf(organizations).register(7);
 
-    await reportAll();
+  await reportAll();
 
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      organizations.map((_, index) => (index === 0 ? 12 : 5)),
-    );
-    t.is(double.control.overlaps(), 0);
-    t.is(setup.sends(), 21);
-  },
-);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    organizations.map((_, index) => (index === 0 ? 12 : 5)),
+  );
+  t.is(double.control.overlaps(), 0);
+  t.is(setup.sends(), 21);
+});
 
-test.serial(
-  "a sealed event whose worker was killed before the attempt is sent by the next one",
-  async (t) => {
-    const setup = await setUpShards(t, 2);
-    const { organizations, pass, reportOnce, sends } = setup;
-    await firstOf(organizations).register(4);
-    pass(5);
-    t.is((await sealAll(setup)).length, 1);
+test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
+  const setup = await setUpShards(t, 6);
+  const { organizations, deps, pass, reportOnce, sends } = setup;
+  for (const [index, { register }] of organizations.entries()) {
+    await register(index + 1);
+  }
+  pass(5);
+  const ids = (await sealAll(setup)).map(({ id }) => id);
+  const { events } = await beginSending(deps, ids);
+  t.is(events.length, 6);
+  for (const event of events.slice(0, 3)) {
+    await deps.billing.stripe?.send({ ...event, customer: event }, new AbortController().signal);
+  }
+  t.is(sends(), 3);
 
-    await reportOnce();
+  pass(14);
+  await reportOnce();
+  t.is(sends(), 3);
+  pass(2);
+  await reportOnce();
 
-    t.is(sends(), 1);
-    t.is(firstOf(organizations).billed(), 4);
-  },
-);
+  t.is(sends(), 9);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [1, 2, 3, 4, 5, 6],
+  );
+  t.deepEqual(await listWaitingStreams(deps.db), []);
+});
 
-test.serial(
-  "usage is billed once if the worker is killed after some calls, and not before the lease is over",
-  async (t) => {
-    const setup = await setUpShards(t, 6);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    for (const [index, { register }] of organizations.entries()) {
-      await register(index + 1);
-    }
-    pass(5);
-    const ids = (await sealAll(setup)).map(({ id }) => id);
-    const { events } = await beginSending(deps, ids);
-    t.is(events.length, 6);
-    for (const event of events.slice(0, 3)) {
-      await deps.billing.stripe?.send({ ...event, customer: event }, new AbortController().signal);
-    }
-    t.is(sends(), 3);
+test("after a first attempt by a fast clock, an identifier is trusted no longer than from the next attempt on", async (t) => {
+  const setup = await setUpShards(t, 1);
+  const { deps, pass, reportAll } = setup;
+  await setup.organizations[0]?.register(4);
+  pass(5);
+  const [sealed] = await sealAll(setup);
+  const id = sealed?.id ?? 0n;
+  const begin = async (aheadMs: number) => {
+    const now = new Date(deps.clock.now().getTime() + aheadMs);
+    return (await beginAttempts(deps.db, [id], now))[0];
+  };
+  const now = deps.clock.now();
+  const delay = { id, state: "pending", reason: "no response", retryAt: now, now } as const;
+  await begin(5 * 3_600_000);
+  await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 1 }]);
 
-    pass(14);
-    await reportOnce();
-    t.is(sends(), 3);
-    pass(2);
-    await reportOnce();
+  const next = await begin(0);
 
-    t.is(sends(), 9);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [1, 2, 3, 4, 5, 6],
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
-  },
-);
+  t.deepEqual(next?.firstAttemptAt, now);
+  pass(21 * 3600);
+  t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
+  await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 2 }]);
+  await reportAll();
+});
 
-test.serial(
-  "after a first attempt by a fast clock, an identifier is trusted no longer than from the next attempt on",
-  async (t) => {
-    const setup = await setUpShards(t, 1);
-    const { deps, pass, reportAll } = setup;
-    await setup.organizations[0]?.register(4);
-    pass(5);
-    const [sealed] = await sealAll(setup);
-    const id = sealed?.id ?? 0n;
-    const begin = async (aheadMs: number) => {
-      const now = new Date(deps.clock.now().getTime() + aheadMs);
-      return (await beginAttempts(deps.db, [id], now))[0];
-    };
-    const now = deps.clock.now();
-    const delay = { id, state: "pending", reason: "no response", retryAt: now, now } as const;
-    await begin(5 * 3_600_000);
-    await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 1 }]);
-
-    const next = await begin(0);
-
-    t.deepEqual(next?.firstAttemptAt, now);
-    pass(21 * 3600);
-    t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
-    await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 2 }]);
-    await reportAll();
-  },
-);
-
-test.serial(
-  "a worker that continues after another took over its shard sends and records nothing",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    for (const { register } of organizations) {
-      await register(4);
-    }
-    pass(5);
-    const events = await sealAll(setup);
-    const late = await beginSending(
-      deps,
-      events.map(({ id }) => id),
-    );
-    pass(16);
-    await reportOnce();
-    t.is(sends(), 3);
-
-    const record = createOutcomeRecords(deps);
-    const results = await Promise.all(
-      late.events.map((event) =>
-        finishSending({ ...deps, record }, event, {
-          started: late.started,
-          signal: new AbortController().signal,
-        }),
-      ),
-    );
-
-    t.true(results.every(({ kind }) => kind === "delayed"));
-    t.is(sends(), 3);
-    t.deepEqual(await listWaitingStreams(deps.db), []);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [4, 4, 4],
-    );
-  },
-);
-
-test.serial("two senders of one shard at the same time bill everything once", async (t) => {
+test("two senders of one shard at the same time bill everything once", async (t) => {
   const setup = await setUpShards(t, 30);
   const { organizations, deps, pass, sender, double } = setup;
   for (let second = 0; second < 3; second += 1) {
@@ -179,32 +119,7 @@ test.serial("two senders of one shard at the same time bill everything once", as
   t.deepEqual(await listWaitingStreams(deps.db), []);
 });
 
-test.serial("a call that takes long delays only its own stream", async (t) => {
-  const setup = await setUpShards(t, 3);
-  const { organizations, pass, sender, double } = setup;
-  const slow = firstOf(organizations);
-  double.control.addFault({ kind: "hold", mentioning: slow.customerId });
-  for (let second = 0; second < 3; second += 1) {
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(1);
-  }
-  pass(5);
-  const shardSender = sender(shardOf(slow.stream.accountId));
-  await shardSender.scan();
-  const others = organizations.slice(1);
-  while (others.some(({ billed }) => billed() < 6)) {
-    await shardSender.step();
-    await shardSender.waitForWork(20);
-  }
-  t.is(slow.billed(), 0);
-  t.is(double.control.held(), 1);
-
-  double.control.release();
-  await runSender(shardSender);
-  t.is(slow.billed(), 6);
-});
-
-test.serial("a stream whose usage the database rejects is reported, and delays none", async (t) => {
+test("a stream whose usage the database rejects is reported, and delays none", async (t) => {
   const setup = await setUpShards(t, 3);
   const { owner } = t.context;
   const { organizations, pass, reportOnce, reportAll, failures } = setup;
@@ -231,7 +146,7 @@ test.serial("a stream whose usage the database rejects is reported, and delays n
   t.is(poisoned.billed(), 2);
 });
 
-test.serial("an operator who works on a stream delays no other", async (t) => {
+test("an operator who works on a stream delays no other", async (t) => {
   const setup = await setUpShards(t, 3);
   const { organizations, deps, pass, reportOnce } = setup;
   const locked = firstOf(organizations);
@@ -258,7 +173,7 @@ test.serial("an operator who works on a stream delays no other", async (t) => {
   t.is(locked.billed(), 2);
 });
 
-test.serial("when Stripe gets too many calls, everything is billed once", async (t) => {
+test("when Stripe gets too many calls, everything is billed once", async (t) => {
   const setup = await setUpShards(t, 20);
   const { organizations, pass, reportOnce, reportAll, double } = setup;
   await Promise.all(organizations.map(({ register }) => register(3)));
@@ -278,38 +193,75 @@ test.serial("when Stripe gets too many calls, everything is billed once", async 
   );
 });
 
-test.serial(
-  "an event that fails again and again waits with its own delay in the shard, and delays no other stream",
-  async (t) => {
-    const setup = await setUpShards(t, 2);
-    const { organizations, deps, pass, reportOnce, reportAll, double, results } = setup;
-    const failing = firstOf(organizations);
-    double.control.addFault({ kind: "server_error", mentioning: failing.customerId, times: 1000 });
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
+const sweep = ({ deps }: ShardSetup) =>
+  sweepSubscriptions(deps, deps.clock.now(), {
+    signal: new AbortController().signal,
+    onFailure: (_, error) => {
+      throw error;
+    },
+    intervalMs: 0,
+  });
 
-    await reportOnce();
-    t.false(await isResumable(setup, failing.stream));
-    pass(5);
-    t.true(await isResumable(setup, failing.stream));
-    await reportOnce();
-    pass(10);
-    await reportOnce();
-    t.like(await listWaitingStreams(deps.db), [{ ...failing.stream, attempts: 3 }]);
-    t.false(await isResumable(setup, failing.stream));
-    pass(3600);
-    await organizations[1]?.register(5);
-    pass(5);
-    await reportOnce();
-    t.is(results.filter(({ key }) => key === ownerKey(failing.stream)).length, 4);
-    t.is(organizations[1]?.billed(), 7);
+test("the usage and the refunds of canceled subscriptions are reported in their shard under every policy, and delay no other", async (t) => {
+  const setup = await setUpShards(t, SUBSCRIPTION_POLICIES.length + 1);
+  const { organizations, deps, pass, reportOnce, double, sends } = setup;
+  const canceled = organizations.slice(1);
+  const refundable = [];
+  for (const [index, { stream, register, refund }] of canceled.entries()) {
+    const subscriptionPolicy = SUBSCRIPTION_POLICIES[index] ?? "alert";
+    await updateAccount(deps.db, stream.accountId, { subscriptionPolicy });
+    const id = await register(10);
+    refundable.push(() => refund(id));
+  }
+  pass(5);
+  await reportOnce();
+  // Stripe invoices the usage of a subscription that has ended, so it is refunded before.
+  await refundable[0]?.();
+  for (const { subscriptionId } of canceled) {
+    double.control.changeSubscription({ subscriptionId, status: "canceled" });
+  }
+  await sweep(setup);
+  const watched = await listWatchedSubscriptions(deps.db, null);
+  t.deepEqual(
+    canceled.map(
+      ({ stream }) => watched.find(({ accountId }) => accountId === stream.accountId)?.status,
+    ),
+    ["canceled", "canceled", "canceled"],
+  );
 
-    double.control.clearFaults();
-    await reportAll();
-    await failing.register(4);
-    pass(5);
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const before = sends();
+  await reportOnce();
+
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [2, 2, 12, 12],
+  );
+  t.is(sends() - before, 5);
+  t.deepEqual(await listWaitingStreams(deps.db), []);
+});
+
+test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
+  const { organizations, pass, reportOnce, double, results } = await setUpShards(t, 4);
+  const [limited, ...others] = organizations;
+  if (!limited) {
+    throw new Error("There is no organization.");
+  }
+  double.control.addFault({ kind: "rate_limit", mentioning: limited.customerId, times: 5 });
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  for (let attempt = 0; attempt < 5; attempt += 1) {
     await reportOnce();
-    t.is(failing.billed(), 6);
-    t.is(double.control.overlaps(), 0);
-  },
-);
+    pass(60);
+  }
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [0, 2, 2, 2],
+  );
+  t.is(results.filter(({ key }) => others.some((o) => ownerKey(o.stream) === key)).length, 3);
+
+  await reportOnce();
+
+  t.is(limited.billed(), 2);
+});

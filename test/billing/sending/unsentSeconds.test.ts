@@ -12,7 +12,7 @@ import { createTestOrganization } from "../../support/factories.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 type Seconds = { readonly from: number; readonly count: number };
 
@@ -78,93 +78,87 @@ const countStatements = (
   return { db, count: () => statements };
 };
 
-test.serial(
-  "seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion",
-  async (t) => {
-    const { filler, db: single } = await openSinglePools(t);
-    await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
-    const createStream = async (count: number): Promise<Owner> => {
-      const { id: accountId } = await createTestOrganization(filler);
-      const stream: Owner = { accountId, mode: "live", kind: "tree" };
-      await recordRefunded(filler, stream, { from: 1, count });
-      return stream;
-    };
-    const sealed = await createStream(3000);
-    const [few, many, ...others] = [
-      await createStream(500),
-      await createStream(4000),
-      await createStream(1),
-    ];
-    // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    await refuseUnits(filler, sealed);
-    const { db, count } = countStatements(single);
-    const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
-    let calls = 0;
-    let mostStatements = 0;
-    const sealAll = async (stream: Owner): Promise<void> => {
-      for (let firstSecond = 0; ;) {
-        const before = count();
-        const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }]);
-        calls += 1;
-        mostStatements = Math.max(mostStatements, count() - before);
-        if (sealing?.kind !== "more") {
-          t.is(sealing?.kind, "none");
-          return;
-        }
-        firstSecond = sealing.second;
+test("seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion", async (t) => {
+  const { filler, db: single } = await openSinglePools(t);
+  await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
+  const createStream = async (count: number): Promise<Owner> => {
+    const { id: accountId } = await createTestOrganization(filler);
+    const stream: Owner = { accountId, mode: "live", kind: "tree" };
+    await recordRefunded(filler, stream, { from: 1, count });
+    return stream;
+  };
+  const sealed = await createStream(3000);
+  const [few, many, ...others] = [
+    await createStream(500),
+    await createStream(4000),
+    await createStream(1),
+  ];
+  // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await refuseUnits(filler, sealed);
+  const { db, count } = countStatements(single);
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  let calls = 0;
+  let mostStatements = 0;
+  const sealAll = async (stream: Owner): Promise<void> => {
+    for (let firstSecond = 0; ;) {
+      const before = count();
+      const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }]);
+      calls += 1;
+      mostStatements = Math.max(mostStatements, count() - before);
+      if (sealing?.kind !== "more") {
+        t.is(sealing?.kind, "none");
+        return;
       }
-    };
-    // Planning reads some pages the first time.
-    for (const stream of others) {
-      await sealAll(stream);
+      firstSecond = sealing.second;
     }
-    const countPages = await createPageCounter(filler, single, ["usage_fact", "meter_event"]);
+  };
+  // Planning reads some pages the first time.
+  for (const stream of others) {
+    await sealAll(stream);
+  }
+  const countPages = await createPageCounter(filler, single, ["usage_fact", "meter_event"]);
 
-    const fewPages = await countPages(() => sealAll(few));
-    calls = 0;
-    const manyPages = await countPages(() => sealAll(many));
+  const fewPages = await countPages(() => sealAll(few));
+  calls = 0;
+  const manyPages = await countPages(() => sealAll(many));
 
-    t.true(mostStatements < 30, `${mostStatements} statements`);
-    t.true(calls > 1);
-    t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
-    const unsent = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
+  t.true(mostStatements < 30, `${mostStatements} statements`);
+  t.true(calls > 1);
+  t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
+  const unsent = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
       SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
     `);
-    t.is(unsent, 4501);
-  },
-);
+  t.is(unsent, 4501);
+});
 
-test.serial(
-  "a stream with thousands of seconds that are not sent is continued after others, and each is billed once",
-  async (t) => {
-    const setup = await setUpShards(t, 3);
-    const { organizations, deps, pass, sender, sends } = setup;
-    const { owner } = t.context;
-    const [refunded, refused, normal] = organizations;
-    if (!refunded || !refused || !normal) {
-      throw new Error("There are fewer organizations.");
-    }
-    const from = Math.floor(deps.clock.now().getTime() / 1000) - 2500;
-    await recordRefunded(owner, refunded.stream, { from, count: 2000 });
-    await recordRefunded(owner, refused.stream, { from, count: 2000 });
-    await refuseUnits(owner, refused.stream);
-    await Promise.all([refunded.register(2), refused.register(3), normal.register(4)]);
-    pass(5);
-    const own = sender(shardOf(normal.stream.accountId));
-    await own.scan();
+test("a stream with thousands of seconds that are not sent is continued after others, and each is billed once", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { organizations, deps, pass, sender, sends } = setup;
+  const { owner } = t.context;
+  const [refunded, refused, normal] = organizations;
+  if (!refunded || !refused || !normal) {
+    throw new Error("There are fewer organizations.");
+  }
+  const from = Math.floor(deps.clock.now().getTime() / 1000) - 2500;
+  await recordRefunded(owner, refunded.stream, { from, count: 2000 });
+  await recordRefunded(owner, refused.stream, { from, count: 2000 });
+  await refuseUnits(owner, refused.stream);
+  await Promise.all([refunded.register(2), refused.register(3), normal.register(4)]);
+  pass(5);
+  const own = sender(shardOf(normal.stream.accountId));
+  await own.scan();
 
-    await own.step();
-    await own.settled();
-    const billedFirst = organizations.map(({ billed }) => billed());
-    await runSender(own);
+  await own.step();
+  await own.settled();
+  const billedFirst = organizations.map(({ billed }) => billed());
+  await runSender(own);
 
-    t.deepEqual(billedFirst, [0, 0, 4]);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [2, 3, 4],
-    );
-    t.is(sends(), 3);
-    t.deepEqual(setup.failures, []);
-  },
-);
+  t.deepEqual(billedFirst, [0, 0, 4]);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [2, 3, 4],
+  );
+  t.is(sends(), 3);
+  t.deepEqual(setup.failures, []);
+});

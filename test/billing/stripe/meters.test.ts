@@ -71,42 +71,32 @@ const ours: Stripe.Billing.MeterCreateParams = {
   default_aggregation: { formula: "sum" },
 };
 
-const isMismatch = test.macro({
-  exec: async (t, meter: Partial<Stripe.Billing.MeterCreateParams>, message: RegExp) => {
+for (const [difference, meter, message] of [
+  [
+    "that counts events",
+    { default_aggregation: { formula: "count" } },
+    /aggregates by count, not sum/u,
+  ],
+  ["that keeps one value an hour", { event_time_window: "hour" }, /event time window is "hour"/u],
+  [
+    "with another customer key",
+    { customer_mapping: { type: "by_id", event_payload_key: "customer" } },
+    /customer key is "customer", not "stripe_customer_id"/u,
+  ],
+  [
+    "with another value key",
+    { value_settings: { event_payload_key: "amount" } },
+    /value key is "amount", not "value"/u,
+  ],
+] as const) {
+  test(`an existing meter ${difference} is an error, and no second one is created`, async (t) => {
     const { stripe, prepare } = await start(t);
     await stripe.billing.meters.create({ ...ours, ...meter });
-
     await t.throwsAsync(prepare(), { message });
     const { data } = await stripe.billing.meters.list();
     t.is(data.filter(({ event_name: name }) => name === ours.event_name).length, 1);
-  },
-  title: (difference = "") =>
-    `an existing meter ${difference} is an error, and no second one is created`,
-});
-test(
-  "that counts events",
-  isMismatch,
-  { default_aggregation: { formula: "count" } },
-  /aggregates by count, not sum/u,
-);
-test(
-  "that keeps one value an hour",
-  isMismatch,
-  { event_time_window: "hour" },
-  /event time window is "hour"/u,
-);
-test(
-  "with another customer key",
-  isMismatch,
-  { customer_mapping: { type: "by_id", event_payload_key: "customer" } },
-  /customer key is "customer", not "stripe_customer_id"/u,
-);
-test(
-  "with another value key",
-  isMismatch,
-  { value_settings: { event_payload_key: "amount" } },
-  /value key is "amount", not "value"/u,
-);
+  });
+}
 
 test("a deactivated meter is an error", async (t) => {
   const { stripe, prepare } = await start(t);
@@ -186,10 +176,6 @@ test("no error contains a part of a rejected key", async (t) => {
   }
 });
 
-/** Returns the number of calls that sent usage. */
-const sends = ({ control }: StripeDouble): number =>
-  control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
-
 test("an event waits until an operator reactivates its meter", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
@@ -201,13 +187,13 @@ test("an event waits until an operator reactivates its meter", async (t) => {
   const waiting = event();
 
   const refused = await processor.send(waiting, never);
-  const before = sends(double);
+  const before = double.control.sends();
   const checked = await processor.send({ ...waiting, keyGeneration: 1 }, never);
 
   t.like(refused, { newKey: true });
   t.regex(refused.kind === "misconfigured" ? refused.reason : "", /No active meter/u);
   t.regex(checked.kind === "misconfigured" ? checked.reason : "", /it is inactive/u);
-  t.is(sends(double), before);
+  t.is(double.control.sends(), before);
   for (const { id } of meters) {
     await stripe.billing.meters.reactivate(id);
   }
@@ -248,7 +234,7 @@ test("while the meters cannot be checked, nothing is sent and no outcome is unkn
     failed.kind === "retry" ? failed.reason : "",
     /meters could not be checked: .*status 500/u,
   );
-  t.is(sends(double), 0);
+  t.is(double.control.sends(), 0);
   t.is((await processor.send(event(), never)).kind, "delivered");
 });
 
@@ -257,7 +243,7 @@ test("an event is retried later if checking the meters takes too long", async (t
   double.control.addFault({ ...CHECK, kind: "slow", delayMs: 4200 });
 
   t.like(await processor.send(event(), never), known);
-  t.is(sends(double), 0);
+  t.is(double.control.sends(), 0);
   t.is((await processor.send(event(), never)).kind, "delivered");
 });
 
@@ -285,7 +271,7 @@ test("nothing is sent to a meter that keeps only the last value", async (t) => {
   );
 
   t.regex(outcome.kind === "misconfigured" ? outcome.reason : "", /aggregates by last, not sum/u);
-  t.is(sends(double), 0);
+  t.is(double.control.sends(), 0);
 });
 
 test("concurrent events share one check of the meters, which later events use too", async (t) => {
@@ -302,5 +288,5 @@ test("concurrent events share one check of the meters, which later events use to
   await processor.send(event(), never);
 
   t.is(checks(), before + 1);
-  t.is(sends(double), 3);
+  t.is(double.control.sends(), 3);
 });

@@ -22,6 +22,10 @@ type Scene = {
   /** Creates a price: metered on the tree meter, or flat. */
   readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
   readonly customer: string;
+  /** Creates a subscription with these prices, and returns its id. */
+  readonly subscribe: (
+    ...prices: readonly (readonly ["meter" | "flat", ("month" | "year")?])[]
+  ) => Promise<string>;
   readonly period: (subscriptionId: string | null, signal?: AbortSignal) => Promise<Period | null>;
 };
 
@@ -31,18 +35,27 @@ const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
   control.holdClock({ second: at(now) });
   const { stripe } = createStripeClient({ apiBase, secretKey });
   const { tree: meter } = control.meterIds();
+  const { customerId } = control.addCustomer({});
+  const price: Scene["price"] = async (on, interval = "month") => {
+    const { id } = await stripe.prices.create({
+      currency: "usd",
+      unit_amount: 100,
+      product_data: { name: "Something" },
+      recurring: { interval, ...(on === "meter" ? { usage_type: "metered", meter } : {}) },
+    });
+    return id;
+  };
   return {
     control,
     stripe,
-    customer: control.addCustomer({}).customerId,
-    price: async (on, interval = "month") => {
-      const { id } = await stripe.prices.create({
-        currency: "usd",
-        unit_amount: 100,
-        product_data: { name: "Something" },
-        recurring: { interval, ...(on === "meter" ? { usage_type: "metered", meter } : {}) },
-      });
-      return id;
+    customer: customerId,
+    price,
+    subscribe: async (...prices) => {
+      const items: { price: string }[] = [];
+      for (const each of prices) {
+        items.push({ price: await price(...each) });
+      }
+      return (await stripe.subscriptions.create({ customer: customerId, items })).id;
     },
     period: (subscriptionId, signal = never) =>
       processor.findCurrentPeriod({ ...customer, subscriptionId }, "tree", signal),
@@ -55,21 +68,15 @@ const periodOf = (start: string, end: string): Period => ({
 });
 
 test("the period is that of the item with the meter, to the second", async (t) => {
-  const { stripe, customer, price, period } = await stage(t, "2026-01-10T08:30:15Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("flat", "year") }, { price: await price("meter") }],
-  });
+  const { period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
+  const id = await subscribe(["flat", "year"], ["meter"]);
 
   t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
 
 test("the period moves on with time", async (t) => {
-  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T08:30:15Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("meter") }],
-  });
+  const { control, period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
+  const id = await subscribe(["meter"]);
 
   control.holdClock({ second: at("2026-02-10T08:30:15Z") });
 
@@ -77,11 +84,8 @@ test("the period moves on with time", async (t) => {
 });
 
 test("the period of an item that was added later is the whole period", async (t) => {
-  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("flat") }],
-  });
+  const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const id = await subscribe(["flat"]);
   control.holdClock({ second: at("2026-03-20T12:00:00Z") });
   const item = await stripe.subscriptionItems.create({
     subscription: id,
@@ -93,11 +97,8 @@ test("the period of an item that was added later is the whole period", async (t)
 });
 
 test("the period of a monthly item that was added to a yearly subscription is the whole month", async (t) => {
-  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("flat", "year") }],
-  });
+  const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const id = await subscribe(["flat", "year"]);
   control.holdClock({ second: at("2026-03-20T12:00:00Z") });
   await stripe.subscriptions.update(id, { items: [{ price: await price("meter") }] });
 
@@ -119,11 +120,8 @@ test("the period of an item that was added in the subscription's first period st
 
 const monthEnds = test.macro({
   exec: async (t, now: string, start: string, end: string) => {
-    const { control, stripe, customer, price, period } = await stage(t, "2026-01-31T06:00:00Z");
-    const { id } = await stripe.subscriptions.create({
-      customer,
-      items: [{ price: await price("flat") }],
-    });
+    const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-31T06:00:00Z");
+    const id = await subscribe(["flat"]);
     control.holdClock({ second: at(now) });
     await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
 
@@ -146,9 +144,8 @@ test(
 /** A metered subscription since January 10th whose owner gave it a trial from March 20th to 30th. */
 const stageTrial = async (t: ExecutionContext): Promise<Scene & { readonly id: string }> => {
   const scene = await stage(t, "2026-01-10T00:00:00Z");
-  const { control, stripe, customer, price } = scene;
-  const items = [{ price: await price("meter") }];
-  const { id } = await stripe.subscriptions.create({ customer, items });
+  const { control, subscribe } = scene;
+  const id = await subscribe(["meter"]);
   control.holdClock({ second: at("2026-03-25T00:00:00Z") });
   return { ...scene, id };
 };
@@ -212,33 +209,23 @@ test("a period that a billing threshold began starts there", async (t) => {
 });
 
 test("the item is found among many others", async (t) => {
-  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const items = [];
-  for (let other = 0; other < 12; other += 1) {
-    items.push({ price: await price("flat") });
-  }
-  items.push({ price: await price("meter") });
-  const { id } = await stripe.subscriptions.create({ customer, items });
+  const { period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const others = Array.from({ length: 12 }, () => ["flat"] as const);
+  const id = await subscribe(...others, ["meter"]);
 
   t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
 });
 
 test("the period of a subscription without an item on the meter is an error", async (t) => {
-  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("flat") }],
-  });
+  const { period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const id = await subscribe(["flat"]);
 
   await t.throwsAsync(period(id), { message: /has no item priced on the meter/u });
 });
 
 test("a canceled subscription has no period", async (t) => {
-  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("meter") }],
-  });
+  const { stripe, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const id = await subscribe(["meter"]);
   await stripe.subscriptions.cancel(id);
 
   t.is(await period(id), null);
@@ -262,11 +249,8 @@ test("the period of an unknown or missing subscription is an error", async (t) =
 });
 
 test("a lost or late response about the period is an error that says so", async (t) => {
-  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("meter") }],
-  });
+  const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const id = await subscribe(["meter"]);
   control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
 
   await t.throwsAsync(period(id), {

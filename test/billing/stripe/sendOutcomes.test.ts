@@ -12,18 +12,11 @@ const error = (fields: Record<string, string>): { error: Record<string, string> 
   error: { type: "invalid_request_error", message: "As given.", ...fields },
 });
 
-const hasOutcome = test.macro({
-  exec: async (t, fault: Fault, expected: Partial<AttemptOutcome>) => {
-    const { double, processor, event } = await setUpStripe(t);
-    double.control.addFault(fault);
-
-    const outcome = await processor.send(event(), never);
-
-    t.like(outcome, expected);
-  },
-  title: (title = "") => title,
-});
 const tooMany = { kind: "rate_limited" } as const;
+const rejected = { kind: "rejected" } as const;
+const misconfigured = { kind: "misconfigured" } as const;
+const sameKey = { newKey: false };
+const newKey = { newKey: true };
 
 const respond = (status: number, body: unknown, headers: Record<string, string> = {}): Fault => ({
   kind: "respond",
@@ -31,119 +24,72 @@ const respond = (status: number, body: unknown, headers: Record<string, string> 
   body,
   headers,
 });
+/** A response that an idempotency key repeats. */
+const replayed = (status: number, fields: Record<string, string> = {}): Fault =>
+  respond(status, error(fields), { "idempotent-replayed": "true" });
 
-test("a 400 is a rejection", hasOutcome, respond(400, error({}), { "request-id": "req_1" }), {
-  kind: "rejected",
-  reason: "As given. (status 400, request req_1)",
-});
-test("a 404 is a rejection", hasOutcome, respond(404, error({ code: "resource_missing" })), {
-  kind: "rejected",
-});
-test(
-  "a 400 with the message for a known identifier is a duplicate",
-  hasOutcome,
-  respond(400, error({ message: "An event already exists with identifier x." })),
-  { kind: "duplicate" },
-);
-test(
-  "a 400 with the duplicate code is a duplicate",
-  hasOutcome,
-  respond(400, error({ code: "duplicate_meter_event" })),
-  { kind: "duplicate" },
-);
-test(
-  "an idempotency error is a conflict",
-  hasOutcome,
-  respond(400, error({ type: "idempotency_error" })),
-  { kind: "conflict" },
-);
-test("a 401 is a misconfiguration", hasOutcome, respond(401, error({})), {
-  kind: "misconfigured",
-  newKey: false,
-});
-test("a 402 is a rejection", hasOutcome, respond(402, error({ type: "card_error" })), {
-  kind: "rejected",
-});
-test("a 403 is a misconfiguration", hasOutcome, respond(403, error({})), {
-  kind: "misconfigured",
-});
-test(
-  "a 409 is retried with the same key, and its outcome is known",
-  hasOutcome,
-  respond(409, error({})),
-  {
-    ...known,
-    newKey: false,
-  },
-);
-test(
-  "a 409 of the idempotency key is retried",
-  hasOutcome,
-  respond(409, error({ type: "idempotency_error", code: "idempotency_key_in_use" })),
-  known,
-);
-test("a 429 says that there are too many calls", hasOutcome, { kind: "rate_limit" }, tooMany);
-test(
-  "a 400 with the rate limit code says that there are too many calls",
-  hasOutcome,
-  respond(400, error({ code: "rate_limit" })),
-  tooMany,
-);
-test("a lock timeout is retried", hasOutcome, { kind: "lock_timeout" }, known);
-test(
-  "a lock timeout in a 400 is retried",
-  hasOutcome,
-  respond(400, error({ code: "lock_timeout" })),
-  known,
-);
-test(
-  "a 500 that allows a retry is retried with the same key",
-  hasOutcome,
-  { kind: "server_error" },
-  {
-    ...unknown,
-    newKey: false,
-  },
-);
-test("a 503 is retried", hasOutcome, respond(503, error({ type: "api_error" })), unknown);
-test(
-  "a saved 500 needs a new key",
-  hasOutcome,
-  { kind: "server_error_saved" },
-  { ...unknown, newKey: true },
-);
-const replayed = { "idempotent-replayed": "true" };
-test("a replayed 500 needs a new key", hasOutcome, respond(500, error({}), replayed), {
-  ...unknown,
-  newKey: true,
-});
-test("a replayed 403 needs a new key", hasOutcome, respond(403, error({}), replayed), {
-  kind: "misconfigured",
-  newKey: true,
-});
-test(
-  "a replayed rate limit needs a new key and lowers no rate",
-  hasOutcome,
-  respond(400, error({ code: "rate_limit" }), replayed),
-  { ...known, newKey: true },
-);
-test("a 502 in HTML is an unknown outcome", hasOutcome, { kind: "bad_gateway" }, unknown);
-test(
-  "a 200 that cannot be read is an unknown outcome",
-  hasOutcome,
-  { kind: "broken_json" },
-  unknown,
-);
-test(
-  "a 200 with another object is an unknown outcome",
-  hasOutcome,
-  respond(200, { ok: true }),
-  unknown,
-);
-test("a 200 with null is an unknown outcome", hasOutcome, respond(200, "null"), unknown);
-test("a reset is an unknown outcome", hasOutcome, { kind: "drop" }, unknown);
-test("a truncated response is an unknown outcome", hasOutcome, { kind: "truncate" }, unknown);
-test("a 418 is a rejection", hasOutcome, respond(418, error({})), { kind: "rejected" });
+const IN_USE = { type: "idempotency_error", code: "idempotency_key_in_use" };
+const OUTCOMES: Readonly<Record<string, readonly [Fault, Partial<AttemptOutcome>]>> = {
+  "a 400 is a rejection": [
+    respond(400, error({}), { "request-id": "req_1" }),
+    { kind: "rejected", reason: "As given. (status 400, request req_1)" },
+  ],
+  "a 404 is a rejection": [respond(404, error({ code: "resource_missing" })), rejected],
+  "a 402 is a rejection": [respond(402, error({ type: "card_error" })), rejected],
+  "a 418 is a rejection": [respond(418, error({})), rejected],
+  "a 400 with the message for a known identifier is a duplicate": [
+    respond(400, error({ message: "An event already exists with identifier x." })),
+    { kind: "duplicate" },
+  ],
+  "a 400 with the duplicate code is a duplicate": [
+    respond(400, error({ code: "duplicate_meter_event" })),
+    { kind: "duplicate" },
+  ],
+  "an idempotency error is a conflict": [
+    respond(400, error({ type: "idempotency_error" })),
+    { kind: "conflict" },
+  ],
+  "a 401 is a misconfiguration": [respond(401, error({})), { ...misconfigured, ...sameKey }],
+  "a 403 is a misconfiguration": [respond(403, error({})), misconfigured],
+  "a 409 is retried with the same key, and its outcome is known": [
+    respond(409, error({})),
+    { ...known, ...sameKey },
+  ],
+  "a 409 of the idempotency key is retried": [respond(409, error(IN_USE)), known],
+  "a 429 says that there are too many calls": [{ kind: "rate_limit" }, tooMany],
+  "a 400 with the rate limit code says that there are too many calls": [
+    respond(400, error({ code: "rate_limit" })),
+    tooMany,
+  ],
+  "a lock timeout is retried": [{ kind: "lock_timeout" }, known],
+  "a lock timeout in a 400 is retried": [respond(400, error({ code: "lock_timeout" })), known],
+  "a 500 that allows a retry is retried with the same key": [
+    { kind: "server_error" },
+    { ...unknown, ...sameKey },
+  ],
+  "a 503 is retried": [respond(503, error({ type: "api_error" })), unknown],
+  "a saved 500 needs a new key": [{ kind: "server_error_saved" }, { ...unknown, ...newKey }],
+  "a replayed 500 needs a new key": [replayed(500), { ...unknown, ...newKey }],
+  "a replayed 403 needs a new key": [replayed(403), { ...misconfigured, ...newKey }],
+  "a replayed rate limit needs a new key and lowers no rate": [
+    replayed(400, { code: "rate_limit" }),
+    { ...known, ...newKey },
+  ],
+  "a 502 in HTML is an unknown outcome": [{ kind: "bad_gateway" }, unknown],
+  "a 200 that cannot be read is an unknown outcome": [{ kind: "broken_json" }, unknown],
+  "a 200 with another object is an unknown outcome": [respond(200, { ok: true }), unknown],
+  "a 200 with null is an unknown outcome": [respond(200, "null"), unknown],
+  "a reset is an unknown outcome": [{ kind: "drop" }, unknown],
+  "a truncated response is an unknown outcome": [{ kind: "truncate" }, unknown],
+};
+
+for (const [title, [fault, expected]] of Object.entries(OUTCOMES)) {
+  test(title, async (t) => {
+    const { double, processor, event } = await setUpStripe(t);
+    double.control.addFault(fault);
+    t.like(await processor.send(event(), never), expected);
+  });
+}
 
 test("a rate limit of API v2 says that there are too many calls", async (t) => {
   const { double } = await setUpStripe(t);

@@ -27,6 +27,8 @@ const stage = async (t: ExecutionContext<DatabaseContext>) => {
       api.call("POST", `${path}${query}`, { key: api.test, body: { items } });
   return {
     ...api,
+    donateOne: api.donate,
+    refundOne: api.refund,
     donate: send("/charities/donate/batch"),
     refund: send("/refund/donations/batch"),
     countEvents: (type: string) =>
@@ -49,11 +51,8 @@ const idsIn = (response: ApiResponse): readonly string[] =>
   batchIn(response).results.map(({ body }) => String(body["donation_id"]));
 
 test("each donation of a batch has the response that its single request would have had", async (t) => {
-  const { donate, call, test: key, ledger, countEvents } = await stage(t);
-  const single = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 100, ein: EIN, idempotency_key: "known" },
-  });
+  const { donate, donateOne, call, test: key, ledger, countEvents } = await stage(t);
+  const single = await donateOne({ idempotency_key: "known" });
 
   const batch = await donate([
     { amount_cents: 200, ein: EIN, attribution: "a", metadata: { b: 1 } },
@@ -162,7 +161,7 @@ test("the first item of a key that can be recorded is, and later ones are its re
 });
 
 test("concurrent batches and single donations with the same keys in different orders record each donation once", async (t) => {
-  const { donate, call, test: key, ledger, countEvents } = await stage(t);
+  const { donate, donateOne, ledger, countEvents } = await stage(t);
   const items = Array.from({ length: 200 }, (_, index) => ({
     amount_cents: index + 1,
     ein: EIN,
@@ -174,7 +173,7 @@ test("concurrent batches and single donations with the same keys in different or
     donate(items.toReversed()),
     donate(items.slice(50)),
     donate([...items.slice(100), ...items.slice(0, 100)]),
-    ...items.slice(0, 10).map((body) => call("POST", "/charities/donate", { key, body })),
+    ...items.slice(0, 10).map((body) => donateOne(body)),
   ]);
 
   t.true(responses.every(({ status }) => status === 200));
@@ -201,7 +200,7 @@ test("without the donation subscription a live batch is rejected item by item", 
 });
 
 test("the refund of a donation may have any number of keys, and all of them repeat it", async (t) => {
-  const { donate, refund, call, test: key, ledger } = await stage(t);
+  const { donate, refund, refundOne, ledger } = await stage(t);
   const [id = ""] = idsIn(await donate([{ amount_cents: 100, ein: EIN }]));
   const items = Array.from({ length: 102 }, (_, index) => ({
     id,
@@ -211,8 +210,7 @@ test("the refund of a donation may have any number of keys, and all of them repe
   t.is(batchIn(await refund(items)).succeeded, items.length);
 
   for (const idempotencyKey of ["key-0", "key-101", "key-102"]) {
-    const body = { id, idempotency_key: idempotencyKey };
-    const { status, headers } = await call("POST", "/refund/donations", { key, body });
+    const { status, headers } = await refundOne({ id, idempotency_key: idempotencyKey });
     t.is(status, 200);
     t.is(headers.get("Idempotent-Replayed"), "true");
   }
@@ -220,11 +218,11 @@ test("the refund of a donation may have any number of keys, and all of them repe
 });
 
 test("each refund of a batch has the response that its single request would have had", async (t) => {
-  const { donate, refund, call, test: key, ledger, countEvents } = await stage(t);
+  const { donate, refund, refundOne, ledger, countEvents } = await stage(t);
   const [a = "", b = "", c = "", d = ""] = idsIn(
     await donate([1, 20, 300, 4000].map((amount_cents) => ({ amount_cents, ein: EIN }))),
   );
-  await call("POST", "/refund/donations", { key, body: { id: d, idempotency_key: "k-d" } });
+  await refundOne({ id: d, idempotency_key: "k-d" });
 
   const items = [
     { id: a, reason: "cancelled", idempotency_key: "k-a", metadata: { x: 1 } },
@@ -261,7 +259,7 @@ test("each refund of a batch has the response that its single request would have
 });
 
 test("concurrent batches and single refunds refund each donation once", async (t) => {
-  const { donate, refund, call, test: key, ledger, countEvents } = await stage(t);
+  const { donate, refund, refundOne, ledger, countEvents } = await stage(t);
   const ids = idsIn(
     await donate(Array.from({ length: 120 }, () => ({ amount_cents: 5, ein: EIN }))),
   );
@@ -271,7 +269,7 @@ test("concurrent batches and single refunds refund each donation once", async (t
     refund(items),
     refund(items.toReversed()),
     refund(items.slice(0, 60)),
-    ...items.slice(0, 10).map((body) => call("POST", "/refund/donations", { key, body })),
+    ...items.slice(0, 10).map((body) => refundOne(body)),
   ]);
 
   t.true(responses.every(({ status }) => status === 200));

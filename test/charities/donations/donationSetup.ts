@@ -5,7 +5,7 @@ import { sql } from "../../../db/sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { CharitySettings } from "../../../modules/charities/createCharities.ts";
-import type { Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
+import type { ApiResponse, Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
@@ -64,6 +64,9 @@ export type DonationApi = {
   readonly accountId: string;
   readonly live: string;
   readonly test: string;
+  /** Donates a dollar to a charity of the catalogue, unless the body says otherwise, with the test key by default. */
+  readonly donate: (body?: object, key?: string) => Promise<ApiResponse>;
+  readonly refund: (body: object, key?: string) => Promise<ApiResponse>;
   readonly ledger: () => ReturnType<typeof readDonationLedger>;
 };
 
@@ -82,6 +85,9 @@ export const startDonationApi = async (
     accountId: id,
     live: apiKeyProd,
     test: apiKeyTest,
+    donate: (body = {}, key = apiKeyTest) =>
+      call("POST", "/charities/donate", { key, body: { amount_cents: 100, ein: EIN, ...body } }),
+    refund: (body, key = apiKeyTest) => call("POST", "/refund/donations", { key, body }),
     ledger: () => readDonationLedger(t.context.db, id),
   };
 };

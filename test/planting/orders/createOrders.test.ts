@@ -4,7 +4,6 @@ import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { plantingOrderIntervalMs } from "../../../modules/planting/createPlanting.ts";
-import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { placePlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -54,99 +53,46 @@ test.serial("concurrent runs create each order once", async (t) => {
   }
 });
 
-test.serial("each account of a real partner has its turn, however long that takes", async (t) => {
-  const one = await setUpPlanting(t.context.db, { partner: "manual" });
-  const other = await setUpPlanting(t.context.db, { partner: "manual" });
-  await one.createOrders();
-  await one.register(1);
-  await other.register(1);
-  let nowMs = one.clock.now().getTime();
-  // Each order seems to take longer than a run may.
-  const clock = { now: () => new Date((nowMs += 31 * 60 * 1000)) };
-
-  t.is(await createPlantingOrders({ ...one.deps, clock }, new AbortController().signal), 2);
-});
-
-test.serial(
-  "all orders of a real partner come first, and the run's end bounds simulated ones",
-  async (t) => {
-    const { db } = t.context;
-    const setups = await Promise.all(
-      Array.from({ length: 3 }, () => setUpPlanting(db, { partner: "manual" })),
-    );
-    const [first] = setups;
-    await first?.createOrders();
-    for (const { register } of setups) {
-      await register(1, { mode: "test" });
-      await register(1);
-    }
-    const createOrdersTaking = async (minutes: number) => {
-      let nowMs = first?.clock.now().getTime() ?? 0;
-      const clock = { now: () => new Date((nowMs += minutes * 60 * 1000)) };
-      await createPlantingOrders({ ...first!.deps, clock }, new AbortController().signal);
-      const orders = await Promise.all(setups.map((setup) => setup.orders()));
-      return orders
-        .flat()
-        .map(({ mode }) => mode)
-        .toSorted();
-    };
-
-    t.deepEqual(await createOrdersTaking(10), ["live", "live", "live"]);
-    t.deepEqual(await createOrdersTaking(10), ["live", "live", "live", "test"]);
-  },
-);
-
-const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> =>
-  Promise.all(setups.map(async ({ orders }) => (await orders()).length));
-
-test.serial(
-  "simulated orders are bounded: accounts that had none come first, then those whose trees wait the longest",
-  async (t) => {
-    const { db } = t.context;
-    const { createOrders } = await setUpPlanting(db);
-    await createOrders();
-    const old = await Promise.all(Array.from({ length: 3 }, () => setUpPlanting(db)));
-    const registerAll = () => Promise.all(old.map(({ register }) => register(1)));
-    // Enough for two orders.
-    const intervalMs = 2000;
-    await registerAll();
-    t.is(await createOrders({ intervalMs }), 2);
-    const first = await ordersOf(old);
-    t.deepEqual(
-      first.toSorted((left, right) => left - right),
-      [0, 1, 1],
-    );
-
-    const newcomer = await setUpPlanting(db);
-    await newcomer.register(1, { mode: "test" });
-    await registerAll();
-    t.is(await createOrders({ intervalMs }), 2);
-    t.deepEqual(await ordersOf([newcomer, ...old]), [1, 1, 1, 1]);
-
-    await registerAll();
-    t.is(await createOrders({ intervalMs }), 2);
-    t.deepEqual(
-      await ordersOf(old),
-      first.map((orders) => orders + 1),
-    );
-    t.is(await createOrders({ intervalMs }), 1);
-    t.deepEqual(await ordersOf(old), [2, 2, 2]);
-    t.is(await createOrders({ intervalMs }), 0);
-  },
-);
-
-test.serial("the orders of a real partner are not bounded", async (t) => {
+test.serial("all orders of a real partner come first, and are not bounded", async (t) => {
   const { db } = t.context;
   const setups = await Promise.all(
     Array.from({ length: 3 }, () => setUpPlanting(db, { partner: "manual" })),
   );
   const [first] = setups;
   await first?.createOrders();
-  for (const _ of [1, 2]) {
-    await Promise.all(setups.map(({ register }) => register(1)));
-    t.is(await first?.createOrders({ intervalMs: 1000 }), 3);
+  for (const { register } of setups) {
+    await register(1, { mode: "test" });
+    await register(1);
   }
+  t.is(await first?.createOrders({ intervalMs: 1000 }), 4);
+  const orders = (await Promise.all(setups.map((setup) => setup.orders()))).flat();
+  t.deepEqual(orders.map(({ mode }) => mode).toSorted(), ["live", "live", "live", "test"]);
 });
+
+const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> =>
+  Promise.all(setups.map(async ({ orders }) => (await orders()).length));
+
+test.serial(
+  "simulated orders are bounded, and those that wait the longest come first",
+  async (t) => {
+    const { db } = t.context;
+    const { createOrders } = await setUpPlanting(db);
+    await createOrders();
+    const setups = await Promise.all(Array.from({ length: 3 }, () => setUpPlanting(db)));
+    const [first] = setups;
+    // Enough for two orders.
+    const intervalMs = 2000;
+    for (const { register } of setups) {
+      await register(1);
+    }
+    t.is(await createOrders({ intervalMs }), 2);
+    t.deepEqual(await ordersOf(setups), [1, 1, 0]);
+    await first?.register(1);
+    t.is(await createOrders({ intervalMs }), 2);
+    t.deepEqual(await ordersOf(setups), [2, 1, 1]);
+    t.is(await createOrders({ intervalMs }), 0);
+  },
+);
 
 test.serial(
   "live and test trees never share an order, and test orders are always simulated",

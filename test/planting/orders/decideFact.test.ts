@@ -1,23 +1,27 @@
 import test from "ava";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
+import type { StoredFact } from "../../../modules/planting/facts.sql.ts";
+import {
+  decideFact,
+  decideFacts,
+  latestStage,
+  PLANTING_STAGES,
+} from "../../../modules/planting/order.rules.ts";
 import type {
   FactDecision,
   PlantingStage,
   ReachedStage,
 } from "../../../modules/planting/order.rules.ts";
-import type { TimelineShape } from "../../../runtime/config/partnerKinds.rules.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);
 
-const fact = (stage: PlantingStage, afterMs = 0, digest = `${stage}/${afterMs}`): ReachedStage => ({
+const fact = (stage: PlantingStage, afterMs = 0): ReachedStage => ({
   stage,
   occurredAt: new Date(START_MS + afterMs),
-  digest,
 });
 
-const accepted = { state: "accepted" } as const;
-const waiting = { state: "waiting" } as const;
+const accepted = { state: "accepted", reason: null } as const;
+const waiting = { state: "waiting", reason: null } as const;
 const distributed = fact("funds_distributed");
 const allocated = fact("allocated");
 const planted = fact("planted");
@@ -50,15 +54,9 @@ const isDated = (stage: string, date: string, other: string, otherDate: string):
 
 for (const [title, reached, given, expected] of [
   [
-    "a recorded fact is repeated, even if an earlier stage is missing",
-    [planted],
-    planted,
-    { state: "repeated" },
-  ],
-  [
     "different details at the same time are a contradiction",
     [distributed, allocated],
-    fact("allocated", 0, "other"),
+    fact("allocated"),
     contradicts("allocated is already recorded with different details"),
   ],
   [
@@ -138,39 +136,65 @@ const permute = <Item>(items: readonly Item[]): readonly (readonly Item[])[] =>
         permute(items.filter((other) => other !== item)).map((rest) => [item].concat(rest)),
       );
 
-/** Applies facts in order, and retries waiting ones whenever one is accepted. */
-const applyAll = (timeline: TimelineShape, facts: readonly ReachedStage[]) => {
-  const reached: ReachedStage[] = [];
-  const pending: ReachedStage[] = [];
-  const apply = (given: ReachedStage): void => {
-    const { state } = decideFact(timeline, reached, given);
-    if (state === "waiting") {
-      pending.push(given);
-    } else if (state === "accepted") {
-      reached.push(given);
-      for (const again of pending.splice(0)) {
-        apply(again);
-      }
-    }
-  };
-  for (const given of facts) {
-    apply(given);
-  }
-  return { reached, pending };
-};
+let lastId = 0;
+const inState = (state: StoredFact["state"], given: ReachedStage) => ({
+  ...given,
+  state,
+  id: (lastId += 1),
+});
 
 for (const [timeline, stages] of [
   ["allocations", PLANTING_STAGES],
   ["sessions", PLANTING_STAGES],
   ["sessions", ["funds_distributed", "planted_and_verified"]],
 ] as const) {
-  test(`${stages.length} facts of ${timeline} end the same in every order, each reported twice`, (t) => {
-    for (const facts of permute(stages.map((stage, index) => fact(stage, index * DAY_MS)))) {
-      const { reached, pending } = applyAll(timeline, [...facts, ...facts]);
-      t.deepEqual(pending, []);
-      t.is(reached.length, stages.length);
-      t.is(latestStage(reached.map(({ stage }) => stage)), "planted_and_verified");
+  test(`${stages.length} facts of ${timeline} all take effect, in whatever order they came`, (t) => {
+    for (const given of permute(stages.map((stage, index) => fact(stage, index * DAY_MS)))) {
+      const facts = given.map((each) => inState("waiting", each));
+      const states = [...decideFacts(timeline, facts).values()];
+      t.deepEqual(
+        states,
+        stages.map(() => accepted),
+      );
     }
+  });
+}
+
+const later = fact("allocated", 5 * DAY_MS);
+
+for (const [title, facts, expected] of [
+  [
+    "a fact in effect stays, whatever contradicts it",
+    [
+      inState("contradiction", later),
+      inState("accepted", distributed),
+      inState("accepted", allocated),
+    ],
+    ["contradiction", "accepted", "accepted"],
+  ],
+  [
+    "facts in effect wait when one that they need is missing",
+    [inState("accepted", distributed), inState("accepted", planted), inState("accepted", verified)],
+    ["accepted", "waiting", "waiting"],
+  ],
+  [
+    "the latest contradiction takes effect when the fact is withdrawn, and those that it contradicts do not",
+    [
+      inState("accepted", distributed),
+      inState("accepted", planted),
+      inState("withdrawn", allocated),
+      inState("contradiction", fact("allocated", DAY_MS)),
+      inState("contradiction", later),
+    ],
+    ["accepted", "contradiction", undefined, "contradiction", "accepted"],
+  ],
+] as const) {
+  test(title, (t) => {
+    const decided = decideFacts("allocations", facts);
+    t.deepEqual(
+      facts.map(({ id }) => decided.get(id)?.state),
+      expected,
+    );
   });
 }
 

@@ -128,16 +128,6 @@ test.serial("facts of an unknown order are rejected", async (t) => {
   });
 });
 
-test.serial("reports and polls of an order do not read its contradictions", async (t) => {
-  const { setup, order, allocated, planted, report } = await placeOrders(t.context.db);
-  await report(allocated, { ...allocated, occurred_at: "2026-05-11T08:00:00.000Z" });
-  await t.context.db.query(sql.typeAlias("void")`
-    UPDATE planting_fact SET content = '{}' WHERE order_id = ${order.id} AND state = 'contradiction'
-  `);
-  t.deepEqual(await report(planted), ["accepted"]);
-  t.true((await pollPlantingOrder(setup.deps, order.id, NEVER)).isFinished);
-});
-
 const plantedAt = (number: number): PlantingFact => ({
   stage: "planted",
   occurred_at: new Date(Date.parse("2026-06-01T10:00:00.000Z") + number).toISOString(),

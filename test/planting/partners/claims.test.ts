@@ -9,7 +9,6 @@ import {
   replaceClaims,
 } from "../../../modules/planting/claims.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { findPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
@@ -144,7 +143,7 @@ test.serial("claims of several processes credit no tree to two orders", async (t
         NEVER,
       ),
   );
-  t.deepEqual(claimed?.after, [{ reference: "contested", trees: 30 }]);
+  t.deepEqual(claimed, [{ reference: "contested", trees: 30 }]);
 });
 
 test.serial(
@@ -238,7 +237,7 @@ test.serial("other work gets its turn after every 500 records that are read", as
         now: new Date("2026-07-10T10:00:00.000Z"),
         signal: NEVER,
         claims: {
-          claimTrees: () => Promise.resolve({ before: [], after: [] }),
+          claimTrees: () => Promise.resolve([]),
           listCredited: () => {
             turnsOfReading.push(turns);
             return Promise.resolve([]);
@@ -249,46 +248,6 @@ test.serial("other work gets its turn after every 500 records that are read", as
   }
   // The records are parsed, and then located.
   t.true((turnsOfReading[0] ?? 0) >= 2 * 9, turnsOfReading.join(", "));
-});
-
-test.serial("a poll considers only the records that its order may need", async (t) => {
-  const { db } = t.context;
-  const { state, setup, partner, order, pollNow } = await startTreeMapperPlanting(t);
-  const ids = [await order(1), await order(3)];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = recordsOf("considered", 5000);
-  t.true((await pollNow(ids[0] ?? 0)).isFinished);
-  const placed = await findPlantingOrder(db, ids[1] ?? 0);
-  t.assert(placed);
-  const considered: number[] = [];
-
-  const { facts } = placed
-    ? await partner.fetchUpdates(
-        { ...placed, reached: [] },
-        {
-          now: setup.clock.now(),
-          signal: NEVER,
-          claims: {
-            listCredited: (references) => {
-              considered.push(references.length);
-              return listCreditedTrees(db, "treemapper", references);
-            },
-            claimTrees: (choose) => {
-              const chooseCounted: typeof choose = (own) => {
-                const records = choose(own);
-                considered.push(records.length);
-                return records;
-              };
-              return claimTrees({ db }, placed, chooseCounted, NEVER);
-            },
-          },
-        },
-      )
-    : { facts: [] };
-
-  t.is(facts.length, 2);
-  // Before the lock, and under it.
-  t.deepEqual(considered, [3, 3]);
 });
 
 test.serial("an order gets its trees although other processes have taken older ones", async (t) => {

@@ -34,36 +34,6 @@ const readRefunds = ({ db }: DatabaseContext, registrationId: string) =>
       ) AS usage
   `);
 
-forBothKinds("a refund without a count refunds the whole registration", async (t, kind) => {
-  const { path, refundPath, total, month, refunded } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-  await call("POST", path, { key, body: { count: 10 } });
-  const created = await call("POST", path, {
-    key,
-    body: { count: 3, attribution: "a", metadata: { b: 1 }, idempotency_key: "k" },
-  });
-  const id = idIn(created.body, kind);
-
-  const { status, body } = await call("POST", refundPath, {
-    key,
-    body: { id, reason: "order cancelled" },
-  });
-
-  t.is(status, 200);
-  const [registration] = registrationsIn(created.body, kind);
-  t.deepEqual(body, {
-    [refunded]: 3,
-    [total]: 10,
-    refund_details: [{ ...registration, refunded: true, refunded_count: 3 }],
-    refund_id: `refund-${id}`,
-  });
-  const list = await call("GET", `${path}?id=${id}`, { key });
-  t.like(list.body, { [total]: 10, [month]: 10 });
-  t.deepEqual(registrationsIn(list.body, kind), [
-    { ...registration, refunded: true, refunded_count: 3 },
-  ]);
-});
-
 forBothKinds("a registration of an earlier billing cycle is a 403", async (t, kind) => {
   const { path, refundPath } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-03-14T23:59:59.999Z");

@@ -10,26 +10,6 @@ test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const DONATE = "/app/api/charity/donate";
 
-test("a donation is recorded to the cent under each alias of its amount", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
-
-  for (const [fields, amount] of [
-    [{ amount_dollars: 1.15 }, 1.15],
-    [{ amount: 0.29 }, 0.29],
-    [{ donation_amount: 19.99 }, 19.99],
-    [{ amount_dollars: 4.35, amount: 4.35, donation_amount: 4.35 }, 4.35],
-    [{ amount: 5 }, 5],
-    [{ amount: 0.1 + 0.2, amount_dollars: 0.3 }, 0.3],
-  ] as const) {
-    const { status, body } = await post(DONATE, store.live, { charity_id: EIN, ...fields });
-    t.is(status, 200);
-    t.deepEqual(body, { status: "success", charity_id: EIN, amount, mode: "PROD" });
-  }
-  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 31.08);
-  t.is((await readStoreState(db, store.id)).balance, 10_000 - 3108);
-});
-
 test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
   const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
@@ -84,28 +64,6 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
     "no charity found for the charity_id 53-01966; an EIN must be nine digits such as 53-0196605",
   );
   t.is((await readStoreState(db, store.id)).balance, 9400);
-});
-
-test("customer filters find donations", async (t) => {
-  const { get, post, store } = await startStoreApiOf(t);
-  const customer = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: 7 };
-  await post(DONATE, store.test, { charity_id: EIN, amount: 2, order_id: "#1", ...customer });
-  await post(DONATE, store.test, { charity_id: EIN, amount: 3 });
-
-  for (const query of [
-    "customer_name=lee",
-    "email=ANN@example.com",
-    "customer_id=7",
-    "customer=7",
-  ]) {
-    t.deepEqual((await get(`/app/api/impact/stats?${query}`, store.test)).body, {
-      trees: 0,
-      plastic_bottles: 0,
-      donations: 2,
-      co2_kg: 0,
-      customer_scoped: true,
-    });
-  }
 });
 
 test("if the charity's provider fails nothing is recorded, and an earlier donation is still replayed", async (t) => {
@@ -198,34 +156,4 @@ test("a store searches charities with its own key and donates to one that it fou
   t.deepEqual(none.body, { total_items: 0, total_pages: 0, charities: [] });
   t.is((await get("/app/api/charity/search?page_size=21", store.test)).status, 200);
   t.is((await get("/app/api/charity/search", {})).body["code"], "UNAUTHORIZED");
-});
-
-test("searches and donations are not limited: each gets its own response, invalid ones too", async (t) => {
-  // A minute, so that a limit would be noticed whatever the machine's speed is.
-  const { get, post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 250 },
-    rateWindowMs: 60_000,
-  });
-  const searches = [];
-  const donations = [];
-  const invalid = [];
-  for (let request = 0; request < 30; request += 1) {
-    searches.push((await get("/app/api/charity/search?name=zzzz", store.live)).status);
-    donations.push((await post(DONATE, store.live, { charity_id: EIN, amount: 0.1 })).status);
-    invalid.push((await post(DONATE, store.live, { charity_id: EIN, amount: -1 })).status);
-    t.is((await get(DONATIONS, store.live)).status, 200);
-  }
-
-  t.deepEqual(
-    searches,
-    searches.map(() => 200),
-  );
-  t.deepEqual(
-    donations,
-    donations.map((_, index) => (index < 25 ? 200 : 402)),
-  );
-  t.deepEqual(
-    invalid,
-    invalid.map(() => 400),
-  );
 });

@@ -1,9 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
-import { deleteTestResponses } from "../../../modules/stores/idempotentResponses.sql.ts";
-import { deleteOldTestRegistrations } from "../../../modules/registrations/deleteOldTestRegistrations.ts";
-import { sql } from "../../../db/sql.ts";
-import { deleteBefore } from "../../../db/batching/deleteInBatches.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { createStoreAuthenticator } from "../../../modules/stores/createStoreAuthenticator.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
@@ -49,42 +44,7 @@ const createStockedStore = async (t: { readonly context: { readonly db: Database
   createTestStore(t.context.db, { balanceCents: 10_000 });
 
 for (const [operation, { path, body, otherBody }] of Object.entries(WRITES)) {
-  test(`${operation}: of 60 requests with one key in two processes one writes, and all get the same bytes`, async (t) => {
-    const { db } = t.context;
-    const apiOf = await startTwoStoreApis(t, { db });
-    const store = await createStockedStore(t);
-    await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
-    const before = await readStoreState(db, store.id);
-
-    const post = (index: number) =>
-      apiOf(index).post(path, { ...store.live, "Idempotency-Key": "once" }, body);
-    const responses = await Promise.all(
-      Array.from({ length: 60 }, async (_, index) => {
-        let response = await post(index);
-        // On a slow machine a request may wait too long. Clients repeat it.
-        while (response.status === 503) {
-          response = await post(index);
-        }
-        return response;
-      }),
-    );
-
-    const results = new Set(responses.map(({ status, text }) => `${status} ${text}`));
-    t.regex([...results].join("\n"), /^200 [^\n]*$/u);
-    const fresh = responses.filter((response) => !response.headers.has("Idempotent-Replayed"));
-    t.is(fresh.length, 1);
-    const replays = responses.filter(
-      (response) => response.headers.get("Idempotent-Replayed") === "true",
-    );
-    t.is(replays.length, 59);
-    const after = await readStoreState(db, store.id);
-    t.is(after.entries, before.entries + 1);
-    t.is(after.responses, 1);
-    t.is(after.remaining, after.totals);
-    t.is(after.brokenLinks, 0);
-  });
-
-  test(`${operation}: of two bodies with one key, sent at the same time to two processes, one writes and the other is rejected`, async (t) => {
+  test(`${operation}: of two bodies with one key, sent at the same time to two processes, one writes, its repetitions get the same bytes, and the other is rejected`, async (t) => {
     const { db } = t.context;
     const apiOf = await startTwoStoreApis(t, { db });
     const store = await createStockedStore(t);
@@ -93,7 +53,7 @@ for (const [operation, { path, body, otherBody }] of Object.entries(WRITES)) {
     const headers = { ...store.live, "Idempotency-Key": "once" };
 
     const responses = await Promise.all(
-      Array.from({ length: 40 }, async (_, index) => {
+      Array.from({ length: 60 }, async (_, index) => {
         const isOther = index % 4 > 1;
         const post = () => apiOf(index).post(path, headers, isOther ? otherBody : body);
         let response = await post();
@@ -106,8 +66,10 @@ for (const [operation, { path, body, otherBody }] of Object.entries(WRITES)) {
     );
 
     const written = responses.filter(({ status }) => status === 200);
+    t.is(written.length, 30);
     t.is(new Set(written.map(({ text }) => text)).size, 1);
-    t.is(written.filter((response) => !response.headers.has("Idempotent-Replayed")).length, 1);
+    const replayed = written.map((response) => response.headers.get("Idempotent-Replayed"));
+    t.is(replayed.filter((value) => value === "true").length, 29);
     for (const { status, body: response, isOther } of responses) {
       const isRejected = isOther !== written[0]?.isOther;
       t.is(status, isRejected ? 400 : 200);
@@ -250,24 +212,6 @@ test("two keys in one request are rejected, and nothing is written", async (t) =
   t.deepEqual(await readStoreState(t.context.db, store.id), before);
 });
 
-test("keys are scoped to a store, a mode and an operation", async (t) => {
-  const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const [one, two] = [await createStockedStore(t), await createStockedStore(t)];
-  const key = { "Idempotency-Key": "shared" };
-
-  const responses = [
-    await post("/app/api/plant", { ...one.live, ...key }, { trees: 1 }),
-    await post("/app/api/plant", { ...one.test, ...key }, { trees: 2 }),
-    await post("/app/api/plant", { ...two.live, ...key }, { trees: 3 }),
-    await post("/app/api/plastic", { ...one.live, ...key }, { bottles: 4 }),
-    await post("/app/api/refund", { ...one.live, ...key }, { type: "plastic", quantity: 4 }),
-  ];
-
-  t.true(responses.every(({ status }) => status === 200));
-  t.true(responses.every(({ headers }) => !headers.has("Idempotent-Replayed")));
-});
-
 test("a key is any text of at most 1,000 characters; an empty one is ignored", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
@@ -284,33 +228,4 @@ test("a key is any text of at most 1,000 characters; an empty one is ignored", a
   t.is((await plant(accented)).status, 200);
   t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
   t.like(await readStoreState(db, store.id), { registrations: 4, responses: 2 });
-});
-
-const dayOf = (day: number) => new Date(Date.UTC(2026, 2, day));
-
-test("keys of test mode are deleted with their records or after their time, and live ones never", async (t) => {
-  const { db } = t.context;
-  const clock = { now: () => dayOf(10) };
-  const api = await startStoreApi(t, { ...t.context, clock });
-  const store = await createTestStore(db, { balanceCents: 1000 });
-  for (const headers of [store.live, store.test]) {
-    const key = { ...headers, "Idempotency-Key": "key" };
-    t.is((await api.post("/app/api/plant", key, { trees: 2 })).status, 200);
-    const refund = { type: "tree", quantity: 1 };
-    t.is((await api.post("/app/api/refund", key, refund)).status, 200);
-  }
-  const signal = new AbortController().signal;
-
-  const listKeys = () =>
-    db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
-      SELECT mode || ' ' || operation AS key FROM idempotency_key WHERE account_id = ${store.id} ORDER BY key
-    `);
-  const deleteOnDay = (day: number) =>
-    deleteBefore(deleteTestResponses, { db, before: dayOf(day) }, signal);
-  t.is(await deleteOnDay(10), 0);
-  t.is(await deleteOnDay(11), 1);
-  t.deepEqual(await listKeys(), ["live plant", "live refund", "test plant"]);
-
-  t.is((await deleteOldTestRegistrations(db, dayOf(11), signal)).registrations, 1);
-  t.deepEqual(await listKeys(), ["live plant", "live refund"]);
 });

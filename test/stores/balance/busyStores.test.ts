@@ -217,9 +217,9 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   const writes = [
     plant(1),
     plant(2),
-    writer.refund(refundOf(store.id, 3)),
+    writer.write(refundOf(store.id, 3)),
     plant(4),
-    writer.refund(refundOf(store.id, 5)),
+    writer.write(refundOf(store.id, 5)),
     plant(6),
   ];
   await eventually(async () => (await countLockWaits(db, "store")) > 0);

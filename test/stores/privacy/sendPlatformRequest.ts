@@ -3,7 +3,7 @@ import type { StoreApi } from "../startStoreApi.ts";
 
 /** Sends a privacy request as the platform does, signed with a secret if there is one. */
 export const sendPlatformRequest = async (
-  { url }: StoreApi,
+  { url }: Pick<StoreApi, "url">,
   topic: string,
   request: object,
   secret: string | null,

@@ -36,14 +36,15 @@ const createSharingStore = async (t: ExecutionContext<DatabaseContext>) => {
   };
   return {
     store,
-    plant,
-    shareInTestMode: () =>
-      post("/app/api/charity/donate", store.test, {
-        charity_id: "53-0196605",
-        amount_dollars: 1,
-        ...shareWithTwo,
-      }),
-    shareWithTwo,
+    /** Customer 2 uses the shared address, in test mode for a donation only. */
+    share: async (mode: "live" | "test" | null) => {
+      if (mode === "live") {
+        await plant("2, shared", shareWithTwo);
+      } else if (mode === "test") {
+        const donation = { charity_id: "53-0196605", amount_dollars: 1, ...shareWithTwo };
+        await post("/app/api/charity/donate", store.test, donation);
+      }
+    },
     forget: (...options: readonly string[]) => run("forget", ...options),
     listExported: async (...options: readonly string[]) => {
       const exported = customerExport.parse(readJson(await run("export-customer", ...options)));
@@ -51,57 +52,60 @@ const createSharingStore = async (t: ExecutionContext<DatabaseContext>) => {
     },
     listLeft: async () => {
       const { body } = await get("/app/api/plant?limit=100", store.live);
-      return rowsIn(body, "trees").flatMap(({ notes }) => (notes === "" ? [] : [notes]));
+      return rowsIn(body, "trees").flatMap(({ notes }) => (notes === "" ? [] : String(notes)));
     },
   };
 };
 
-test.serial("an address that several customers share leads to none of them", async (t) => {
-  const { plant, shareWithTwo, forget, listLeft } = await createSharingStore(t);
-  await plant("2, shared", shareWithTwo);
+/** Which mode customer 2 has used the shared address in, how a customer is named, and whose records are left. */
+const CASES: readonly (readonly [string, "live" | "test" | null, string, readonly string[]])[] = [
+  [
+    "an address that several customers share leads to none of them",
+    "live",
+    `--customer-email ${SHARED}`,
+    ["2", "ann", "ann, own", "1, own"],
+  ],
+  [
+    "a customer's id does not lead to an address that another id has",
+    "live",
+    "--customer-id 1",
+    ["2, shared", "bob", "2", "shared"],
+  ],
+  [
+    "a customer's id does not lead to an address that another id has in a test donation only",
+    "test",
+    "--customer-id 1",
+    ["bob", "2", "shared"],
+  ],
+  [
+    "a customer's id leads to an address that no other id has",
+    null,
+    "--customer-id 1",
+    ["bob", "2"],
+  ],
+  [
+    "a given address does not lead to another id than the given one",
+    null,
+    "--customer-id 2 --customer-email ann@example.com",
+    ["shared", "1, shared"],
+  ],
+];
+for (const [title, sharedIn, named, left] of CASES) {
+  test.serial(title, async (t) => {
+    const { share, forget, listExported, listLeft } = await createSharingStore(t);
+    await share(sharedIn);
+    const before = await listLeft();
 
-  await forget("--customer-email", SHARED);
+    const exported = await listExported(...named.split(" "));
+    await forget(...named.split(" "));
 
-  t.deepEqual(await listLeft(), ["2", "ann", "ann, own", "1, own"]);
-});
-
-test.serial("a customer's id does not lead to an address that another id has", async (t) => {
-  const { plant, shareWithTwo, forget, listExported, listLeft } = await createSharingStore(t);
-  await plant("2, shared", shareWithTwo);
-
-  t.deepEqual(await listExported("--customer-id", "1"), ["ann, own", "1, own", "1, shared", "ann"]);
-  await forget("--customer-id", "1");
-
-  t.deepEqual(await listLeft(), ["2, shared", "bob", "2", "shared"]);
-});
-
-test.serial(
-  "a customer's id does not lead to an address that another id has in a test donation only",
-  async (t) => {
-    const { shareInTestMode, forget, listLeft } = await createSharingStore(t);
-    await shareInTestMode();
-
-    await forget("--customer-id", "1");
-
-    t.deepEqual(await listLeft(), ["bob", "2", "shared"]);
-  },
-);
-
-test.serial("a customer's id leads to an address that no other id has", async (t) => {
-  const { forget, listLeft } = await createSharingStore(t);
-
-  await forget("--customer-id", "1");
-
-  t.deepEqual(await listLeft(), ["bob", "2"]);
-});
-
-test.serial("a given address does not lead to another id than the given one", async (t) => {
-  const { forget, listLeft } = await createSharingStore(t);
-
-  await forget("--customer-id", "2", "--customer-email", "ann@example.com");
-
-  t.deepEqual(await listLeft(), ["shared", "1, shared"]);
-});
+    t.deepEqual(await listLeft(), left);
+    t.deepEqual(
+      exported,
+      before.filter((notes) => !left.includes(notes)),
+    );
+  });
+}
 
 test.serial("an address with more records than a person has is shared", async (t) => {
   const { store, forget, listLeft } = await createSharingStore(t);

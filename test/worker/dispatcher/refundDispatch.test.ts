@@ -12,9 +12,9 @@ import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
 import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
-test.serial("one signal is sent for all waiting refunds of a registration", async (t) => {
+test("one signal is sent for all waiting refunds of a registration", async (t) => {
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
   const { id: accountId } = await createTestOrganization(db);
@@ -39,13 +39,11 @@ test.serial("one signal is sent for all waiting refunds of a registration", asyn
   t.is(events?.filter((event) => event.workflowExecutionSignaledEventAttributes).length, 1);
 });
 
-test.serial(
-  "refunds that stay waiting do not keep those of other accounts from being started",
-  async (t) => {
-    const { db, owner } = t.context;
-    const { client: temporal } = await openNamespace(t);
-    // As many accounts as a pass starts workflows of. Their ids are before those of new accounts.
-    await owner.query(sql.typeAlias("void")`
+test("refunds that stay waiting do not keep those of other accounts from being started", async (t) => {
+  const { db, owner } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  // As many accounts as a pass starts workflows of. Their ids are before those of new accounts.
+  await owner.query(sql.typeAlias("void")`
       WITH number AS (
         SELECT lpad(number::text, 12, '0') AS digits FROM generate_series(1, 200) AS number
       ),
@@ -59,18 +57,17 @@ test.serial(
       INSERT INTO refund (id, registration_id, account_id, count, created_at)
       SELECT gen_random_uuid(), id, account_id, 1, now() FROM registered
     `);
-    await owner.query(sql.typeAlias("void")`
+  await owner.query(sql.typeAlias("void")`
       CREATE FUNCTION stay_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$
     `);
-    await owner.query(sql.typeAlias("void")`
+  await owner.query(sql.typeAlias("void")`
       CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
       WHEN (new.account_id < '00000000-0000-7000-8000-000000001000') EXECUTE FUNCTION stay_waiting()
     `);
-    const refund = await refundOneTree(db);
+  const refund = await refundOneTree(db);
 
-    await startDispatcher(t, { db, temporal });
+  await startDispatcher(t, { db, temporal });
 
-    await eventually(() => isStarted(temporal, refund));
-    t.is((await listAllWaitingRefunds(db)).length, 200);
-  },
-);
+  await eventually(() => isStarted(temporal, refund));
+  t.is((await listAllWaitingRefunds(db)).length, 200);
+});

@@ -802,7 +802,7 @@ export interface components {
              */
             readonly timestamp: string;
             /**
-             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `webhook_endpoint.disabled`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
+             * @description A type of events that an endpoint can choose, or `ping`.
              * @example registration.refunded
              */
             readonly type: string;

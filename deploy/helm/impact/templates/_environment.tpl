@@ -3,14 +3,14 @@
 {{- define "impact.databaseTlsFolder" -}}/run/secrets/database-tls{{- end -}}
 {{- define "impact.temporalTlsFolder" -}}/run/secrets/temporal-tls{{- end -}}
 
-{{- /* The secrets that only the migration receives, as JSON. */ -}}
+{{- /* The secret that only the migration receives, as JSON. */ -}}
 {{- define "impact.migrationSecrets" -}}
-{{- pick .Values.secrets "DATABASE_OWNER_URL" "DATABASE_READER_URL" | toJson -}}
+{{- pick .Values.secrets "DATABASE_OWNER_URL" | toJson -}}
 {{- end -}}
 
 {{- /* The secrets of all Pods, as JSON. */ -}}
 {{- define "impact.commonSecrets" -}}
-{{- omit .Values.secrets "DATABASE_OWNER_URL" "DATABASE_READER_URL" | toJson -}}
+{{- omit .Values.secrets "DATABASE_OWNER_URL" | toJson -}}
 {{- end -}}
 
 {{- /* The environment of all Pods, as YAML: what the values say, and what the chart decides. */ -}}

@@ -1,0 +1,137 @@
+import { z } from "zod";
+import {
+  CERTIFIED_KINDS,
+  MAXIMUM_CERTIFIED_RECORDS,
+} from "../../modules/dashboard/certificate.rules.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../modules/dashboard/manageCertificates.ts";
+import { recordId } from "../../modules/records/fields.rules.ts";
+import { orderId } from "../../modules/stores/customers.rules.ts";
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
+import type { HttpContext } from "../context.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { queryObject } from "../http/parseRequest.ts";
+
+const certificateUrl = z
+  .strictObject({
+    certificate_url: z.url().meta({
+      description: "Stable until the operator revokes it; the next request returns another one.",
+    }),
+  })
+  .meta({ id: "CertificateUrl" });
+
+const present = (baseUrl: string, token: string): z.output<typeof certificateUrl> => ({
+  certificate_url: `${baseUrl}/certificate/${token}`,
+});
+
+export const CERTIFICATE_URL_EXAMPLE = present(
+  "https://impact.example",
+  "9f86d081884c7d659a2feaa0c55ad015",
+);
+
+const DETAILS =
+  "The page needs no key. It distinguishes what is registered from what is proven, and says if it was refunded. It " +
+  "names no customer and no order. Its URL cannot be guessed, and stays the same until the operator revokes it. The " +
+  "same data are available as JSON (`<certificate_url>.json`).";
+
+/** What the certificates of stores' records have instead of their own brand. */
+const STORE_DETAILS = `${DETAILS} It has the brand of the organization that owns the store.`;
+
+/** The endpoint of an interface for the URLs of records' certificates. */
+export const certificateUrlEndpoint = (
+  context: HttpContext,
+  {
+    accountType,
+    errors,
+    ...place
+  }: {
+    readonly path: string;
+    readonly tag: string;
+    readonly accountType: "organization" | "store";
+    /** The errors of the key and the query. */
+    readonly errors: readonly ErrorResponse[];
+  },
+): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: place.path,
+    description: {
+      operationId: "readCertificateUrl",
+      tag: place.tag,
+      summary: "Read the URL of a record's public certificate",
+      details: accountType === "store" ? STORE_DETAILS : DETAILS,
+      errors: [
+        ...errors,
+        {
+          code: "record_not_found",
+          when: `The ${accountType} has no such record in the key's mode.`,
+          example: "failed to find registration or donation",
+        },
+      ],
+    },
+    schemas: {
+      query: queryObject({
+        id: recordId().meta({
+          description: "The id of a registration or a donation.",
+          examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
+        }),
+        kind: oneOf(CERTIFIED_KINDS).optional().meta({
+          description: "Selects one of several records that were imported with the same id.",
+        }),
+      }),
+      response: certificateUrl,
+    },
+    examples: { response: CERTIFICATE_URL_EXAMPLE },
+    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
+      present(
+        context.publicBaseUrl(),
+        await getCertificateToken(context, { accountId, mode }, id, kind ?? null),
+      ),
+  });
+
+/** The endpoint for the URLs of the certificates of stores' orders. */
+export const orderCertificateUrlEndpoint = (
+  context: HttpContext,
+  errors: readonly ErrorResponse[],
+): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/order_certificate_url",
+    description: {
+      operationId: "readOrderCertificateUrl",
+      tag: "impact",
+      summary: "Read the URL of an order's public certificate",
+      details:
+        `${STORE_DETAILS} It has the trees, plastic and donations that the order has when the URL is requested; request ` +
+        "it again after records were added to the order. For an order with more than " +
+        `${MAXIMUM_CERTIFIED_RECORDS} records, the request is a 400.`,
+      errors: [
+        ...errors,
+        {
+          code: "record_not_found",
+          when: "The store has no record of the order in the key's mode.",
+          example: "failed to find order",
+        },
+      ],
+    },
+    schemas: {
+      query: queryObject({
+        order_id: orderId().meta({
+          // An empty parameter is one that is not given.
+          minLength: 1,
+          description: "With or without the leading `#`.",
+          examples: ["#1001"],
+        }),
+      }),
+      response: certificateUrl,
+    },
+    examples: { response: CERTIFICATE_URL_EXAMPLE },
+    handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
+      present(
+        context.publicBaseUrl(),
+        await getOrderCertificateToken(context, { accountId, mode }, order),
+      ),
+  });

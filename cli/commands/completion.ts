@@ -1,0 +1,60 @@
+import { Argument } from "commander";
+import type { Command } from "commander";
+import type { CliContext } from "../context.ts";
+
+const HELP = `
+Add to ~/.bashrc or ~/.zshrc:
+  eval "$(impact completion bash)"`;
+
+/** The options that each command has. */
+const COMMON = ["--help"];
+
+type Completion = { readonly path: string; readonly words: readonly string[] };
+
+/** Lists what may follow each command: its subcommands and its options. */
+const listCompletions = (command: Command, path = ""): readonly Completion[] => [
+  {
+    path,
+    words: [
+      ...command.commands.map((subcommand) => subcommand.name()),
+      ...command.options.flatMap(({ long }) => long ?? []),
+      ...COMMON,
+    ],
+  },
+  ...command.commands.flatMap((subcommand) =>
+    listCompletions(subcommand, `${path} ${subcommand.name()}`),
+  ),
+];
+
+/** Returns a script of bash, which zsh runs, too. Where the words of a command line are no command, files are completed. */
+const scriptOf = (program: Command): string => {
+  const completions = listCompletions(program);
+  const paths = completions.slice(1).map(({ path }) => `"${path}"`);
+  const cases = completions.map(
+    ({ path, words }) => `    "${path}") words="${words.join(" ")}" ;;`,
+  );
+  return `_impact() {
+  local word words path=
+  for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
+    case "$path $word" in
+      ${paths.join("|")}) path="$path $word" ;;
+    esac
+  done
+  case "$path" in
+${cases.join("\n")}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$2"))
+}
+complete -o default -F _impact impact
+`;
+};
+
+export const defineCompletionCommand = (command: Command, { io }: CliContext): void => {
+  command
+    .addArgument(new Argument("<shell>").choices(["bash", "zsh"]))
+    .addHelpText("after", HELP)
+    .action((shell: string) => {
+      const start = shell === "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" : "";
+      io.stdout.write(command.parent ? start + scriptOf(command.parent) : "");
+    });
+};

@@ -1,0 +1,58 @@
+import { openPool } from "../db/pools/pool.ts";
+import { SERVICE } from "../modules/accounts/audit.rules.ts";
+import { createOrganization } from "../modules/accounts/createOrganization.ts";
+import type { FirstKeys } from "../modules/accounts/issueKey.ts";
+import { systemClock } from "../runtime/clock.ts";
+import { DEMO_DOMAIN, fillDemo } from "./demo/fillDemo.ts";
+import type { Demo } from "./demo/fillDemo.ts";
+
+const CONNECTIONS = 4;
+/** The demo makes thousands of commits one after the other. One that is interrupted is not used. */
+const WITHOUT_FLUSHES = "?options=-c%20synchronous_commit%3Doff";
+
+/** The production key is printed only where a person sees it, and no file or log gets it. */
+const describeKeys = ({ apiKeyProd, apiKeyTest }: FirstKeys): string =>
+  `  production key  ${process.stdout.isTTY ? apiKeyProd : "printed only on a terminal"}
+  test key        ${apiKeyTest}
+`;
+
+/**
+ * Creates a demo organization in a new database, or fills it with a year of demo data.
+ * @returns the keys in words, and what the demo has made
+ */
+export const createFirstAccounts = async (
+  databaseUrl: string,
+  apiUrl: string,
+  isDemo: boolean,
+): Promise<{ readonly keys: string; readonly made: Demo | null }> => {
+  const db = await openPool(databaseUrl + (isDemo ? WITHOUT_FLUSHES : ""), CONNECTIONS);
+  try {
+    if (isDemo) {
+      const { organizationKeys, storeKeys, ...made } = await fillDemo(db, systemClock.now());
+      const keys = `A year of demo data was added. All planting is simulated, and nothing is billed.
+Save these keys now; they cannot be shown again.
+Organization ${made.organizationId}
+${describeKeys(organizationKeys)}Store ${DEMO_DOMAIN} (${made.storeId})
+${describeKeys(storeKeys)}`;
+      return { keys, made };
+    }
+    const organization = await createOrganization(
+      { db, clock: systemClock, actor: SERVICE },
+      {
+        name: "Demo organization",
+        fractionalCounting: false,
+        billingDay: 1,
+        stripeCustomerId: null,
+        stripeSubscriptionId: null,
+      },
+    );
+    const keys = `This is the first start, so a demo organization was created (${organization.id}).
+Save these keys now; they cannot be shown again.
+${describeKeys(organization)}Register a first tree with the test key:
+  curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
+`;
+    return { keys, made: null };
+  } finally {
+    await db.end();
+  }
+};

@@ -1,0 +1,353 @@
+import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
+import { z } from "zod";
+import type { CharityProviderName } from "../accounts/accounts.rules.ts";
+import { totalAdditions } from "../charities/donationTotals.sql.ts";
+import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
+import { isUuid } from "../records/fields.rules.ts";
+import {
+  claimedKeys,
+  keyHash,
+  recordOfKey,
+  registerOperation,
+} from "../records/idempotencyKeys.sql.ts";
+import {
+  importedRecord,
+  importScopeOf,
+  isFoundOwn,
+  isImported,
+} from "../records/ownedRecords.sql.ts";
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
+import { asTotalError } from "../registrations/totals.sql.ts";
+import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
+import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
+import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
+
+/** A record to import, with the id derived from its identity or content. */
+export type ImportedEntry = { readonly id: string; readonly record: ImportedRecord };
+
+const SHARED_COLUMNS = {
+  created_at: "timestamptz",
+  attribution: "text",
+  metadata: "jsonb",
+  customer_name: "text",
+  customer_email: "text",
+  customer_id: "text",
+  order_id: "text",
+} as const;
+
+/** The columns in which a record must equal that of an earlier import, in the order of messages. */
+const COMPARED_COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, string>>>> = {
+  registration: {
+    count: "int8",
+    fractional_count: "float8",
+    notes: "text",
+    unit_price_cents: "int8",
+    ...SHARED_COLUMNS,
+  },
+  donation: {
+    amount_cents: "int8",
+    ein: "text",
+    nonprofit_id: "text",
+    charity_name: "text",
+    ...SHARED_COLUMNS,
+  },
+};
+
+const COLUMNS: typeof COMPARED_COLUMNS = {
+  registration: {
+    ...COMPARED_COLUMNS.registration,
+    id: "uuid",
+    imported_id: "text",
+    kind: "text",
+    refunded_count: "int8",
+    json_bytes: "int4",
+  },
+  donation: {
+    ...COMPARED_COLUMNS.donation,
+    id: "uuid",
+    imported_id: "text",
+    refunded: "bool",
+  },
+};
+
+const columnsOf = (table: RecordTable): ListSqlToken =>
+  sql.join(
+    Object.keys(COLUMNS[table]).map((name) => sql.identifier([name])),
+    sql.fragment`, `,
+  );
+
+/** The rows of a batch, with their places, their keys, and the id of the record that they may be an export of. */
+const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken => {
+  const rows = batch.map(({ id, record }, place) => ({
+    ...record,
+    id,
+    place,
+    own_id: record.imported_id !== null && isUuid(record.imported_id) ? record.imported_id : null,
+    json_bytes: maximumJsonBytes({
+      importedId: record.imported_id,
+      idempotencyKey: record.idempotency_key,
+      attribution: record.attribution,
+      metadata: record.metadata,
+    }),
+  }));
+  const types = Object.entries({
+    ...COLUMNS[table],
+    place: "int4",
+    own_id: "uuid",
+    idempotency_key: "text",
+  }).map(([name, type]) => sql.fragment`${sql.identifier([name])} ${sql.identifier([type])}`);
+  return sql.fragment`
+    SELECT *
+    FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS entry (${sql.join(types, sql.fragment`, `)})
+  `;
+};
+
+/** The scope of an entry's idempotency key. */
+const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
+  accountId: sql.fragment`${accountId}::uuid`,
+  mode: sql.fragment`${mode}::text`,
+  operation:
+    table === "donation"
+      ? sql.fragment`'donate'::text`
+      : registerOperation(sql.identifier(["entry", "kind"])),
+});
+
+/**
+ * The values of the entries' `columnsOf`, and of their owner and key. A store's records do not have their keys: these may name
+ * customers, and an erasure leaves only their hashes.
+ */
+const ownedValues = (table: RecordTable, { accountId, mode, isStore }: ImportOwner) =>
+  sql.fragment`
+    ${columnsOf(table)}, ${accountId}::uuid, ${mode}, ${isStore ? sql.fragment`NULL` : sql.fragment`idempotency_key`}
+  `;
+
+/** The condition that an entry's key was not used since the import looked for it. */
+const hasFreeKey = sql.fragment`idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)`;
+
+const idRow = z.strictObject({ id: z.uuid() });
+
+/** How records are inserted, besides their columns. */
+export type InsertOptions = {
+  /** Whether the planting partner plants the imported trees. */
+  readonly ordersPlanting: boolean;
+  /** The provider that knows the ids of the donations' charities. */
+  readonly charityProvider: CharityProviderName;
+};
+
+const insertRegistrations = (
+  db: CommonQueryMethods,
+  owner: ImportOwner,
+  batch: readonly ImportedEntry[],
+  { ordersPlanting }: InsertOptions,
+): Promise<readonly string[]> => {
+  const { accountId, mode } = owner;
+  const join = sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`;
+  return db.anyFirst(sql.type(idRow)`
+    WITH entry AS MATERIALIZED (${entryRows("registration", batch)}),
+    to_order AS MATERIALIZED (
+      SELECT DISTINCT ${accountId}::uuid AS account_id, ${mode}::text AS mode, kind FROM entry WHERE ${ordersPlanting}
+    ),
+    ${joinedOrders("to_order")},
+    ${claimedKeys(keyScopeOf("registration", owner), join)},
+    inserted AS (
+      INSERT INTO registration (
+        ${columnsOf("registration")}, account_id, mode, idempotency_key, planting_order_id, tree_order_id
+      )
+      SELECT ${ownedValues("registration", owner)}, planting_order_id, ${treeOrderId}
+      FROM entry
+      LEFT JOIN joined_order USING (kind)
+      WHERE ${hasFreeKey}
+      ORDER BY kind, id
+      RETURNING id, kind, count - refunded_count AS count, created_at
+    ),
+    new_total AS (
+      INSERT INTO impact_total (account_id, mode, kind, period, total)
+      SELECT ${accountId}::uuid, ${mode}, kind, period, sum(count)::bigint
+      FROM inserted
+      CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+      GROUP BY kind, period
+      ORDER BY kind, period
+      ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+    )
+    SELECT id FROM inserted
+  `);
+};
+
+const insertDonations = (
+  db: CommonQueryMethods,
+  owner: ImportOwner,
+  batch: readonly ImportedEntry[],
+  { charityProvider }: InsertOptions,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    WITH entry AS MATERIALIZED (${entryRows("donation", batch)}),
+    ${claimedKeys(keyScopeOf("donation", owner))},
+    inserted AS (
+      INSERT INTO donation (${columnsOf("donation")}, account_id, mode, idempotency_key, charity_provider)
+      SELECT ${ownedValues("donation", owner)}, ${charityProvider}
+      FROM entry
+      WHERE ${hasFreeKey}
+      ORDER BY id
+      RETURNING id, account_id, mode, amount_cents, refunded
+    ),
+    ${totalAdditions(sql.fragment`(SELECT * FROM inserted WHERE NOT refunded) AS counted`)}
+    SELECT id FROM inserted
+  `);
+
+/**
+ * Records a batch, its keys and its totals in one statement. There is no usage, since another system billed it. An entry whose
+ * key was used since the import looked for it is skipped; a batch with an id that was is rejected as a whole.
+ *
+ * Rows and totals are inserted in the same order as those of new records, so that the two cannot deadlock.
+ * @returns the ids of the new records
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const insertImported = async (
+  db: CommonQueryMethods,
+  table: RecordTable,
+  ...rest: [owner: ImportOwner, batch: readonly ImportedEntry[], options: InsertOptions]
+): Promise<readonly string[]> => {
+  try {
+    return await (table === "donation" ? insertDonations : insertRegistrations)(db, ...rest);
+  } catch (error) {
+    throw table === "donation"
+      ? asTotalError(error, "donor_total_safe", "amount_cents")
+      : asTotalError(error, "impact_total_safe", "count");
+  }
+};
+
+const timeRow = z.strictObject({ createdAt: z.string() });
+
+/** Returns those of the times, in microseconds, that records of a store have. */
+export const listTakenTimes = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  times: readonly string[],
+): Promise<readonly string[]> => {
+  const isTaken = sql.fragment`
+    account_id = ${accountId} AND mode = ${mode} AND created_at = ANY(${sql.array([...times], "timestamptz")})
+  `;
+  return db.anyFirst(sql.type(timeRow)`
+    SELECT ${inMicroseconds(sql.fragment`created_at`)} AS "createdAt"
+    FROM (
+      SELECT created_at FROM registration WHERE ${isTaken} AND kind IN (${literals(KINDS)})
+      UNION ALL
+      SELECT created_at FROM donation WHERE ${isTaken}
+    ) AS taken
+  `);
+};
+
+/** The difference by refunds: null, `further` if the entry has more of them, or why it cannot be applied. */
+const REFUND_DIFFERENCES: Readonly<Record<RecordTable, FragmentSqlToken>> = {
+  registration: sql.fragment`
+    CASE
+      WHEN known.refunded_count = entry.refunded_count THEN NULL
+      WHEN known.refunded_count > entry.refunded_count THEN 'it is higher here'
+      WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
+      ELSE 'further'
+    END
+  `,
+  donation: sql.fragment`
+    CASE
+      WHEN known.refunded = entry.refunded THEN NULL
+      WHEN known.refunded THEN 'it is refunded here'
+      ELSE 'further'
+    END
+  `,
+};
+
+/** The condition that a record's time may be that of the entry: imported times of a store become unique. */
+const isSpread = ({ isStore }: ImportOwner): FragmentSqlToken => sql.fragment`(
+  ${isStore} AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
+)`;
+
+/** A record without personal data may have been erased, so the data of the entry are no difference. */
+const difference = (table: RecordTable, owner: ImportOwner, column: string): FragmentSqlToken => {
+  const isCompared = PERSONAL_COLUMNS[table].includes(column)
+    ? namesCustomer(table, "known")
+    : sql.fragment`${column !== "created_at"} OR NOT ${isSpread(owner)}`;
+  return sql.fragment`
+    CASE
+      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} AND (${isCompared})
+        THEN ${column}::text
+    END
+  `;
+};
+
+const knownRow = z.strictObject({
+  place: z.int(),
+  id: z.uuid(),
+  differences: z.array(z.string()),
+  hasFurtherRefund: z.boolean(),
+});
+
+/** A record that has the id or the key of the entry at a place, and the fields in which it differs from the entry. */
+type KnownRecord = Readonly<z.output<typeof knownRow>>;
+
+/** Lists the records of a table that have the ids or keys of a batch. Of several entries, each is looked up by itself. */
+export const listKnown = (
+  db: CommonQueryMethods,
+  table: RecordTable,
+  owner: ImportOwner,
+  batch: readonly ImportedEntry[],
+): Promise<readonly KnownRecord[]> => {
+  const name = sql.identifier([table]);
+  const differences = sql.join(
+    Object.keys(COMPARED_COLUMNS[table]).map((column) => difference(table, owner, column)),
+    sql.fragment`, `,
+  );
+  const ofKind = table === "donation" ? {} : { kind: sql.fragment`entry.kind` };
+  const isOfKind = afterLookup(
+    table === "donation" ? sql.fragment`true` : sql.fragment`${name}.kind = entry.kind`,
+  );
+  const byKey = recordOfKey(
+    keyHash(keyScopeOf(table, owner), sql.identifier(["entry", "idempotency_key"])),
+  );
+  const refundField = table === "donation" ? "refunded" : "refunded_count";
+  return db.any(sql.type(knownRow)`
+    WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
+    compared AS (
+      SELECT
+        entry.place,
+        known.id,
+        array_remove(
+          ARRAY[
+            CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
+            ${differences},
+            -- A record has the key of the entry if it is the record of that key; a key that the entry lacks differs, too.
+            CASE
+              WHEN entry.idempotency_key IS NULL AND known.idempotency_key IS NOT NULL
+                OR entry.idempotency_key IS NOT NULL AND ${byKey} IS DISTINCT FROM known.id
+                THEN 'idempotency_key'
+            END
+          ],
+          NULL
+        ) AS others,
+        ${REFUND_DIFFERENCES[table]} AS refund
+      FROM entry
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM ${name}
+        WHERE ${name}.id = ANY(ARRAY[entry.id, entry.own_id]) AND ${isFoundOwn(table, owner)} AND ${isOfKind}
+        UNION
+        SELECT ${importedRecord(table, { ...importScopeOf(table, owner), ...ofKind }, sql.fragment`entry.imported_id`)}
+        UNION
+        SELECT ${byKey}
+      ) AS match
+      JOIN ${name} AS known ON known.id = match.id
+    )
+    SELECT
+      place,
+      id,
+      CASE
+        WHEN refund IS NULL THEN others
+        WHEN refund = 'further' THEN others || ${refundField}::text
+        ELSE others || (${refundField}::text || ' (' || refund || ')')
+      END AS differences,
+      refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
+    FROM compared
+  `);
+};

@@ -1,0 +1,136 @@
+import { z } from "zod";
+import { invalid } from "./responses.ts";
+
+const text = z.string();
+const integer = z.coerce.number().int();
+const page = { limit: integer.min(1).max(100).optional(), starting_after: text.optional() };
+const item = { price: text, quantity: integer.min(0).optional() };
+const payment = {
+  proration_behavior: z.enum(["always_invoice", "create_prorations", "none"]).optional(),
+  payment_behavior: z
+    .enum([
+      "allow_incomplete",
+      "default_incomplete",
+      "error_if_incomplete",
+      "pending_if_incomplete",
+    ])
+    .optional(),
+};
+/** `items[0]`, `items[1]` … */
+const items = z.record(text, z.strictObject(item)).transform((entries) => Object.values(entries));
+
+/** The parameters that the double models, by call. As at Stripe, all others are rejected. */
+const requests = {
+  nothing: z.strictObject({}),
+  meterCreate: z.strictObject({
+    display_name: text,
+    event_name: text.max(100),
+    default_aggregation: z.strictObject({ formula: z.enum(["count", "last", "sum"]) }),
+    event_time_window: z.enum(["day", "hour"]).optional(),
+    customer_mapping: z
+      .strictObject({ type: z.literal("by_id"), event_payload_key: text })
+      .optional(),
+    value_settings: z.strictObject({ event_payload_key: text }).optional(),
+  }),
+  meterList: z.strictObject(page),
+  meterEventCreate: z.strictObject({
+    event_name: text.max(100),
+    payload: z.record(text, text),
+    identifier: text.max(100).optional(),
+    timestamp: integer.optional(),
+  }),
+  meterListEventSummaries: z.strictObject({
+    customer: text,
+    start_time: integer,
+    end_time: integer,
+    ...page,
+  }),
+  priceCreate: z.strictObject({
+    currency: text,
+    unit_amount: integer.optional(),
+    product_data: z.strictObject({ name: text }).optional(),
+    recurring: z.strictObject({
+      interval: z.enum(["month", "year"]),
+      usage_type: z.enum(["licensed", "metered"]).default("licensed"),
+      meter: text.optional(),
+    }),
+  }),
+  subscriptionCreate: z.strictObject({
+    customer: text,
+    items,
+    billing_cycle_anchor: integer.optional(),
+    ...payment,
+  }),
+  subscriptionUpdate: z.strictObject({ items: items.optional(), ...payment }),
+  subscriptionList: z.strictObject({
+    customer: text,
+    status: z.enum(["all"]).optional(),
+    ...page,
+  }),
+  subscriptionItemCreate: z.strictObject({ subscription: text, ...item, ...payment }),
+  subscriptionItemList: z.strictObject({ subscription: text, ...page }),
+  invoiceList: z.strictObject({
+    customer: text,
+    created: z.strictObject({ gte: integer }).optional(),
+    ...page,
+  }),
+  invoiceListLines: z.strictObject(page),
+};
+
+export type Requests = { [Name in keyof typeof requests]: z.output<(typeof requests)[Name]> };
+
+type Parameters = { [key: string]: string | Parameters };
+
+/** Parses `a[b][0]=c` into nested objects. */
+const parseForm = (form: string): Parameters => {
+  const parameters: Parameters = {};
+  for (const [name, value] of new URLSearchParams(form)) {
+    const keys = name.split(/[[\]]+/u).filter((key) => key !== "");
+    const last = keys.pop() ?? "";
+    let parent = parameters;
+    for (const key of keys) {
+      const child = parent[key];
+      const next = typeof child === "object" ? child : {};
+      parent[key] = next;
+      parent = next;
+    }
+    parent[last] = value;
+  }
+  return parameters;
+};
+
+const nameOf = ([first, ...rest]: readonly PropertyKey[]): string =>
+  String(first) + rest.map((key) => `[${String(key)}]`).join("");
+
+const isMissing = (parameters: Parameters, path: readonly PropertyKey[]): boolean => {
+  let value: string | Parameters | undefined = parameters;
+  for (const key of path) {
+    value = typeof value === "object" ? value[String(key)] : undefined;
+  }
+  return value === undefined;
+};
+
+/**
+ * Parses the parameters of a call.
+ * @throws ErrorResponse a 400
+ */
+export const parseRequest = <Name extends keyof Requests>(
+  name: Name,
+  form: string,
+): Requests[Name] => {
+  const parameters = parseForm(form);
+  const { error, data } = requests[name].safeParse(parameters);
+  const issue = error?.issues[0];
+  if (issue?.code === "unrecognized_keys") {
+    const unknown = nameOf([...issue.path, issue.keys[0] ?? ""]);
+    throw invalid(`Received unknown parameter: ${unknown}`, "parameter_unknown", unknown);
+  }
+  if (issue) {
+    const param = nameOf(issue.path);
+    throw isMissing(parameters, issue.path)
+      ? invalid(`Missing required param: ${param}.`, "parameter_missing", param)
+      : invalid(`Invalid ${param}: ${issue.message}`, undefined, param);
+  }
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the output of the schema with this name
+  return data as Requests[Name];
+};

@@ -1,0 +1,195 @@
+import { begin, periodAt, settle } from "./invoices.ts";
+import type { Requests } from "./requests.ts";
+import { ErrorResponse, findBy, invalid, pageOf } from "./responses.ts";
+import type { Price, State, StoredItem, StoredSubscription } from "./state.ts";
+
+const MAX_ITEMS = 20;
+
+type ItemRequest = Requests["subscriptionCreate"]["items"][number];
+
+export const createPrice = (
+  { prices, meters, nextId }: State,
+  { currency, unit_amount: amount, recurring }: Requests["priceCreate"],
+): Price => {
+  const { interval, usage_type: usageType, meter = null } = recurring;
+  if ((usageType === "metered") !== (meter !== null)) {
+    throw invalid("A metered price, and no other, has a meter.", undefined, "recurring[meter]");
+  }
+  if (meter !== null) {
+    findBy(meters, "meter", meter, 400);
+  }
+  const price: Price = {
+    id: nextId("price"),
+    currency,
+    unit_amount: amount ?? null,
+    recurring: { interval, interval_count: 1, usage_type: usageType, meter },
+  };
+  prices.set(price.id, price);
+  return price;
+};
+
+const presentItem = ({ clock }: State, subscription: StoredSubscription, item: StoredItem) => {
+  const { start, end } = periodAt(subscription, item, subscription.endedAt ?? clock.now());
+  return {
+    id: item.id,
+    object: "subscription_item",
+    created: item.created,
+    current_period_start: start,
+    current_period_end: end,
+    price: item.price,
+    subscription: subscription.id,
+    ...(item.quantity === null ? {} : { quantity: item.quantity }),
+  };
+};
+
+/** Returns a page of a subscription's items. */
+const presentItems = (
+  state: State,
+  subscription: StoredSubscription,
+  page: Parameters<typeof pageOf>[2] = {},
+) =>
+  pageOf(
+    `/v1/subscription_items?subscription=${subscription.id}`,
+    subscription.items.map((item) => presentItem(state, subscription, item)),
+    page,
+  );
+
+export const presentSubscription = (state: State, subscription: StoredSubscription) => ({
+  id: subscription.id,
+  object: "subscription",
+  created: subscription.created,
+  start_date: subscription.created,
+  billing_cycle_anchor: subscription.terms.at(-1)?.anchor,
+  ended_at: subscription.endedAt,
+  customer: subscription.customerId,
+  status: subscription.status,
+  pause_collection: subscription.pausedBy && { behavior: subscription.pausedBy },
+  trial_start: subscription.trialStart,
+  trial_end: subscription.trialEnd,
+  // A subscription contains only its first ten items.
+  items: presentItems(state, subscription),
+});
+
+/** Returns a subscription, brought up to now. */
+export const getSubscription = (
+  state: State,
+  id: string,
+  status: 400 | 404 = 404,
+): StoredSubscription => {
+  const subscription = findBy(state.subscriptions, "subscription", id, status);
+  settle(state, subscription);
+  return subscription;
+};
+
+/** Lists the subscriptions of a customer, newest first. As at Stripe, canceled ones only if `all` are asked for. */
+export const listSubscriptions = (
+  state: State,
+  { customer, status, ...page }: Requests["subscriptionList"],
+): object => {
+  findBy(state.customers, "customer", customer, 400);
+  const found = [...state.subscriptions.keys()]
+    .toReversed()
+    .map((id) => getSubscription(state, id))
+    .filter((each) => each.customerId === customer && (status ?? each.status) !== "canceled")
+    .map((subscription) => presentSubscription(state, subscription));
+  return pageOf("/v1/subscriptions", found, page);
+};
+
+/** Returns a subscription for a change; as at Stripe, a canceled one is not found. */
+export const getChangeable = (
+  state: State,
+  id: string,
+  status: 400 | 404 = 404,
+): StoredSubscription => {
+  const subscription = getSubscription(state, id, status);
+  return subscription.status === "canceled"
+    ? findBy(new Map(), "subscription", id, status)
+    : subscription;
+};
+
+/** Adds all items or, if one is wrong or the payment is declined, none. */
+const addItems = (
+  state: State,
+  subscription: StoredSubscription,
+  requests: readonly ItemRequest[],
+  paymentBehavior: string | undefined,
+): void => {
+  const added = requests.map(({ price: priceId, quantity }): StoredItem => {
+    const price = findBy(state.prices, "price", priceId, 400);
+    const isMetered = price.recurring.usage_type === "metered";
+    if (isMetered && quantity !== undefined) {
+      throw invalid("A metered item takes no quantity.", undefined, "quantity");
+    }
+    const created = state.clock.now();
+    return { id: state.nextId("si"), created, price, quantity: isMetered ? null : (quantity ?? 1) };
+  });
+  const items = [...subscription.items, ...added];
+  if (new Set(items.map(({ price }) => price.id)).size < items.length) {
+    throw invalid("Cannot add multiple subscription items with the same plan.");
+  }
+  if (items.length > MAX_ITEMS) {
+    throw invalid(`A subscription has at most ${MAX_ITEMS} items.`);
+  }
+  if (added.length > 0 && state.declining.has(subscription.customerId)) {
+    if (paymentBehavior !== "error_if_incomplete") {
+      throw new Error("The double supports failing payments with error_if_incomplete only.");
+    }
+    const error = { type: "card_error", code: "card_declined" };
+    throw new ErrorResponse(402, "Your card was declined.", error);
+  }
+  subscription.items = items;
+};
+
+export const createSubscription = (
+  state: State,
+  request: Requests["subscriptionCreate"],
+): StoredSubscription => {
+  const now = state.clock.now();
+  const { billing_cycle_anchor: anchor = now } = request;
+  if (anchor < now) {
+    throw invalid("billing_cycle_anchor must be in the future.", undefined, "billing_cycle_anchor");
+  }
+  const subscription: StoredSubscription = {
+    id: state.nextId("sub"),
+    customerId: findBy(state.customers, "customer", request.customer, 400).id,
+    created: now,
+    terms: [{ start: now, anchor, isTrial: false }],
+    items: [],
+    status: "active",
+    trialStart: null,
+    trialEnd: null,
+    pausedBy: null,
+    endsAtPeriodEnd: false,
+    endedAt: null,
+    settledUntil: now,
+    drafts: [],
+  };
+  addItems(state, subscription, request.items, request.payment_behavior);
+  state.subscriptions.set(subscription.id, subscription);
+  begin(state, subscription);
+  return subscription;
+};
+
+export const updateSubscription = (
+  state: State,
+  id: string,
+  { items = [], payment_behavior: behavior }: Requests["subscriptionUpdate"],
+): StoredSubscription => {
+  const subscription = getChangeable(state, id);
+  addItems(state, subscription, items, behavior);
+  return subscription;
+};
+
+export const createSubscriptionItem = (
+  state: State,
+  { subscription: id, payment_behavior: behavior, ...item }: Requests["subscriptionItemCreate"],
+): object => {
+  const subscription = getChangeable(state, id, 400);
+  addItems(state, subscription, [item], behavior);
+  return presentItems(state, subscription, { limit: MAX_ITEMS }).data.at(-1) ?? {};
+};
+
+export const listSubscriptionItems = (
+  state: State,
+  { subscription, ...page }: Requests["subscriptionItemList"],
+): object => presentItems(state, getSubscription(state, subscription, 400), page);
