@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { findNamedOrganization } from "../modules/accounts/getAccount.ts";
+import { listFailedMeterEventIds } from "../modules/billing/meterEventReports.sql.ts";
 import type { UsageItem } from "../modules/billing/reconciliation/retryUsage.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
@@ -68,6 +69,50 @@ export const findUsageName = async (
     );
   }
   return { kind: "registrations", ids: [first, ...others] };
+};
+
+/** What command lines select: items, and events at Stripe. */
+export type SelectedUsage = {
+  readonly items: readonly UsageItem[];
+  readonly stripeEventIds: readonly string[];
+};
+
+/**
+ * Finds all that an operator names, of registrations their failed events.
+ * @param listOfOrganization lists the items of an organization that a command changes
+ * @throws DomainError record_not_found if one of the names is unknown; request_invalid if several records have it
+ */
+export const selectUsage = async (
+  db: CommonQueryMethods,
+  names: readonly string[],
+  listOfOrganization: (accountId: string) => Promise<readonly UsageItem[]>,
+): Promise<SelectedUsage> => {
+  const items = new Map<string, UsageItem>();
+  const stripeEventIds = new Set<string>();
+  const add = (added: readonly UsageItem[]): void => {
+    for (const item of added) {
+      items.set(nameOf(item), item);
+    }
+  };
+  for (const text of names) {
+    const name = await findUsageName(db, text);
+    switch (name.kind) {
+      case "item":
+        add([name.item]);
+        break;
+      case "stripe_event":
+        stripeEventIds.add(name.id);
+        break;
+      case "organization":
+        add(await listOfOrganization(name.account.id));
+        break;
+      case "registrations": {
+        const ids = await listFailedMeterEventIds(db, { registrationIds: name.ids });
+        add(ids.map((id) => ({ letter: "E", id })));
+      }
+    }
+  }
+  return { items: [...items.values()], stripeEventIds: [...stripeEventIds] };
 };
 
 /** Returns how commands name an item, such as `E5`. */

@@ -112,16 +112,6 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
-CREATE TABLE call_rate (
-  is_only boolean NOT NULL DEFAULT true,
-  calls_per_second double precision NOT NULL DEFAULT 1000,
-  maximum_calls_per_second double precision NOT NULL DEFAULT 1000,
-  changed_at timestamp with time zone NOT NULL DEFAULT now(),
-  reserved_until timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT call_rate_pkey PRIMARY KEY (is_only),
-  CONSTRAINT call_rate_only CHECK (is_only)
-) WITH ();
-
 CREATE TABLE certificate (
   token text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
@@ -653,7 +643,6 @@ CREATE TABLE store (
 CREATE TABLE stripe_customer (
   customer_id text COLLATE "C" NOT NULL,
   read_at timestamp with time zone NOT NULL,
-  open_since bigint NOT NULL,
   CONSTRAINT stripe_customer_pkey PRIMARY KEY (customer_id)
 ) WITH ();
 

@@ -1,7 +1,6 @@
 import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
-import { readCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import { countUsageAttention } from "../modules/billing/meterEventReports.sql.ts";
 import { ATTENTION_CAUSES } from "../modules/billing/meterEvents.rules.ts";
@@ -16,7 +15,6 @@ import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
 import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpointHealth.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
-import { currentCallsPerSecond } from "../modules/billing/sending/callRate.rules.ts";
 import { findHold } from "../modules/billing/deployment.rules.ts";
 import {
   listSubscriptionProblems,
@@ -151,12 +149,6 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
         shards.map(({ number, ageSeconds }) => [{ shard: String(number) }, ageSeconds]),
     }),
   ),
-  gaugeOf({
-    read: ({ db }) => readCallRate(db),
-    name: "impact_stripe_calls_per_second",
-    help: "How many meter events all workers may send to Stripe in a second.",
-    values: currentCallsPerSecond,
-  }),
   gaugeOf({
     read: ({ db }) => listShardStatuses(db, "dispatcher"),
     name: "impact_dispatcher_last_pass_age_seconds",

@@ -6,7 +6,6 @@ import {
   createShardActivities,
   createWebhookActivities,
 } from "../activities/createShardActivities.ts";
-import { recordMaximumCallRate } from "../modules/billing/sending/callRate.sql.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { runProgram } from "../runtime/runProgram.ts";
@@ -127,7 +126,6 @@ const startWorker = async (
   const { whenNamed, runQueue } = createRunners(deployment, logger, stopping);
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runQueue(interactiveQueue, createDonationActivities(context));
-  await recordMaximumCallRate(context.db, config.STRIPE_CALLS_PER_SECOND);
   const processor = await prepareProcessor(context, stopping);
   void processor.ready.then(() =>
     readNewSubscriptions(
@@ -137,6 +135,7 @@ const startWorker = async (
   );
 
   const reportingRuns = createReportingRuns(context, {
+    callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
     onResult: observers.observeSend,
     onFailure: observers.observeFailure,
   });

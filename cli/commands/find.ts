@@ -76,7 +76,7 @@ const presentRegistration = (record: FoundRecords["registrations"][number]): Sho
     remaining_count: record.count - record.refundedCount,
     created_at: record.createdAt,
     ...customerOf(record),
-    billing: usage.status,
+    billing: usage.state,
     cause: usage.events.find(({ id }) => id === failed)?.lastError ?? null,
     evidence: record.kind === PLANTED_KIND ? (record.orderStage ?? "registered") : null,
     planting_order: record.plantingOrder,

@@ -1,17 +1,19 @@
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
-import type { CsvValue } from "../../runtime/formatRows.ts";
-import { readStatement, readStatementDetails } from "../../modules/billing/readStatement.ts";
-import type { KindStatement } from "../../modules/billing/readStatement.ts";
-import { needingAttention } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import { presentStatement, presentSums } from "../../modules/billing/presentStatement.rules.ts";
+import { readStatement } from "../../modules/billing/readStatement.ts";
+import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
+import {
+  describeInvoiceProblem,
+  needingAttention,
+} from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listStreamsNeedingAttention } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { parseId, parseMode } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
@@ -19,14 +21,10 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printTable, printText, writeOut } from "../output/print.ts";
-import { escapeUnsafe, escapeUnsafeInLines } from "../output/printable.ts";
+import { printJson, printTable, snakeCased } from "../output/print.ts";
+import { escapeUnsafeInLines } from "../output/printable.ts";
+import { exitCodeOfProblems } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
-import { presentInvoiced, sayInvoiced, exitCodeOfProblems } from "./usageReconcile.ts";
-
-/** Formats one line of CSV for output. Line feeds stay; what else a terminal would obey is escaped. */
-const formatPrintableCsvLine = (values: readonly CsvValue[]): string =>
-  formatCsvLine(values, escapeUnsafeInLines);
 
 type StatementOptions = {
   readonly org: string;
@@ -34,7 +32,6 @@ type StatementOptions = {
   readonly mode: Mode;
   readonly csv?: true;
   readonly json?: true;
-  readonly detail?: true;
 };
 
 /**
@@ -45,42 +42,28 @@ const disagrees = (compared: StreamReport): boolean =>
   listStreamsNeedingAttention([compared]).length > 0 &&
   (compared.error === null || compared.delivered !== 0);
 
-const disagreementsOf = (statements: readonly KindStatement[]): readonly StreamReport[] =>
-  statements
-    .flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : []))
-    .filter(disagrees);
-
-const presentKind = (statement: KindStatement) => ({
-  meter: statement.kind,
-  from: statement.period.start,
-  to: statement.period.end,
-  days: statement.days,
-  totals: statement.total,
-  ...(statement.paidFrom === "balance"
-    ? {}
-    : {
-        processors: statement.comparisons.map((compared) => ({
-          processor: "stripe",
-          customer_id: compared.customerId,
-          delivered: compared.delivered,
-          processor_quantity: compared.processorQuantity,
-          agrees:
-            compared.processorQuantity === null
-              ? null
-              : compared.processorQuantity === compared.delivered && statement.total.failed === 0,
-          needs_attention: disagrees(compared),
-          error: compared.error,
-        })),
-        invoiced: statement.invoiced.map(presentInvoiced),
-        trial: statement.trial && { from: statement.trial.start, to: statement.trial.end },
-      }),
+const presentComparison = ({ differences, ...compared }: StreamReport) => ({
+  ...snakeCased(compared),
+  needs_attention: disagrees({ ...compared, differences }),
 });
 
-/** Returns the statements of an account as `--json` prints them. */
-export const presentStatements = ({ id, name }: Account, statements: readonly KindStatement[]) => ({
-  account_id: id,
-  account_name: name,
-  meters: statements.map(presentKind),
+/** Returns a statement as clients see it, with Stripe's own sums. */
+export const presentForOperators = (
+  { account, subscription, statements }: Statement,
+  mode: Mode,
+) => ({
+  account_id: account.id,
+  account_name: account.name,
+  paid_from: account.type === "store" ? "balance" : "usage",
+  ...presentStatement(mode, subscription, []),
+  statements: statements.map((statement) =>
+    statement.paidFrom === "balance"
+      ? presentSums(statement)
+      : {
+          ...presentStatement(mode, subscription, [statement]).statements[0],
+          comparisons: statement.comparisons.map(presentComparison),
+        },
+  ),
 });
 
 /** Says whether Stripe's sum agrees with what was delivered, and with what was registered. */
@@ -95,53 +78,33 @@ const verdictOf = (compared: StreamReport, failed: number): string => {
     : `but ${counted(failed, "unit has", "units have")} failed and ${failed === 1 ? "is" : "are"} not billed; run impact usage`;
 };
 
-/** Says for each customer at Stripe what it has, and whether that agrees. */
-const describeComparisons = (statement: KindStatement): readonly string[] =>
-  statement.paidFrom === "balance"
-    ? []
-    : statement.comparisons.map((compared) => {
-        const { customerId, delivered, processorQuantity, error } = compared;
-        return error === null
-          ? `${statement.kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, statement.total.failed)}.`
-          : `${statement.kind}: Stripe's sum of ${customerId} could not be read: ${error}`;
-      });
-
-/** Prints the totals of each kind. */
-export const printTotals = (io: Io, statements: readonly KindStatement[]): void => {
-  printTable(
-    io,
-    ["meter", "from", "to", ...Object.keys(statements[0]?.total ?? {})],
-    statements.map(({ kind, period: { start, end }, total }) => [
-      kind,
-      start,
-      end,
-      ...Object.values(total),
-    ]),
-  );
-};
-
-/** Says which invoices have the usage of a statement, and which of it is free. */
-const sayInvoices = (io: Io, statement: KindStatement): void => {
+/** Says what each customer at Stripe has, and whether that agrees; and which invoices have it, or why none has it. */
+export const describeBilling = (statement: KindStatement): readonly string[] => {
   if (statement.paidFrom === "balance") {
-    return;
+    return [];
   }
-  sayInvoiced(io, statement.invoiced);
-  if (statement.trial !== null) {
-    const { start, end } = statement.trial;
-    say(
-      io,
-      `${statement.kind}: usage in the trial from ${formatTime(start)} to ${formatTime(end)} is free.`,
-    );
-  }
+  const { kind, comparisons, invoiced, total } = statement;
+  return [
+    ...comparisons.map((compared) => {
+      const { customerId, delivered, processorQuantity, error } = compared;
+      return error === null
+        ? `${kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, total.failed)}.`
+        : `${kind}: Stripe's sum of ${customerId} could not be read: ${error}`;
+    }),
+    ...invoiced.map((usage) => {
+      const what =
+        describeInvoiceProblem(usage) ?? `${usage.quantity} invoiced in ${usage.invoiceNumber}`;
+      return `${kind}: ${what}, from ${formatTime(timeOf(usage.start))} to ${formatTime(timeOf(usage.end))}.`;
+    }),
+  ];
 };
 
-export const printComparisons = (io: Io, statement: KindStatement): void => {
-  for (const line of describeComparisons(statement)) {
-    printText(io, line);
-  }
-};
-
-const printStatement = (io: Io, statements: readonly KindStatement[], isCsv: boolean): void => {
+/** Prints the sums of each kind, those of its days first. */
+export const printSums = (
+  io: Io,
+  statements: readonly KindStatement[],
+  { isCsv = false }: { readonly isCsv?: boolean } = {},
+): void => {
   const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
   const rows = statements.flatMap(({ kind, days, total }) =>
     [...days, { day: "total", ...total }].map(({ day, ...sums }) => {
@@ -154,47 +117,26 @@ const printStatement = (io: Io, statements: readonly KindStatement[], isCsv: boo
     return;
   }
   for (const row of [headings, ...rows]) {
-    io.stdout.write(formatPrintableCsvLine(row));
+    io.stdout.write(formatCsvLine(row, escapeUnsafeInLines));
   }
 };
 
-const printDetails = async (
-  io: Io,
-  details: ReturnType<typeof readStatementDetails>,
-  isCsv: boolean,
-): Promise<void> => {
-  const headings = [
-    "registration_id",
-    "meter",
-    "created_at",
-    "count",
-    "refunded_count",
-    "usage_states",
-    "idempotency_key",
-    "attribution",
-    "order_id",
-    "customer_email",
-  ];
-  if (isCsv) {
-    await writeOut(io, formatPrintableCsvLine(headings));
+/** @throws CommandError if Stripe's sums or invoices do not confirm the statements */
+const requireConfirmed = (statements: readonly KindStatement[]): void => {
+  const billed = statements.flatMap((each) => (each.paidFrom === "usage" ? [each] : []));
+  const disagreements = billed.flatMap(({ comparisons }) => comparisons).filter(disagrees);
+  if (disagreements.length > 0) {
+    const unread = disagreements.filter(({ error }) => error !== null).length;
+    throw new CommandError(
+      exitCodeOfProblems(disagreements),
+      `Stripe does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
+    );
   }
-  for await (const detail of details) {
-    const values = [
-      shownIdOf(detail),
-      detail.kind,
-      detail.createdAt,
-      detail.count,
-      detail.refundedCount,
-      detail.usageStates,
-      detail.idempotencyKey,
-      detail.attribution,
-      detail.orderId,
-      detail.customerEmail,
-    ];
-    const line = isCsv
-      ? formatPrintableCsvLine(values)
-      : `${escapeUnsafe(JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]]))))}\n`;
-    await writeOut(io, line);
+  if (billed.some(({ invoiced }) => needingAttention(invoiced).length > 0)) {
+    throw new CommandError(
+      EXIT.failed,
+      "The invoices do not have exactly what was delivered. To compare them again, run: impact usage reconcile",
+    );
   }
 };
 
@@ -207,8 +149,8 @@ or accepted without a registration.
 What is invoiced is as of the last comparison, each night or by impact usage reconcile.
 The exit code is 1 if a sum of Stripe differs, or could not be read, or if usage is not
 invoiced exactly once. It is 4 if none differs and Stripe cannot be used. A difference does
-not count if deliveries in progress or of the last 15 minutes explain it.
---detail prints one line for each registration: JSON, or CSV with --csv.`;
+not count if deliveries in progress or of the last 15 minutes explain it. impact export
+lists the registrations behind a statement.`;
 
 /** As long as comparing with the processor may take. */
 const TIMEOUT_MS = 10 * 60 * 1000;
@@ -223,60 +165,32 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     )
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
-    .option("--detail", "list the registrations")
     .addHelpText("after", STATEMENT_HELP)
-    .action(
-      async ({ org: accountId, period: given, mode, csv, json, detail }: StatementOptions) => {
-        const { io } = context;
-        const period = given === CURRENT ? null : given;
-        const deps = await openBilling(context);
-        const owner = { accountId, mode };
-        if (detail) {
-          await printDetails(io, readStatementDetails(deps, owner, period), csv === true);
-          return;
-        }
-        const { account, statements } = await readStatement(
-          deps,
-          owner,
-          period,
-          AbortSignal.timeout(TIMEOUT_MS),
-        );
-        if (json) {
-          printJson(io, {
-            ...presentStatements(account, statements),
-            mode,
-            paid_from: account.type === "store" ? "balance" : "usage",
-          });
-        } else {
-          printStatement(io, statements, csv === true);
-          for (const statement of statements) {
-            const { start, end } = statement.period;
-            say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
-            for (const line of describeComparisons(statement)) {
-              say(io, line);
-            }
-            sayInvoices(io, statement);
+    .action(async ({ org: accountId, period, mode, csv, json }: StatementOptions) => {
+      const { io } = context;
+      const read = await readStatement(
+        await openBilling(context),
+        { accountId, mode },
+        period === CURRENT ? null : period,
+        AbortSignal.timeout(TIMEOUT_MS),
+      );
+      const { statements, subscription } = read;
+      if (json) {
+        printJson(io, presentForOperators(read, mode));
+      } else {
+        printSums(io, statements, { isCsv: csv === true });
+        for (const statement of statements) {
+          const { start, end } = statement.period;
+          say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
+          for (const line of describeBilling(statement)) {
+            say(io, line);
           }
         }
-        const uninvoiced = statements.flatMap((statement) =>
-          statement.paidFrom === "usage" ? needingAttention(statement.invoiced) : [],
-        );
-        const disagreements = disagreementsOf(statements);
-        if (disagreements.length > 0) {
-          const unread = disagreements.filter(
-            ({ error: unreadable }) => unreadable !== null,
-          ).length;
-          throw new CommandError(
-            exitCodeOfProblems(disagreements),
-            `Stripe does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
-          );
+        if (subscription?.trial) {
+          const { start, end } = subscription.trial;
+          say(io, `usage in the trial from ${formatTime(start)} to ${formatTime(end)} is free.`);
         }
-        if (uninvoiced.length > 0) {
-          throw new CommandError(
-            EXIT.failed,
-            "The invoices do not have exactly what was delivered. To compare them again, run: impact usage reconcile",
-          );
-        }
-      },
-    );
+      }
+      requireConfirmed(statements);
+    });
 };

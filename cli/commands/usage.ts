@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { Option } from "commander";
 import type { Command } from "commander";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
@@ -15,9 +16,14 @@ import { listOpenDifferences } from "../../modules/billing/reconciliation/usageD
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
+import { describeInvoiceProblem } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import { COMPARED_SECONDS } from "../../modules/billing/invoices/invoices.rules.ts";
+import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { secondOf } from "../../runtime/durations.rules.ts";
 import { organizationOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -63,13 +69,24 @@ const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): voi
   printText(io, `Next: impact usage retry ${events.length === 1 ? events[0]?.id : "--all"}`);
 };
 
-const readOverview = async ({ connections }: CliContext, org: string | undefined) => {
+/** Lists recent usage that no invoice will have, because its customer has no subscription. */
+const listUnsubscribed = async (
+  db: DatabasePool,
+  accountId: string | null,
+  now: Date,
+): Promise<readonly InvoicedUsage[]> =>
+  (await listInvoicedUsage(db, accountId, { onlyProblems: true })).filter(
+    ({ problem, end }) => problem === "no_subscription" && end > secondOf(now) - COMPARED_SECONDS,
+  );
+
+const readOverview = async ({ connections, clock }: CliContext, org: string | undefined) => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const last = await findLastReconciliation(db);
   return {
     attention: await listUsageAttention(db, accountId),
     hold: findHold(await readDeployment(db)),
+    unsubscribed: await listUnsubscribed(db, accountId, clock.now()),
     last,
     unreadable: (last?.unreadable ?? []).filter(
       ({ accountIds }) => accountId === null || accountIds.includes(accountId),
@@ -83,8 +100,14 @@ const readOverview = async ({ connections }: CliContext, org: string | undefined
 type Overview = Awaited<ReturnType<typeof readOverview>>;
 
 const printOverview = (io: Io, overview: Overview): void => {
-  const { attention, hold, last, unreadable, stripeEvents } = overview;
+  const { attention, hold, last, unreadable, stripeEvents, unsubscribed } = overview;
   printAttention(io, attention);
+  for (const usage of unsubscribed) {
+    printText(
+      io,
+      `\n${usage.accountNames}, ${usage.customerId}: ${describeInvoiceProblem(usage)}. Create one at Stripe, and set it: impact org update ${usage.accountIds[0]} --stripe-subscription sub_…`,
+    );
+  }
   if (stripeEvents.length > 0) {
     printStripeEvents(io, stripeEvents);
   }
@@ -104,10 +127,14 @@ const printOverview = (io: Io, overview: Overview): void => {
 const showOverview = async (context: CliContext, { org, json }: OverviewOptions): Promise<void> => {
   const { io } = context;
   const overview = await readOverview(context, org);
-  const { attention, hold, last, unreadable, stripeEvents } = overview;
-  const needing = attention.filter(({ cause }) => needsOperator(cause)).length;
-  const matters =
-    needing + stripeEvents.length + unreadable.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
+  const { attention, hold, last, unreadable, stripeEvents, unsubscribed } = overview;
+  const needing = [
+    ...attention.filter(({ cause }) => needsOperator(cause)),
+    ...stripeEvents,
+    ...unreadable,
+    ...unsubscribed,
+  ];
+  const matters = needing.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
   if (json) {
     printJson(io, {
       needs_person: matters > 0,
@@ -120,6 +147,7 @@ const showOverview = async (context: CliContext, { org, json }: OverviewOptions)
         error: last.error,
       },
       unreadable: unreadable.map(snakeCased),
+      no_subscription: unsubscribed.map(snakeCased),
       stripe_events: stripeEvents.map(snakeCased),
     });
   } else {

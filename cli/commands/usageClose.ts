@@ -4,15 +4,13 @@ import { z } from "zod";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
-import {
-  listFailedMeterEventIds,
-  listMeterEvents,
-} from "../../modules/billing/meterEventReports.sql.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import type { UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
@@ -25,7 +23,7 @@ import { openBillingChange, operatorName, operatorOption } from "../operator.ts"
 import type { ReasonedOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
-import { findUsageName, USAGE_NAME } from "../usageNames.ts";
+import { selectUsage, USAGE_NAME } from "../usageNames.ts";
 
 type Deps = BillingContext & OperatorContext;
 
@@ -69,7 +67,7 @@ const listClosable = async (
   { db }: Deps,
   accountId: string,
   { period, meter }: CloseOptions,
-): Promise<readonly bigint[]> => {
+): Promise<readonly UsageItem[]> => {
   const selected = { accountId, span: spanOf(period), limit: MAXIMUM_EVENTS };
   const events = [
     ...(await listMeterEvents(db, { ...selected, state: "failed" })),
@@ -80,45 +78,7 @@ const listClosable = async (
     const names = namedEvents(unclear.map(({ id }) => id));
     say(io, `Left out, because Stripe may have it: ${names}. Retry it first.`);
   }
-  return events.filter((event) => !unclear.includes(event)).map(({ id }) => id);
-};
-
-type Selection = {
-  readonly eventIds: readonly bigint[];
-  readonly differenceIds: readonly bigint[];
-  readonly stripeEventIds: readonly string[];
-};
-
-const selectClosable = async (
-  context: CliContext,
-  deps: Deps,
-  names: readonly string[],
-  options: CloseOptions,
-): Promise<Selection> => {
-  const eventIds: bigint[] = [];
-  const differenceIds: bigint[] = [];
-  const stripeEventIds: string[] = [];
-  for (const text of names) {
-    const name = await findUsageName(deps.db, text);
-    switch (name.kind) {
-      case "item":
-        (name.item.letter === "E" ? eventIds : differenceIds).push(name.item.id);
-        break;
-      case "stripe_event":
-        stripeEventIds.push(name.id);
-        break;
-      case "organization":
-        eventIds.push(...(await listClosable(context, deps, name.account.id, options)));
-        break;
-      case "registrations":
-        eventIds.push(...(await listFailedMeterEventIds(deps.db, { registrationIds: name.ids })));
-    }
-  }
-  return {
-    eventIds: [...new Set(eventIds)],
-    differenceIds: [...new Set(differenceIds)],
-    stripeEventIds: [...new Set(stripeEventIds)],
-  };
+  return events.filter((event) => !unclear.includes(event)).map(({ id }) => ({ letter: "E", id }));
 };
 
 /** @throws CommandError if a document would bill two meters, which have different prices, or two organizations */
@@ -172,7 +132,7 @@ const describeClosed = (
 /** Checks everything before anything is closed. */
 const closeItems = async (
   deps: Deps,
-  { eventIds, differenceIds }: Selection,
+  items: readonly UsageItem[],
   document: BillingDocument | null,
   { reason, as, units, dryRun }: CloseOptions,
 ): Promise<ClosedUsage> => {
@@ -183,13 +143,14 @@ const closeItems = async (
     expectedUnits: units ?? null,
     isDryRun: true,
   };
-  const preview = await closeUsage(deps, { eventIds, differenceIds }, options);
+  const idsOf = (letter: UsageItem["letter"]) =>
+    items.filter((item) => item.letter === letter).map(({ id }) => id);
+  const closed = { eventIds: idsOf("E"), differenceIds: idsOf("D") };
+  const preview = await closeUsage(deps, closed, options);
   if (document !== null) {
     requireOneLine(preview);
   }
-  return dryRun
-    ? preview
-    : closeUsage(deps, { eventIds, differenceIds }, { ...options, isDryRun: false });
+  return dryRun ? preview : closeUsage(deps, closed, { ...options, isDryRun: false });
 };
 
 const close = async (
@@ -200,16 +161,18 @@ const close = async (
   const { io } = context;
   const document = readDocument(options);
   const deps = await openBillingChange(context, options);
-  const selection = await selectClosable(context, deps, names, options);
-  if (selection.stripeEventIds.length > 0 && document !== null) {
+  const { items: selected, stripeEventIds } = await selectUsage(deps.db, names, (accountId) =>
+    listClosable(context, deps, accountId, options),
+  );
+  if (stripeEventIds.length > 0 && document !== null) {
     throw new CommandError(EXIT.usage, "A Stripe event is closed with --never-bill.");
   }
-  if (Object.values(selection).every(({ length }) => length === 0)) {
+  if (selected.length + stripeEventIds.length === 0) {
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
-  const closed = await closeItems(deps, selection, document, options);
-  for (const id of isDryRun ? [] : selection.stripeEventIds) {
+  const closed = await closeItems(deps, selected, document, options);
+  for (const id of isDryRun ? [] : stripeEventIds) {
     await resolveProcessorEvent(deps, id, "discard");
   }
   const items = presentClosed(closed);
@@ -220,7 +183,7 @@ const close = async (
       document_reference: document?.reference ?? null,
       units: closed.units,
       items,
-      stripe_events: selection.stripeEventIds,
+      stripe_events: stripeEventIds,
     });
     return;
   }
@@ -228,7 +191,7 @@ const close = async (
     printObjects(io, items);
     say(io, describeClosed(closed.units, document, isDryRun));
   }
-  for (const id of selection.stripeEventIds) {
+  for (const id of stripeEventIds) {
     say(io, `${isDryRun ? "This would be closed" : "Closed"}: Stripe event ${id}.`);
   }
 };

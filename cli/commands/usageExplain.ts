@@ -21,7 +21,7 @@ import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openBillingChange } from "../operator.ts";
-import { printFields, printJson, printRecord, printText, snakeCased } from "../output/print.ts";
+import { printFields, printJson, printText, snakeCased } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import {
   documentOption,
@@ -33,7 +33,7 @@ import {
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { explainRegistration } from "./usageOfRegistration.ts";
-import { presentStatements, printComparisons, printTotals } from "./statement.ts";
+import { describeBilling, presentForOperators, printSums } from "./statement.ts";
 import {
   getMeterEvent,
   getDifference,
@@ -52,30 +52,30 @@ const explainOrganization = async (
 ): Promise<void> => {
   const { io } = context;
   const deps = await openBillingChange(context, {});
-  const { statements } = await readStatement(
+  const read = await readStatement(
     deps,
     { accountId: account.id, mode: "live" },
     period === CURRENT ? null : period,
     AbortSignal.timeout(TIMEOUT_MS),
   );
   const attention = await listUsageAttention(deps.db, account.id);
+  const fields = {
+    customer_id: account.stripeCustomerId,
+    subscription_id: account.stripeSubscriptionId,
+  };
   if (json) {
     printJson(io, {
-      ...presentStatements(account, statements),
-      customer_id: account.stripeCustomerId,
+      ...presentForOperators(read, "live"),
+      ...fields,
       attention: attention.map(presentAttention),
     });
     return;
   }
-  printRecord(io, {
-    organization: `${account.name} (${account.id})`,
-    "Stripe customer": account.stripeCustomerId,
-    "Stripe subscription": account.stripeSubscriptionId,
-  });
+  printFields(io, { organization: `${account.name} (${account.id})`, ...fields });
   io.stdout.write("\n");
-  printTotals(io, statements);
-  for (const statement of statements) {
-    printComparisons(io, statement);
+  printSums(io, read.statements);
+  for (const line of read.statements.flatMap(describeBilling)) {
+    printText(io, line);
   }
   io.stdout.write("\n");
   if (attention.length === 0) {

@@ -46,19 +46,18 @@ const canBeRefunded = async (
 };
 
 const planRegistration = (
-  registration: AccountRegistration,
-  { status, failedEventIds }: RegistrationUsage,
+  { id, isPrepaid }: AccountRegistration,
+  { facts, failedEventIds }: RegistrationUsage,
   isRefundable: boolean,
 ): readonly string[] => {
-  if (status === "imported") {
+  const hasUsage = facts.length > 0;
+  if (!hasUsage && !isPrepaid) {
     return ["It has no usage: it was imported, so it is not billed and cannot be refunded."];
   }
   return [
-    ...(status === "prepaid" ? ["It has no usage: it was paid from the store's balance."] : []),
-    ...failedEventIds.map((id) => `Its usage has failed: impact usage explain E${id}`),
-    ...(isRefundable
-      ? [`To refund it: impact refund registration ${registration.id} --reason TEXT`]
-      : []),
+    ...(hasUsage ? [] : ["It has no usage: it was paid from the store's balance."]),
+    ...failedEventIds.map((each) => `Its usage has failed: impact usage explain E${each}`),
+    ...(isRefundable ? [`To refund it: impact refund registration ${id} --reason TEXT`] : []),
   ];
 };
 
@@ -100,7 +99,7 @@ export const explainRegistration = async (
     count: registration.count,
     refunded_count: refundedCount,
     created_at: registration.createdAt,
-    billing: usage.status,
+    billing: usage.state,
   };
   if (json) {
     printJson(io, {

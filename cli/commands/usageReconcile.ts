@@ -7,10 +7,13 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects, printRows, snakeCased } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
+import { exitCodeOfProblems } from "../output/printUsage.ts";
 import { nameOf } from "../usageNames.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
 import {
@@ -33,87 +36,50 @@ import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
 
-export const presentInvoiced = ({ start, end, ...usage }: InvoicedUsage) => ({
+const presentInvoiced = ({ start, end, ...usage }: InvoicedUsage) => ({
   ...snakeCased(usage),
   from: timeOf(start),
   to: timeOf(end),
   needs_attention: needingAttention([{ ...usage, start, end }]).length > 0,
 });
 
-const COLUMNS: Columns<InvoicedUsage> = {
-  organization: (usage) => usage.accountNames,
-  customer: (usage) => usage.customerId,
-  meter: (usage) => usage.kind,
-  from: (usage) => timeOf(usage.start),
-  to: (usage) => timeOf(usage.end),
-  invoice: (usage) => usage.invoiceNumber ?? usage.invoiceId,
-  invoiced: (usage) => usage.quantity,
-  delivered: (usage) => usage.delivered,
-  units: (usage) => usage.units,
-  problem: (usage) => usage.problem,
-};
-
-/** Prints the usage that no invoice has, that differs from it, or that two have, and the reasons. */
-const printInvoiceProblems = (io: Io, problems: readonly InvoicedUsage[]): void => {
-  if (problems.length === 0) {
-    return;
-  }
-  io.stdout.write("\n");
-  printRows(io, problems, COLUMNS);
+/** Says which usage no invoice has, differs from it, or two have, and why. */
+const sayInvoiceProblems = (io: Io, problems: readonly InvoicedUsage[]): void => {
   for (const usage of problems) {
-    say(io, `${usage.accountNames}: ${describeInvoiceProblem(usage)}.`);
-  }
-};
-
-/** Says which invoice has the usage of a statement, and why none has some. */
-export const sayInvoiced = (io: Io, invoiced: readonly InvoicedUsage[]): void => {
-  for (const usage of invoiced) {
-    const span = `from ${formatTime(timeOf(usage.start))} to ${formatTime(timeOf(usage.end))}`;
-    const { kind, quantity, problem, invoiceNumber } = usage;
-    const isLine = problem === null || problem === "late" || problem === "differs";
-    if (isLine && quantity !== null) {
-      say(io, `${kind}: ${quantity} invoiced in ${invoiceNumber}, ${span}.`);
-    }
-    if (problem !== null) {
-      say(io, `${kind}: ${describeInvoiceProblem(usage)}, ${span}.`);
-    }
+    const { accountNames, customerId, start, end } = usage;
+    say(
+      io,
+      `${accountNames}, ${customerId}, from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}: ${describeInvoiceProblem(usage)}.`,
+    );
   }
 };
 
 /** As long as a nightly comparison may take. */
 const TIMEOUT_MS = 6 * HOUR_MS;
 
-type InvoiceComparison = {
-  readonly problems: readonly InvoicedUsage[];
-  /** Why invoices could not be read; null if all were. */
-  readonly failure: Error | null;
-};
+type Deps = BillingContext & { readonly pace: BulkPace };
 
-/** Compares the invoices of all customers (null), or of one organization's. */
+/** Compares the invoices of all customers (null), or of one organization's. Returns why some could not be read, or null. */
 const compareWithInvoices = async (
-  context: CliContext,
+  { io }: CliContext,
+  deps: Deps,
   accountId: string | null,
-): Promise<InvoiceComparison> => {
-  const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
-  const failure = await compareInvoices(
-    deps,
-    { accountId, readBefore: await readDatabaseTime(deps.db, deps.clock) },
-    {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      onFailure: (id, error) =>
-        say(context.io, `The invoices of ${id} could not be read: ${describeError(error)}`),
-    },
-  ).then(
-    ({ failed }) =>
-      failed === 0
-        ? null
-        : new CommandError(
-            EXIT.failed,
-            `The invoices of ${counted(failed, "customer")} could not be read.`,
-          ),
-    (error: unknown) => (error instanceof Error ? error : new Error(String(error))),
-  );
-  return { problems: await listInvoicedUsage(deps.db, accountId, { onlyProblems: true }), failure };
+): Promise<Error | null> => {
+  try {
+    const { failed } = await compareInvoices(
+      deps,
+      { accountId, readBefore: await readDatabaseTime(deps.db, deps.clock) },
+      {
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+        onFailure: (id, error) =>
+          say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
+      },
+    );
+    const what = `The invoices of ${counted(failed, "customer")} could not be read.`;
+    return failed === 0 ? null : new CommandError(EXIT.failed, what);
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  }
 };
 
 type ReconcileOptions = TimeRange & JsonOption & { readonly org?: string };
@@ -135,10 +101,9 @@ const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
 
 /** Runs a reconciliation. One of all usage that breaks off is stored as failed. */
 const runOnce = async (
-  context: CliContext,
+  deps: Deps,
   compared: { readonly accountId: string | null; readonly span: Span | null },
 ) => {
-  const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
   try {
     return await runReconciliation(deps, compared, AbortSignal.timeout(TIMEOUT_MS));
   } catch (error) {
@@ -148,10 +113,6 @@ const runOnce = async (
     throw error;
   }
 };
-
-/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
-export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
-  problems.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed;
 
 /** Why a minute that differs is no difference. */
 const noteOf = ({ mayLag, askedIds }: StreamReport["differences"][number]): string | null =>
@@ -179,7 +140,7 @@ const listMinutes = (streams: readonly StreamReport[], open: readonly UsageDiffe
       );
       return {
         item: stored ? nameOf({ letter: "D", id: stored.id }) : null,
-        account_name: stream.accountName,
+        organization: stream.accountName,
         meter: stream.kind,
         customer_id: stream.customerId,
         minute: timeOf(minute),
@@ -206,11 +167,7 @@ const printComparison = (
     io.stdout.write("\n");
     printObjects(
       io,
-      minutes
-        .slice(0, SHOWN_MINUTES)
-        .map(({ item, account_name: organization, customer_id: _customer, ...minute }) =>
-          Object.assign({ item, organization }, minute),
-        ),
+      minutes.slice(0, SHOWN_MINUTES).map(({ customer_id: _customer, ...minute }) => minute),
     );
   }
   const hidden = minutes.length - SHOWN_MINUTES;
@@ -253,11 +210,11 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const span = chooseSpan(await readDatabaseTime(db, clock), options);
   const accountId = await readAccountFilter(db, options.org);
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
-  const { streams, drifting } = await runOnce(context, {
-    accountId,
-    span: isPartial ? span : null,
-  });
-  const { problems: uninvoiced, failure } = await compareWithInvoices(context, accountId);
+  const deps = { ...(await openBilling(context)), pace: await connections.pace() };
+  const compared = { accountId, span: isPartial ? span : null };
+  const { streams, drifting } = await runOnce(deps, compared);
+  const failure = await compareWithInvoices(context, deps, accountId);
+  const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });
   const minutes = listMinutes(
     streams,
     await listOpenDifferences(db, { accountId: null, span, limit: MAXIMUM_DIFFERENCES }),
@@ -272,7 +229,7 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
     });
   } else {
     printComparison(io, streams, minutes);
-    printInvoiceProblems(io, uninvoiced);
+    sayInvoiceProblems(io, uninvoiced);
   }
   const { separatedAt } = await readDeployment(db);
   sayCompared(io, drifting, span, separatedAt);

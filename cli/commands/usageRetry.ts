@@ -4,14 +4,15 @@ import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import {
-  listFailedMeterEventIds,
-  listMeterEventIdsOfEndedPeriods,
-} from "../../modules/billing/meterEventReports.sql.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../modules/billing/meterEventReports.sql.ts";
 import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
-import { retryItems, retryOpenUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
+import {
+  endUsageDelays,
+  listRetriableItems,
+  retryItems,
+} from "../../modules/billing/reconciliation/retryUsage.ts";
 import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
   OperatorAnswer,
@@ -25,8 +26,8 @@ import { openBillingChange, operatorName, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
-import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
-import type { UsageName } from "../usageNames.ts";
+import { nameOf, selectUsage, USAGE_NAME } from "../usageNames.ts";
+import type { SelectedUsage } from "../usageNames.ts";
 
 type Deps = BillingContext & OperatorContext;
 
@@ -136,53 +137,29 @@ const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Prom
 /** The most Stripe events that one command retries. */
 const STRIPE_EVENTS = 1000;
 
-/** Retries what was named, or everything that is open (null). Adds the meter events among it to `eventIds`. */
-async function* retryEach(
+const resultOf = (retried: RetriedItem): Result =>
+  "refusal" in retried
+    ? refusalOf(nameOf(retried), retried.refusal)
+    : done(nameOf(retried), retried.units, RETRIES[retried.retry]);
+
+/** Finds what was named, or all that is open. */
+const select = async (
   deps: Deps,
-  names: readonly UsageName[] | null,
-  options: Parameters<typeof retryItems>[2],
-  eventIds: bigint[],
-): AsyncGenerator<Result, void, void> {
-  async function* resultsOf(items: AsyncGenerator<RetriedItem>): AsyncGenerator<Result> {
-    for await (const retried of items) {
-      if ("refusal" in retried) {
-        yield refusalOf(nameOf(retried), retried.refusal);
-        continue;
-      }
-      if (retried.letter === "E") {
-        eventIds.push(retried.id);
-      }
-      yield done(nameOf(retried), retried.units, RETRIES[retried.retry]);
+  names: readonly string[],
+  { all, dryRun }: RetryOptions,
+): Promise<SelectedUsage> => {
+  const listOpen = async (accountId: string | null) => {
+    if (!dryRun) {
+      await endUsageDelays(deps, accountId);
     }
+    return listRetriableItems(deps, accountId);
+  };
+  if (!all) {
+    return selectUsage(deps.db, names, listOpen);
   }
-  if (names === null) {
-    yield* resultsOf(retryOpenUsage(deps, null, options));
-    for (const { id } of await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS)) {
-      yield await retryStripeEvent(deps, id, options.isDryRun);
-    }
-  }
-  for (const name of names ?? []) {
-    switch (name.kind) {
-      case "item":
-        yield* resultsOf(retryItems(deps, [name.item], options));
-        break;
-      case "organization":
-        yield* resultsOf(retryOpenUsage(deps, name.account.id, options));
-        break;
-      case "stripe_event":
-        yield await retryStripeEvent(deps, name.id, options.isDryRun);
-        break;
-      case "registrations": {
-        const ids = await listFailedMeterEventIds(deps.db, { registrationIds: name.ids });
-        if (ids.length === 0) {
-          yield done(name.ids[0], null, "none of its usage has failed");
-        }
-        const items = ids.map((id) => ({ letter: "E", id }) as const);
-        yield* resultsOf(retryItems(deps, items, options));
-      }
-    }
-  }
-}
+  const failed = await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS);
+  return { items: await listOpen(null), stripeEventIds: failed.map(({ id }) => id) };
+};
 
 const retry = async (
   context: CliContext,
@@ -193,30 +170,29 @@ const retry = async (
   const { io } = context;
   const deps = await openBillingChange(context, options);
   const isDryRun = options.dryRun === true;
-  const given = {
+  const { items, stripeEventIds } = await select(deps, names, options);
+  const results: Result[] = [];
+  for await (const retried of retryItems(deps, items, {
     reason: options.reason ?? "sent by impact usage retry",
     by: operatorName(options.as),
     answer: answerOf(options),
     isDryRun,
-  };
-  const found: UsageName[] = [];
-  for (const name of names) {
-    found.push(await findUsageName(deps.db, name));
+  })) {
+    results.push(resultOf(retried));
   }
-  const eventIds: bigint[] = [];
-  const results: Result[] = [];
-  for await (const result of retryEach(deps, options.all ? null : found, given, eventIds)) {
-    results.push(result);
+  for (const id of stripeEventIds) {
+    results.push(await retryStripeEvent(deps, id, isDryRun));
   }
-  const items = results.map(({ exitCode: _exitCode, ...result }) => result);
+  const shown = results.map(({ exitCode: _exitCode, ...result }) => result);
   if (options.json) {
-    printJson(io, { dry_run: isDryRun, items });
-  } else if (items.length > 0) {
-    printObjects(io, items);
+    printJson(io, { dry_run: isDryRun, items: shown });
+  } else if (shown.length > 0) {
+    printObjects(io, shown);
   }
   if (results.length === 0) {
     say(io, "Nothing has failed; there is nothing to retry.");
   }
+  const eventIds = items.filter(({ letter }) => letter === "E").map(({ id }) => id);
   await warnOfEndedPeriods(context, deps, eventIds);
   if (isDryRun) {
     say(io, "Nothing was changed.");

@@ -7,6 +7,8 @@ import type {
 import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { printRows, printText, snakeCased } from "./print.ts";
@@ -106,6 +108,10 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
     printRows(io, settling, ATTENTION_COLUMNS);
   }
 };
+
+/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
+export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
+  problems.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed;
 
 /** Says why nothing is sent, if usage is held. */
 export const sayHold = (io: Io, hold: Hold | null): void => {

@@ -60,22 +60,6 @@ CREATE TABLE shard (
   PRIMARY KEY (kind, number)
 );
 
--- How fast all workers together send meter events to Stripe. It has one row, which this migration creates.
-CREATE TABLE call_rate (
-  -- Always true, so that there is at most one row.
-  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT call_rate_only CHECK (is_only),
-  -- Falls when Stripe rejects calls because there are too many, and then rises again.
-  calls_per_second double precision NOT NULL DEFAULT 1000,
-  -- The setting STRIPE_CALLS_PER_SECOND of the worker that started last.
-  maximum_calls_per_second double precision NOT NULL DEFAULT 1000,
-  -- When the rate last changed.
-  changed_at timestamptz NOT NULL DEFAULT now(),
-  -- Earlier calls are reserved up to this time.
-  reserved_until timestamptz NOT NULL DEFAULT now()
-);
-
-INSERT INTO call_rate DEFAULT VALUES;
-
 -- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -282,9 +266,7 @@ CREATE TABLE stripe_subscription (
 -- A customer of Stripe whose invoices were compared with what was delivered.
 CREATE TABLE stripe_customer (
   customer_id text COLLATE "C" PRIMARY KEY,
-  read_at timestamptz NOT NULL,
-  -- Unix seconds. Usage from before is on finalized invoices that were found equal, or its problem is old.
-  open_since bigint NOT NULL
+  read_at timestamptz NOT NULL
 );
 
 -- The usage of a Stripe customer in a span, and the invoice that has it, or the reason why none has it. A row for each
@@ -352,7 +334,7 @@ CREATE TABLE reconciliation (
   asked bigint NOT NULL,
   -- How many streams were compared; null if it could not be finished.
   streams integer,
-  -- The streams that could not be read: `UnreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
+  -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
   unreadable jsonb NOT NULL,
   -- Why the reconciliation failed; null if it succeeded.
   error text

@@ -230,25 +230,15 @@ const openRow = z.strictObject({
   cause: z.enum(ATTENTION_CAUSES),
 });
 
-/**
- * Lists the items that need an operator, the oldest first.
- * @param of.span only usage of a half-open span of unix seconds; null: all
- */
+/** Lists the items of an account, or of all (null), that need an operator, the oldest first. */
 export const listOpenItems = async (
   db: CommonQueryMethods,
-  {
-    accountId,
-    span,
-  }: {
-    readonly accountId: string | null;
-    readonly span: Span | null;
-  },
+  accountId: string | null,
 ): Promise<readonly Readonly<z.output<typeof openRow>>[]> => {
   const items = await db.any(sql.type(openRow)`
     SELECT letter, attended.id, cause
     FROM ${attended} AS attended
     WHERE ${ofAccount(accountId)}
-      AND ${inSpan(sql.fragment`second`, span)}
     ORDER BY second, attended.id
   `);
   return items.filter(({ cause }) => needsOperator(cause));

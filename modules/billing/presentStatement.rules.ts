@@ -99,22 +99,25 @@ export const statementJson = z
   })
   .meta({ id: "Statement" });
 
-type Sums = {
-  readonly [Name in keyof typeof sums]: number;
-};
-
-/** The statement of one kind. */
-type KindUsage = {
+/** What the statements of all accounts have in common. */
+type KindSums<Sums> = {
   readonly kind: Kind;
   readonly period: Period;
   readonly total: Sums;
   readonly days: readonly (Sums & { readonly day: string })[];
-  readonly invoiced: readonly InvoicedUsage[];
 };
 
 const presentPeriod = ({ start, end }: Period) => ({
   start: start.toISOString(),
   end: end.toISOString(),
+});
+
+/** Returns the sums of a kind, and those of its days. */
+export const presentSums = <Sums>({ kind, period: of, total, days }: KindSums<Sums>) => ({
+  kind,
+  period: presentPeriod(of),
+  ...total,
+  days: [...days],
 });
 
 const timeOf = (second: number): string => new Date(second * 1000).toISOString();
@@ -127,7 +130,9 @@ export const presentStatement = (
     readonly trial: Period | null;
     readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
   } | null,
-  statements: readonly KindUsage[],
+  statements: readonly (KindSums<{ readonly [Name in keyof typeof sums]: number }> & {
+    readonly invoiced: readonly InvoicedUsage[];
+  })[],
 ): z.output<typeof statementJson> => ({
   mode,
   subscription: subscription && {
@@ -135,18 +140,15 @@ export const presentStatement = (
     paused: subscription.pausedBy,
     trial: subscription.trial && presentPeriod(subscription.trial),
   },
-  statements: statements.map(({ kind, period: of, total, days, invoiced }) => ({
-    kind,
-    period: presentPeriod(of),
-    ...total,
-    unit_price: subscription?.unitPrices[kind] ?? null,
-    invoices: invoiced.map((usage) => ({
+  statements: statements.map((statement) => ({
+    ...presentSums(statement),
+    unit_price: subscription?.unitPrices[statement.kind] ?? null,
+    invoices: statement.invoiced.map((usage) => ({
       number: usage.invoiceNumber,
       period: { start: timeOf(usage.start), end: timeOf(usage.end) },
       invoiced: usage.quantity,
       reported: usage.delivered,
       problem: describeInvoiceProblem(usage),
     })),
-    days: [...days],
   })),
 });

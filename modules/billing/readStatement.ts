@@ -1,6 +1,6 @@
 import type { Account } from "../accounts/accounts.sql.ts";
-import type { PrepaidSums, StatementDetail, SumsByDay, UsageSums } from "./statements.sql.ts";
-import { listStatementDetails, sumPrepaidByDay, sumUsageByDay } from "./statements.sql.ts";
+import type { PrepaidSums, SumsByDay, UsageSums } from "./statements.sql.ts";
+import { sumPrepaidByDay, sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
@@ -8,7 +8,6 @@ import { minuteOf } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganizationOrStore } from "../accounts/getAccount.ts";
-import { readWholeList } from "../records/readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
@@ -25,8 +24,6 @@ type UsageStatement = SumsByDay<UsageSums> & {
   readonly comparisons: readonly StreamReport[];
   /** What invoices have of the usage, and why they lack some, as it was last compared. */
   readonly invoiced: readonly InvoicedUsage[];
-  /** The trial of the subscription, if the period has a part of it. */
-  readonly trial: Period | null;
 };
 
 /** The statement of one kind. A store's usage is prepaid, so it has other sums and no comparison. */
@@ -34,6 +31,13 @@ export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
   | UsageStatement
   | (SumsByDay<PrepaidSums> & { readonly paidFrom: "balance" })
 );
+
+export type Statement = {
+  readonly account: Account;
+  /** As it was last read; null in test mode and without one. */
+  readonly subscription: KnownSubscription | null;
+  readonly statements: readonly KindStatement[];
+};
 
 /**
  * Returns a kind's period: the given one, or else the account's current billing cycle.
@@ -80,18 +84,12 @@ export const readStatement = async (
   owner: AccountMode,
   period: Period | null,
   signal: AbortSignal | null,
-): Promise<{
-  readonly account: Account;
-  /** As it was last read; null in test mode and without one. */
-  readonly subscription: KnownSubscription | null;
-  readonly statements: readonly KindStatement[];
-}> => {
+): Promise<Statement> => {
   const { db } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
   const isLive = owner.mode === "live";
   const invoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
   const subscription = isLive ? await findKnownSubscription(db, owner.accountId) : null;
-  const trial = subscription?.trial ?? null;
   const statements: KindStatement[] = [];
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
@@ -112,34 +110,7 @@ export const readStatement = async (
       invoiced: invoiced.filter(
         (usage) => usage.kind === kind && usage.start < end && usage.end > start,
       ),
-      trial: trial !== null && trial.start < span.end && trial.end > span.start ? trial : null,
     });
   }
   return { account, subscription, statements };
 };
-
-const PAGE_ROWS = 1000;
-
-/**
- * Reads the registrations behind a statement, oldest first. Memory use is constant.
- * @throws DomainError record_not_found if there is no such account
- */
-export async function* readStatementDetails(
-  context: BillingContext,
-  owner: AccountMode,
-  period: Period | null,
-): AsyncGenerator<StatementDetail & { readonly kind: Kind }, void, void> {
-  await getOrganizationOrStore(context.db, owner.accountId);
-  for (const kind of KINDS) {
-    const stream = { ...owner, kind };
-    const span = await periodOf(context, stream, period);
-    const pages = readWholeList((part) => listStatementDetails(context.db, stream, span, part), {
-      rows: PAGE_ROWS,
-    });
-    for await (const page of pages) {
-      for (const detail of page) {
-        yield { ...detail, kind };
-      }
-    }
-  }
-}

@@ -3,13 +3,13 @@ import type { ListedMeterEvent } from "./meterEventReports.sql.ts";
 import { listSealingsOfSecond } from "./meterEventReports.sql.ts";
 import type { UsageFact } from "./usageFacts.sql.ts";
 import { listFactsOfRegistration } from "./usageFacts.sql.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import type { BillingStatus, FactEvent } from "./billingStatus.rules.ts";
-import { billingStatusOf } from "./billingStatus.rules.ts";
+import type { Owner } from "../records/owner.rules.ts";
+import type { UsageReportState } from "./billingStatus.rules.ts";
+import { usageStateOf } from "./billingStatus.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 
 export type RegistrationUsage = {
-  readonly status: BillingStatus;
+  readonly state: UsageReportState;
   readonly facts: readonly UsageFact[];
   /** Every sealing of the registration's second, also those without its facts. */
   readonly events: readonly ListedMeterEvent[];
@@ -20,12 +20,9 @@ export type RegistrationUsage = {
 /** Reads how far the usage of a registration has come. */
 export const readUsage = async (
   db: CommonQueryMethods,
-  registration: AccountMode & {
+  registration: Owner & {
     readonly id: string;
-    readonly kind: Kind;
     readonly createdAt: Date;
-    readonly isPrepaid: boolean;
-    readonly count: number;
     readonly refundedCount: number;
   },
 ): Promise<RegistrationUsage> => {
@@ -34,17 +31,16 @@ export const readUsage = async (
     facts.length === 0
       ? []
       : await listSealingsOfSecond(db, registration, secondOf(registration.createdAt));
-  const eventOf = ({ meterEventId }: UsageFact): FactEvent | null => {
-    const event = events.find(({ id }) => Number(id) === meterEventId);
-    return event ? { ...event, isLate: event.isLate && event.documentReference === null } : null;
-  };
+  const own = new Set(facts.map(({ meterEventId }) => meterEventId));
+  const states = facts.map(
+    ({ meterEventId }) => events.find(({ id }) => Number(id) === meterEventId)?.state ?? "unsealed",
+  );
   return {
-    status: billingStatusOf(registration, facts.map(eventOf)),
+    state: usageStateOf(registration, states),
     facts,
     events,
     failedEventIds: events
-      .filter(({ state }) => state === "failed")
-      .map(({ id }) => id)
-      .filter((id) => facts.some(({ meterEventId }) => meterEventId === Number(id))),
+      .filter(({ id, state }) => state === "failed" && own.has(Number(id)))
+      .map(({ id }) => id),
   };
 };

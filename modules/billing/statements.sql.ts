@@ -3,11 +3,8 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
-import type { ListPosition } from "../records/listPositions.sql.ts";
+import { sql, timestamp } from "../../db/sql.ts";
 import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
-import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { ofStream } from "./streams.sql.ts";
 
 const sum = z.bigint().transform(Number);
@@ -145,56 +142,3 @@ export const sumPrepaidByDay = async (
       ${daysAndTotal}
     `),
   );
-
-const detailRow = z.strictObject({
-  position: z.string(),
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  createdAt: z.date(),
-  count: safeInteger,
-  refundedCount: safeInteger,
-  usageStates: z.string(),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  orderId: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-});
-
-/** A registration of a statement. `usageStates` are those of its usage, separated by spaces; empty without usage. */
-export type StatementDetail = Readonly<z.output<typeof detailRow>>;
-
-/** Returns a page of the registrations of a stream in a period, oldest first. */
-export const listStatementDetails = (
-  db: CommonQueryMethods,
-  stream: Owner,
-  { start, end }: Period,
-  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
-): Promise<readonly StatementDetail[]> =>
-  db.any(sql.type(detailRow)`
-    SELECT
-      ${positionColumn("registration")},
-      registration.id,
-      registration.imported_id AS "importedId",
-      registration.created_at AS "createdAt",
-      registration.count,
-      registration.refunded_count AS "refundedCount",
-      coalesce(
-        (
-          SELECT string_agg(DISTINCT coalesce(meter_event.state, 'unsealed'), ' ')
-          FROM ${factsOfRegistration} AS usage_fact
-          LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-        ),
-        ''
-      ) AS "usageStates",
-      registration.idempotency_key AS "idempotencyKey",
-      registration.attribution,
-      registration.order_id AS "orderId",
-      registration.customer_email AS "customerEmail"
-    FROM registration
-    WHERE ${ownedBy("registration", stream)}
-      AND registration.created_at >= ${timestamp(start)}
-      AND registration.created_at < ${timestamp(end)}
-      AND ${newerThan("registration", after)}
-    ORDER BY registration.created_at, registration.id
-    LIMIT ${limit}
-  `);

@@ -21,7 +21,7 @@ import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "../billing/usage.rules.ts";
 import { isWithin, monthlyCycle, timeOf } from "../billing/usage.rules.ts";
 import type { UsageReportState } from "../billing/billingStatus.rules.ts";
-import { billingStatusOf, reportStateOf } from "../billing/billingStatus.rules.ts";
+import { usageStateOf } from "../billing/billingStatus.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
@@ -88,12 +88,8 @@ const presentUsage = (
   usage: RegistrationUsage,
 ): UsageReport => {
   const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
-  const status = billingStatusOf(
-    usage,
-    states.map((state) => (state === "unsealed" ? null : { state, quantity: count, isLate })),
-  );
+  const state = usageStateOf(usage, states);
   const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
-  const state = reportStateOf(status, usage);
   return {
     id,
     importedId,
@@ -103,7 +99,7 @@ const presentUsage = (
     createdAt,
     state,
     period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
-    ...(status === "reported" || status === "late"
+    ...(state === "reported" || state === "corrected"
       ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling)
       : { invoiceNumber: null, uninvoicedReason: null }),
   };

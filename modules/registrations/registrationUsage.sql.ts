@@ -2,13 +2,9 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
-import { METER_EVENT_STATES } from "../billing/meterEvents.rules.ts";
+import { FACT_STATES } from "../billing/billingStatus.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import {
-  countedRefunds,
-  usageOfManyRefunds,
-  factsOfFewRefunds,
-} from "../billing/registrationFacts.sql.ts";
+import { factsOfRegistration } from "../billing/registrationFacts.sql.ts";
 import { isLateWithoutDocument } from "../billing/meterEvents.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -18,12 +14,8 @@ import { coreColumns, coreRow } from "./registrations.sql.ts";
 const usageRow = z.strictObject({
   ...coreRow,
   position: z.string(),
-  isPrepaid: z.boolean(),
-  /**
-   * The different states of the meter events of its usage facts; `unsealed` for facts without one. Those of many refunds are
-   * listed only if they are pending, failed or closed.
-   */
-  states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
+  /** The different states of its usage facts. */
+  states: z.array(z.enum(FACT_STATES)),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
   processor: z.enum(PROCESSORS).nullable(),
@@ -37,32 +29,21 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   SELECT
     ${coreColumns},
     ${positionColumn("registration")},
-    registration.unit_price_cents IS NOT NULL AS "isPrepaid",
     usage.states,
     usage.is_late AS "isLate",
     usage.processor
   FROM (
-    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents,
-      usage_batch
+    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, usage_batch
     FROM registration
     ${clauses}
   ) AS registration
-  CROSS JOIN LATERAL ${countedRefunds} AS refunds
   CROSS JOIN LATERAL (
     SELECT
-      coalesce(array_agg(DISTINCT state), '{}') AS states,
-      coalesce(bool_or(is_late), false) AS is_late,
-      min(processor) AS processor
-    FROM (
-      SELECT
-        coalesce(meter_event.state, 'unsealed') AS state,
-        coalesce(${isLateWithoutDocument}, false) AS is_late,
-        meter_event.processor
-      FROM ${factsOfFewRefunds} AS usage_fact
-      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-      UNION ALL
-      ${usageOfManyRefunds}
-    ) AS fact
+      coalesce(array_agg(DISTINCT coalesce(meter_event.state, 'unsealed')), '{}') AS states,
+      coalesce(bool_or(${isLateWithoutDocument}), false) AS is_late,
+      min(meter_event.processor) AS processor
+    FROM ${factsOfRegistration} AS usage_fact
+    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
   ) AS usage
   ORDER BY registration.created_at DESC, registration.id DESC
 `;

@@ -222,7 +222,6 @@ const registrationRow = z.strictObject({
   kind: kindColumn,
   count: safeInteger,
   refundedCount: safeInteger,
-  isPrepaid: z.boolean(),
   orderStage: z.enum(ORDER_STAGES).nullable(),
   plantingOrder: z.string().nullable(),
 });
@@ -234,7 +233,6 @@ const REGISTRATION = {
     registration.kind,
     registration.count,
     registration.refunded_count AS "refundedCount",
-    registration.unit_price_cents IS NOT NULL AS "isPrepaid",
     planting_order.stage AS "orderStage",
     planting_order.public_id AS "plantingOrder"
   `,

@@ -1,81 +1,60 @@
-import type { ExecutionContext } from "ava";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { eventually } from "../support/programs.ts";
 import { diagnose } from "./diagnose.ts";
 import { runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
-const CUSTOMERS = 7;
-const CONCURRENT_CALLS = 5;
-
 /** Runs doctor and returns what one of its checks says. */
 const diagnoseOne = async (name: string, env: Readonly<Record<string, string>>): Promise<string> =>
   (await diagnose((...args) => runImpact(args, { env }))).of(name);
 
-/** Creates organizations with customers at Stripe; `checkCustomers` runs doctor and returns what it says of them. */
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
-  const { control, close, ...stripe } = await startStripeDouble();
-  t.teardown(close);
-  await createBilling({
-    db,
-    stripe: connectStripe({ secretKey: stripe.secretKey, apiBase: stripe.url }),
-  }).prepare();
-  const paths: string[] = [];
-  for (let number = 0; number < CUSTOMERS; number += 1) {
-    const { customerId } = control.addCustomer({});
-    await createTestOrganization(db, { stripeCustomerId: customerId });
-    paths.push(`/v1/customers/${customerId}`);
-  }
-  const checkCustomers = () =>
-    diagnoseOne("Stripe customers", {
+test.serial(
+  "doctor says which permissions a restricted key lacks, and what webhooks need",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { control, close, ...stripe } = await startStripeDouble();
+    t.teardown(close);
+    const { secretKey } = stripe;
+    await createBilling({
+      db,
+      stripe: connectStripe({ secretKey, apiBase: stripe.url }),
+    }).prepare();
+    const env = {
       DATABASE_URL: databaseUrl,
-      STRIPE_SECRET_KEY: stripe.secretKey,
+      STRIPE_SECRET_KEY: secretKey,
       STRIPE_API_BASE: stripe.url,
-    });
-  /** Sends a request, which arrives after those that were sent before. */
-  const callStripe = () =>
-    fetch(`${stripe.url}/v1/billing/meters`, {
-      headers: { Authorization: `Bearer ${stripe.secretKey}` },
-    });
-  return { control, paths, checkCustomers, callStripe };
-};
+    };
 
-test.serial("doctor asks Stripe for five customers at the same time", async (t) => {
-  const { control, paths, checkCustomers, callStripe } = await setUp(t);
-  for (const path of paths) {
-    control.addFault({ kind: "hold", method: "GET", path });
-  }
-
-  const checked = checkCustomers();
-  await eventually(() => control.held() >= CONCURRENT_CALLS);
-  // Others that doctor sent with these have arrived when this one has its response.
-  await callStripe();
-  t.is(control.held(), CONCURRENT_CALLS);
-  control.clearFaults();
-  control.release();
-
-  t.is(await checked, `ok: Stripe has the newest ${CUSTOMERS} of ${CUSTOMERS} customers`);
-});
-
-test.serial("doctor says which permission a restricted key lacks to read customers", async (t) => {
-  const { control, paths, checkCustomers } = await setUp(t);
-  const message =
-    "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
-    "Having the 'rak_customer_read' permission would allow this request to continue.";
-  for (const path of paths) {
+    const complete = await diagnose((...args) =>
+      runImpact(args, { env: { ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" } }),
+    );
+    const message =
+      "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
+      "Having the 'rak_customer_read' permission would allow this request to continue.";
     const body = { error: { type: "invalid_request_error", message } };
-    control.addFault({ kind: "respond", method: "GET", path, status: 403, body });
-  }
+    control.addFault({
+      kind: "respond",
+      method: "GET",
+      path: "/v1/customers/cus_none",
+      status: 403,
+      body,
+    });
+    const incomplete = await diagnose((...args) => runImpact(args, { env }));
 
-  t.regex(await checkCustomers(), /^wrong: .*'rak_customer_read' permission/u);
-});
+    t.is(complete.of("Stripe key"), "ok: the key may read all that is needed");
+    t.is(complete.of("Stripe webhooks"), "ok: 2 signing secrets are set");
+    t.regex(complete.of("Stripe grace period"), /^skipped: /u);
+    t.regex(incomplete.of("Stripe key"), /^wrong: .*'rak_customer_read' permission/u);
+    t.regex(
+      incomplete.of("Stripe webhooks"),
+      /^warning: STRIPE_WEBHOOK_SECRET has 0 secrets here/u,
+    );
+  },
+);
 
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);

@@ -57,7 +57,7 @@ test.serial("a shop's order is found with and without #, and by its customer", a
       owner_type: "store",
       count: 3,
       remaining_count: 3,
-      billing: "prepaid",
+      billing: "not_billed",
       evidence: "registered",
     });
   }
@@ -116,7 +116,7 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
       id,
       count: 5,
       refunded_count: 2,
-      billing: "reported",
+      billing: "corrected",
       next: `impact usage explain ${id}`,
     });
   }

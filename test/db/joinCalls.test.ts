@@ -66,7 +66,7 @@ const CONTENT_ERRORS: Readonly<Record<string, FragmentSqlToken>> = {
   "a sum beyond the range of its type": sql.fragment`SELECT 9223372036854775807 + 1`,
   "a malformed value": sql.fragment`SELECT 'x'::integer`,
   "a division by zero": sql.fragment`SELECT 1 / 0`,
-  "a duplicate key": sql.fragment`INSERT INTO call_rate DEFAULT VALUES`,
+  "a duplicate key": sql.fragment`INSERT INTO deployment DEFAULT VALUES`,
 };
 
 for (const [title, statement] of Object.entries(CONTENT_ERRORS)) {

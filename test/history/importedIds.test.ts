@@ -201,12 +201,12 @@ test("operators name an imported registration by either id", async (t) => {
   t.is(found.exitCode, 0, found.stderr);
   const { records } = foundRecords.parse(readJson(found));
   const [record] = records;
-  t.like(record, { record: "registration", id: "t-77", billing: "imported" });
+  t.like(record, { record: "registration", id: "t-77", billing: "not_billed" });
   t.deepEqual(record?.["found_by"], ["imported_id"]);
   const internalId = String(record?.["internal_id"]);
   for (const given of ["t-77", internalId]) {
     const usage = await scene.impact("usage", "explain", given, "--json");
-    t.like(readJson(usage), { registration_id: "t-77", billing: "imported" });
+    t.like(readJson(usage), { registration_id: "t-77", billing: "not_billed" });
     const refund = await scene.impact("refund", "registration", given, "--reason", "test");
     t.is(refund.exitCode, 1);
     t.regex(refund.stderr, /no usage record on file/u);

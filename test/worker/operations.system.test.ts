@@ -11,7 +11,6 @@ test("a worker without its database is alive, not ready, and reports its last me
   const { urls } = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: relay.url,
     TEMPORAL_NAMESPACE: namespace,
-    STRIPE_CALLS_PER_SECOND: "25",
     WORKER_METRICS_PORT: "0",
     LOG_LEVEL: "silent",
   });
@@ -30,10 +29,6 @@ test("a worker without its database is alive, not ready, and reports its last me
   await eventually(async () => /^impact_usage_held 0$/mu.test((await read("/metrics")).text));
   t.regex((await read("/metrics")).text, /^impact_database_up 1$/mu);
 
-  // The worker has recorded its setting as the limit of all workers.
-  await eventually(async () =>
-    /^impact_stripe_calls_per_second 25$/mu.test((await read("/metrics")).text),
-  );
   await eventually(async () => /^temporal_num_pollers\{/mu.test((await read("/metrics")).text));
   const temporal = (await read("/metrics")).text.matchAll(/^temporal_\w+/gmu);
   t.deepEqual(

@@ -9,15 +9,15 @@ import { sweepStripe } from "../processorEvents/refreshSubscriptions.ts";
 import type { StripeSweep, SweepOptions } from "../processorEvents/refreshSubscriptions.ts";
 import {
   findNextCustomer,
-  findOpenUsage,
+  findComparedSince,
   listCustomersOfAccount,
   replaceInvoicedUsage,
   sumDelivered,
 } from "./invoicedUsage.sql.ts";
-import { compareUsage, explainUsage, findOpenSince } from "./invoices.rules.ts";
+import { compareUsage, explainUsage } from "./invoices.rules.ts";
 
 /** Lists the customers of an account, or all (null), that have usage to compare, and since when. */
-async function* listOpenCustomers(
+async function* listComparedCustomers(
   { db }: BillingContext,
   accountId: string | null,
   readBefore: Date,
@@ -25,7 +25,7 @@ async function* listOpenCustomers(
   const listed = accountId === null ? null : await listCustomersOfAccount(db, accountId);
   let id = listed === null ? await findNextCustomer(db, "") : listed[0];
   for (let place = 1; typeof id === "string"; place += 1) {
-    const since = await findOpenUsage(db, { customerId: id, readBefore });
+    const since = await findComparedSince(db, { customerId: id, readBefore });
     if (since !== null) {
       yield { id, since };
     }
@@ -40,16 +40,12 @@ const compareCustomer = async (
   { since, separatedAt }: { readonly since: number; readonly separatedAt: Date | null },
   signal: AbortSignal,
 ): Promise<void> => {
-  // Read before the call: usage that is delivered during the call is compared again.
+  // Read before the call: usage that is delivered during the call may be missing.
   const readAt = clock.now();
   const now = secondOf(readAt);
   const stripe = requireStripe(billing);
   const billed = await stripe.readInvoices(customerId, since, signal);
-  const { explanations, waitingSince } = explainUsage(
-    billed,
-    { start: since, end: Math.max(now, since) + 1 },
-    now,
-  );
+  const explanations = explainUsage(billed, { start: since, end: Math.max(now, since) + 1 }, now);
   const sums = await sumDelivered(
     db,
     customerId,
@@ -67,19 +63,13 @@ const compareCustomer = async (
     return sum && compared ? [{ ...compared, accountIds: sum.accountIds }] : [];
   });
   await db.transaction((transaction) =>
-    replaceInvoicedUsage(transaction, customerId, {
-      since,
-      openSince: findOpenSince(rows, waitingSince, now),
-      readAt,
-      rows,
-    }),
+    replaceInvoicedUsage(transaction, customerId, { since, readAt, rows }),
   );
 };
 
 /**
  * Compares the finalized invoices of every customer of Stripe with what was delivered to it, and stores what differs and what
- * usage no invoice has. Periods that were found equal are not read again. What was compared is stored, so a repeated call
- * continues.
+ * usage no invoice has. What was compared is stored, so a repeated call continues.
  * @param options.readBefore customers that were compared since then are skipped
  * @throws ProcessorUnavailableError if Stripe is down
  */
@@ -98,7 +88,7 @@ export const compareInvoices = async (
   const context = { ...given, clock, db: openBulkPool(given.db, pace) };
   const { separatedAt } = await readDeployment(context.db);
   return sweepStripe(
-    listOpenCustomers(context, accountId, readBefore),
+    listComparedCustomers(context, accountId, readBefore),
     ({ id, since }, signal) => compareCustomer(context, id, { since, separatedAt }, signal),
     options,
   );

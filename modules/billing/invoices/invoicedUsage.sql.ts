@@ -1,15 +1,13 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { safeInteger, sql, timestamp, values } from "../../../db/sql.ts";
+import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { invoicedUsageRow } from "./invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoiceReports.rules.ts";
+import { COMPARED_SECONDS } from "./invoices.rules.ts";
 import type { ComparedUsage } from "./invoices.rules.ts";
-
-/** Usage may be delivered this long after its second. Stripe rejects older usage. */
-const DELIVERABLE_SECONDS = 36 * 86_400;
 
 const idRow = z.strictObject({ id: z.string().nullable() });
 
@@ -32,63 +30,45 @@ export const listCustomersOfAccount = (
     WHERE account_id = ${accountId} AND mode = 'live' AND customer_id IS NOT NULL
   `);
 
-/** The second of a customer's first delivered usage that meets a condition. The index finds it, kind by kind. */
-const firstSecond = (
-  customerId: string,
-  condition: FragmentSqlToken,
-): FragmentSqlToken => sql.fragment`
-  (
-    SELECT min(first.second)
-    FROM ${values(KINDS)} AS used (kind)
-    CROSS JOIN LATERAL (
-      SELECT meter_event.second
-      FROM meter_event
-      WHERE meter_event.customer_id = ${customerId}
-        AND meter_event.kind = used.kind
-        AND meter_event.state = 'delivered'
-        AND ${condition}
-      ORDER BY meter_event.second
-      LIMIT 1
-    ) AS first
-  )
-`;
-
-const openRow = z.strictObject({ second: safeInteger.nullable() });
+const sinceRow = z.strictObject({ since: safeInteger });
 
 /**
- * Returns the first second of a customer's usage that is still to be compared: usage since the last comparison left off, or
- * earlier usage that was delivered afterwards, with the whole span of the invoice that should have it. Null if there is
- * none, or if the customer was read since `readBefore`.
+ * Returns since when a customer's usage is compared: since some time before the last comparison, from the beginning of what was
+ * found of that time, or since its first usage. Null if nothing was delivered since then, or if it was read since `readBefore`.
  */
-export const findOpenUsage = (
+export const findComparedSince = (
   db: CommonQueryMethods,
   { customerId, readBefore }: { readonly customerId: string; readonly readBefore: Date },
 ): Promise<number | null> =>
-  db.oneFirst(sql.type(openRow)`
-    SELECT least(
-      open.second,
-      (
-        SELECT min(start_second)
-        FROM invoiced_usage
-        WHERE customer_id = ${customerId} AND start_second <= open.second AND end_second > open.second
-      )
-    ) AS second
-    FROM (VALUES (true)) AS always (present)
-    LEFT JOIN stripe_customer AS known ON known.customer_id = ${customerId}
-    CROSS JOIN LATERAL (
+  db.maybeOneFirst(sql.type(sinceRow)`
+    SELECT
+      least(
+        compared.since,
+        (
+          SELECT min(start_second)
+          FROM invoiced_usage
+          WHERE customer_id = ${customerId} AND end_second > compared.since
+        )
+      ) AS since
+    FROM (
       SELECT
-        CASE WHEN known.read_at IS NULL OR known.read_at < ${timestamp(readBefore)} THEN least(
-          ${firstSecond(customerId, sql.fragment`meter_event.second >= coalesce(known.open_since, 0)`)},
-          ${firstSecond(
-            customerId,
-            sql.fragment`
-              meter_event.second < known.open_since
-              AND meter_event.second >= extract(epoch FROM known.read_at)::bigint - ${DELIVERABLE_SECONDS}
-              AND meter_event.settled_at >= known.read_at
-            `,
-          )}
-        ) END AS second
-    ) AS open
+        max(read_at) AS read_at,
+        coalesce(
+          extract(epoch FROM max(read_at))::bigint - ${COMPARED_SECONDS},
+          (SELECT min(second) FROM meter_event WHERE customer_id = ${customerId} AND state = 'delivered')
+        ) AS since
+      FROM stripe_customer
+      WHERE customer_id = ${customerId}
+    ) AS compared
+    WHERE (compared.read_at IS NULL OR compared.read_at < ${timestamp(readBefore)})
+      AND EXISTS (
+        SELECT
+        FROM meter_event
+        WHERE customer_id = ${customerId}
+          AND kind = ANY(${sql.array([...KINDS], "text")})
+          AND second >= compared.since
+          AND state = 'delivered'
+      )
   `);
 
 const deliveredRow = z.strictObject({
@@ -149,21 +129,18 @@ export const replaceInvoicedUsage = async (
   customerId: string,
   {
     since,
-    openSince,
     readAt,
     rows,
   }: {
     readonly since: number;
-    readonly openSince: number;
     readonly readAt: Date;
     readonly rows: readonly (ComparedUsage & { readonly accountIds: readonly string[] })[];
   },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO stripe_customer (customer_id, read_at, open_since)
-    VALUES (${customerId}, ${timestamp(readAt)}, ${openSince})
-    ON CONFLICT (customer_id) DO UPDATE
-    SET read_at = excluded.read_at, open_since = excluded.open_since
+    INSERT INTO stripe_customer (customer_id, read_at)
+    VALUES (${customerId}, ${timestamp(readAt)})
+    ON CONFLICT (customer_id) DO UPDATE SET read_at = excluded.read_at
   `);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM invoiced_usage

@@ -77,8 +77,8 @@ const DRAFT_MARGIN = 72 * HOUR + DAY;
 /** A paused collection abandons an invoice as soon as it is final; a person takes longer. */
 const PAUSE_SECONDS = 60;
 
-/** Older problems are not read again: they stay as they were last found. */
-const LONGEST_OPEN = 100 * DAY;
+/** How far back from the last comparison usage is compared. Older problems stay as they were last found. */
+export const COMPARED_SECONDS = 100 * DAY;
 
 const contains = (outer: Span, inner: Span): boolean =>
   outer.start <= inner.start && inner.end <= outer.end;
@@ -247,15 +247,12 @@ const splitSpan = (
   return starts.map((from, at) => ({ start: from, end: starts[at + 1] ?? end }));
 };
 
-/**
- * Explains a customer's usage in a span: which lines are to be compared, and which usage is on no invoice or on two.
- * @returns also when the usage begins that waits for an invoice
- */
+/** Explains a customer's usage in a span: which lines are to be compared, and which usage is on no invoice or on two. */
 export const explainUsage = (
   billing: CustomerBilling,
   span: Span,
   now: number,
-): { readonly explanations: readonly Explanation[]; readonly waitingSince: number } => {
+): readonly Explanation[] => {
   const explanations = billing.lines
     .filter(
       (line) => line.end > span.start && chargeOf(line, billing.subscriptions, now) === "charged",
@@ -264,19 +261,15 @@ export const explainUsage = (
       const { start, end, kind, subscriptionId } = line;
       return { start, end, kind, subscriptionId, line, problem: null };
     });
-  let waitingSince = now;
   for (const kind of KINDS) {
     for (const part of splitSpan(billing, kind, span)) {
       const verdict = explainPart(billing, kind, part, now);
-      if (verdict === "waiting" || part.end === span.end) {
-        waitingSince = Math.min(waitingSince, part.start);
-      }
       if (typeof verdict === "object") {
         explanations.push({ ...part, ...verdict, kind });
       }
     }
   }
-  return { explanations, waitingSince };
+  return explanations;
 };
 
 /** What was delivered in a span. `lateAdded` and `lateRefunded` (0 or below) are the parts after the line was finalized. */
@@ -318,19 +311,3 @@ export const compareUsage = (
     units: delivered - quantity,
   };
 };
-
-/** Returns the time before which nothing is read from Stripe again. */
-export const findOpenSince = (
-  compared: readonly ComparedUsage[],
-  waitingSince: number,
-  now: number,
-): number =>
-  Math.max(
-    now - LONGEST_OPEN,
-    Math.min(
-      waitingSince,
-      ...compared
-        .filter(({ problem }) => problem !== null && !isFree(problem))
-        .map(({ start }) => start),
-    ),
-  );

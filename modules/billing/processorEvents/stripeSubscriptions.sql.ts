@@ -120,18 +120,6 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
 
 const usedKinds = usedKindsIf(sql.fragment`true`);
 
-const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
-
-export const listUsedKinds = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<z.output<typeof usedKindsRow>["usedKinds"]> =>
-  db.oneFirst(sql.type(usedKindsRow)`
-    SELECT ${usedKinds} AS "usedKinds"
-    FROM account
-    WHERE id = ${accountId}
-  `);
-
 const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
 
 export const listOrganizationsWithoutCustomer = (

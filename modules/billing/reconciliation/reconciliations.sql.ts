@@ -3,6 +3,7 @@ import { z } from "zod";
 import { KINDS } from "../../records/owner.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 
+/** A stream whose usage the processor did not return. */
 const unreadableStream = z.strictObject({
   kind: z.enum(KINDS),
   customerId: z.string(),
@@ -10,8 +11,6 @@ const unreadableStream = z.strictObject({
   accountName: z.string(),
   error: z.string(),
 });
-
-/** A stream whose usage the processor did not return. */
 
 const reconciliationRow = z.strictObject({
   startedAt: z.date(),

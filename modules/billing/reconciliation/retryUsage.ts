@@ -240,32 +240,25 @@ export async function* retryItems(
   }
 }
 
-/**
- * Retries everything of an organization, or of all (null), that can be settled without an operator, and lets the senders attempt
- * at once what is delayed. It can be repeated.
- */
-export async function* retryOpenUsage(
-  context: BillingContext & OperatorContext,
+/** Lets the senders attempt at once what is delayed, of an organization or of all (null). */
+export const endUsageDelays = (
+  { db, clock, actor }: OperatorContext,
   accountId: string | null,
-  options: RetryOptions,
-): AsyncGenerator<RetriedItem, void, void> {
-  const { db, clock, actor } = context;
-  if (!options.isDryRun) {
-    await db.transaction(async (transaction) => {
-      const now = await readDatabaseTime(transaction, clock);
-      const endedDelays = await endDelays(transaction, accountId, now);
-      if (endedDelays > 0) {
-        const action = "usage.retry";
-        await recordAction(transaction, actor, now, {
-          action,
-          accountId,
-          details: { endedDelays },
-        });
-      }
-    });
-  }
-  const items = await listOpenItems(db, { accountId, span: null });
-  // Documents settle the others.
-  const retried = items.filter(({ cause }) => cause !== "late" && cause !== "credit_owed");
-  yield* retryItems(context, retried, options);
-}
+): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const now = await readDatabaseTime(transaction, clock);
+    const endedDelays = await endDelays(transaction, accountId, now);
+    if (endedDelays > 0) {
+      const details = { endedDelays };
+      await recordAction(transaction, actor, now, { action: "usage.retry", accountId, details });
+    }
+  });
+
+/** Lists everything of an organization, or of all (null), that a retry may settle. Documents settle the others. */
+export const listRetriableItems = async (
+  { db }: Pick<BillingContext, "db">,
+  accountId: string | null,
+): Promise<readonly UsageItem[]> =>
+  (await listOpenItems(db, accountId)).filter(
+    ({ cause }) => cause !== "late" && cause !== "credit_owed",
+  );

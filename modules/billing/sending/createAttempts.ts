@@ -1,11 +1,9 @@
-import type { DatabasePool } from "slonik";
 import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import type { BillingContext } from "../context.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
-import { lowerCallRate, reserveCalls } from "./callRate.rules.ts";
-import { lockCallRate, recordCallRate, recordReservation } from "./callRate.sql.ts";
+import type { CallRate } from "./createCallRate.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { beginSending, finishSending } from "./sendMeterEvent.ts";
@@ -13,42 +11,8 @@ import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
 import { ownerKey } from "../../records/owner.rules.ts";
 import { pause } from "../../../runtime/waiting.ts";
 
-/** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
-export type ReservedCalls = {
-  readonly calls: number;
-  readonly startsAtMs: (index: number) => number;
-};
-
-/** Reserves the times of up to `wanted` calls to Stripe among those of all workers. */
-export const reserveStripeCalls = (db: DatabasePool, wanted: number): Promise<ReservedCalls> =>
-  db.transaction(async (transaction) => {
-    const rate = await lockCallRate(transaction);
-    if (rate.secondsSinceChange < 0) {
-      // The clock was set back. The rate would neither rise nor fall until the clock has caught up.
-      await recordCallRate(transaction, rate.callsPerSecond);
-    }
-    const reservedAtMs = performance.now();
-    const { calls, startsInSeconds, intervalSeconds } = reserveCalls(rate, wanted);
-    if (calls > 0) {
-      await recordReservation(transaction, startsInSeconds + calls * intervalSeconds);
-    }
-    return {
-      calls,
-      startsAtMs: (index) => reservedAtMs + (startsInSeconds + index * intervalSeconds) * 1000,
-    };
-  });
-
 /** How soon reserving calls is tried again when all of the near future is reserved. */
 export const RESERVE_AGAIN_MS = 50;
-
-/** Lowers the rate of all workers' calls after Stripe has rejected one because there were too many. */
-const lowerStripeCallRate = (db: DatabasePool): Promise<void> =>
-  db.transaction(async (transaction) => {
-    const lowered = lowerCallRate(await lockCallRate(transaction));
-    if (lowered !== null) {
-      await recordCallRate(transaction, lowered);
-    }
-  });
 
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
 const COLLECT_OUTCOMES_MS = 50;
@@ -104,19 +68,17 @@ const delayAfter = (
 /** Creates the attempts that a shard's sender makes at the same time. */
 export const createAttempts = (
   context: BillingContext,
-  { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
+  {
+    signal,
+    rate,
+    onResult,
+    onFailure,
+    onEnd,
+  }: AttemptObservers & { readonly signal: AbortSignal; readonly rate: CallRate },
 ): Attempts => {
   let waiting: StoredMeterEvent[] = [];
   const running = new Map<Promise<void>, string>();
   const record = createOutcomeRecords(context, COLLECT_OUTCOMES_MS);
-  /** Many rejections at about the same time are one reason. */
-  const lowerRate = joinCalls(
-    async (rejections: readonly null[]) => {
-      await lowerStripeCallRate(context.db);
-      return rejections;
-    },
-    { collectMs: COLLECT_OUTCOMES_MS },
-  );
 
   /** @param startsAtMs when it may call the processor, by the monotonic clock */
   const make = async (
@@ -139,7 +101,7 @@ export const createAttempts = (
     }
     onResult(event, result);
     if (result.kind === "delayed" && result.cause === "rate_limited") {
-      await lowerRate(null).catch((error: unknown) => onFailure(event, error));
+      rate.lower();
     }
   };
 
@@ -151,15 +113,15 @@ export const createAttempts = (
       if (waiting.length === 0) {
         return;
       }
-      const reserved = await reserveStripeCalls(context.db, waiting.length);
-      const called = waiting.splice(0, reserved.calls);
+      const startTimesMs = rate.reserve(waiting.length);
+      const called = waiting.splice(0, startTimesMs.length);
       if (called.length === 0) {
         return;
       }
       const ids = called.map(({ id }) => id);
       const { started, events } = await beginSending(context, ids);
       for (const [index, event] of events.entries()) {
-        const made = make(event, started, reserved.startsAtMs(index)).finally(() => {
+        const made = make(event, started, startTimesMs[index] ?? 0).finally(() => {
           running.delete(made);
           onEnd();
         });

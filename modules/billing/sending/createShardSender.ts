@@ -1,5 +1,6 @@
 import { createShardRuns, spreadOverSecond } from "../../../db/createShardRuns.ts";
 import type { ShardOptions, ShardRuns, ShardSender } from "../../../db/createShardRuns.ts";
+import { SHARDS } from "../../../db/shards.rules.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
@@ -10,6 +11,7 @@ import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
 import { createAttempts, RESERVE_AGAIN_MS } from "./createAttempts.ts";
 import type { Attempts } from "./createAttempts.ts";
+import { createCallRate } from "./createCallRate.ts";
 import { createStreamQueue, createStreamScans } from "./createStreamQueue.ts";
 import type { StreamQueue, StreamScans } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
@@ -17,6 +19,9 @@ import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
+
+/** Stripe's limit in live mode. */
+const CALLS_PER_SECOND = 1000;
 
 /** The free part of these places, so that a busy shard does not seal after each event. */
 const ROOM_FOR_MORE = 1 / 4;
@@ -51,6 +56,8 @@ type SenderOptions = ShardObservers & {
   readonly signal: AbortSignal;
   readonly scans: StreamScans;
   readonly maximumRunning?: number;
+  /** How many calls to Stripe the senders of all shards make in a second. */
+  readonly callsPerSecond?: number | undefined;
 };
 
 type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
@@ -137,9 +144,11 @@ export const createShardSender = (
   options: SenderOptions,
 ): UsageSender => {
   const { signal, scans, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
+  const { callsPerSecond = CALLS_PER_SECOND } = options;
   const streams = createStreamQueue(context.clock, shard, scans);
   const attempts = createAttempts(context, {
     signal,
+    rate: createCallRate(callsPerSecond / SHARDS),
     onResult: (event, result) => {
       const stream = streamOf(event);
       onResult(stream, result, event.id);
@@ -220,15 +229,19 @@ export const createShardSender = (
  */
 export const createReportingRuns = (
   context: BillingContext,
-  { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
+  {
+    runMs,
+    callsPerSecond,
+    ...observers
+  }: ShardObservers & Pick<ShardOptions, "runMs"> & Pick<SenderOptions, "callsPerSecond">,
 ): ShardRuns => {
   const scans = createStreamScans(context);
   return createShardRuns(context, {
     kind: "usage",
-    // At the same time, the shards would compete for the calls to Stripe of the near future.
+    // At the same time, the shards would compete for the worker's CPU.
     offsetMsOf: spreadOverSecond,
     createSender: (shard, signal) =>
-      createShardSender(context, shard, { ...observers, scans, signal }),
+      createShardSender(context, shard, { ...observers, callsPerSecond, scans, signal }),
     runMs,
   });
 };

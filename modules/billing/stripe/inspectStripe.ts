@@ -4,7 +4,7 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
-import { readSubscriptionPeriod, requireBilled } from "./subscriptions.ts";
+import { isMissing, readSubscriptionPeriod, requireBilled } from "./subscriptions.ts";
 
 /**
  * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
@@ -14,6 +14,10 @@ export type StripeInspector = {
   readonly readAccount: () => Promise<StripeAccount>;
   /** Returns what prevents usage from being sent. */
   readonly inspectMeters: () => Promise<readonly string[]>;
+  /** Returns what the key may not read, although it is needed. */
+  readonly inspectRights: () => Promise<readonly string[]>;
+  /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
+  readonly readGraceHours: (customerId: string) => Promise<number | null>;
   /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
   readonly inspectCustomer: (customerId: string) => Promise<string | null>;
   /**
@@ -26,6 +30,9 @@ export type StripeInspector = {
     kinds: readonly Kind[],
   ) => Promise<readonly string[]>;
 };
+
+/** A list of what an unknown customer has is a 400. */
+const NOT_FOUND = new Set([400, 404]);
 
 /** Returns the problem that a check found, or null. An outage of Stripe is thrown. */
 const findProblem = (check: Promise<unknown>): Promise<string | null> =>
@@ -83,11 +90,61 @@ const inspectSubscription = async (
   return [...new Set(problems)].filter((problem) => problem !== null);
 };
 
+/** Reads one of everything that the service reads. What does not exist shows that the key may read it. */
+const READS: readonly ((stripe: Stripe) => Promise<unknown>)[] = [
+  (stripe) => stripe.customers.retrieve("cus_none"),
+  (stripe) => stripe.subscriptions.retrieve("sub_none"),
+  (stripe) => stripe.prices.retrieve("price_none"),
+  (stripe) => stripe.invoices.list({ customer: "cus_none", limit: 1 }),
+  (stripe) => stripe.v2.core.events.retrieve("evt_none"),
+];
+
+const inspectRights = async (stripe: Stripe): Promise<readonly string[]> => {
+  const problems = await Promise.all(
+    READS.map((read) =>
+      read(stripe).then(
+        () => null,
+        (error: unknown) => {
+          if (error instanceof Stripe.errors.StripePermissionError) {
+            return error.message;
+          }
+          if (error instanceof Stripe.errors.StripeError && NOT_FOUND.has(error.statusCode ?? 0)) {
+            return null;
+          }
+          throw error;
+        },
+      ),
+    ),
+  );
+  return problems.filter((problem) => problem !== null);
+};
+
+const readGraceHours = async (stripe: Stripe, customer: string): Promise<number | null> => {
+  const invoices = await stripe.invoices
+    .list({ customer, limit: 100 })
+    .then(({ data }) => data)
+    .catch((error: unknown) => {
+      if (isMissing(error)) {
+        return [];
+      }
+      throw error;
+    });
+  const [newest] = invoices.flatMap(
+    ({ billing_reason: reason, created, status_transitions: times }) =>
+      reason === "subscription_cycle" && times.finalized_at !== null
+        ? [times.finalized_at - created]
+        : [],
+  );
+  return newest === undefined ? null : Math.round(newest / 3600);
+};
+
 export const createStripeInspector = (options: StripeClientOptions): StripeInspector => {
   const { stripe } = createStripeClient(options);
   return {
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     inspectMeters: () => inspectMeters(stripe),
+    inspectRights: () => inspectRights(stripe),
+    readGraceHours: (customerId) => readGraceHours(stripe, customerId),
     inspectCustomer: (customerId) => findProblem(requireExistingCustomer(stripe, customerId)),
     inspectSubscription: (customerId, subscriptionId, kinds) =>
       inspectSubscription(stripe, customerId, subscriptionId, kinds),

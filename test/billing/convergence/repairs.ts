@@ -2,7 +2,9 @@ import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.t
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import {
-  retryOpenUsage,
+  endUsageDelays,
+  listRetriableItems,
+  retryItems,
   retryUsage,
   sendDifference,
 } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -46,7 +48,9 @@ export const createRepairs = (
   const retryAll = async (): Promise<boolean> => {
     const retried: string[] = [];
     await asOperator(async () => {
-      for await (const item of retryOpenUsage(world.deps(), null, BY)) {
+      const deps = world.deps();
+      await endUsageDelays(deps, null);
+      for await (const item of retryItems(deps, await listRetriableItems(deps, null), BY)) {
         const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
         retried.push(`${item.letter}${item.id}${refused}`);
       }

@@ -7,7 +7,8 @@ import type {
   ClosedUsage,
 } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import {
-  retryOpenUsage,
+  listRetriableItems,
+  retryItems,
   retryUsage,
   sendDifference,
 } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -105,7 +106,9 @@ const createOperator = (world: World) => {
       retryUsage(world.deps(), id, { answer, isDryRun }),
     retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
       const retried: RetriedItem[] = [];
-      for await (const item of retryOpenUsage(world.deps(), null, { ...BY, isDryRun })) {
+      const deps = world.deps();
+      const open = await listRetriableItems(deps, null);
+      for await (const item of retryItems(deps, open, { ...BY, isDryRun })) {
         retried.push(item);
       }
       return retried;

@@ -159,7 +159,7 @@ test("usage explain says why a registration has no usage", async (t) => {
     SELECT id FROM registration WHERE account_id = ${store.id}
   `);
   const prepaid = await scene.impact("usage", "explain", id);
-  t.regex(prepaid.stdout, /billing +prepaid/u);
+  t.regex(prepaid.stdout, /billing +not_billed/u);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
   const reversed = await scene.impact("usage", "explain", id);
   t.regex(reversed.stdout, /refunded count +1\n/u);
@@ -204,7 +204,13 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   await scene.drain();
   t.is(scene.billed(), 9);
   t.is((await scene.impactLater("usage", "reconcile", "--org", scene.id)).exitCode, 0);
-  t.is((await scene.impact("usage", "--org", scene.id)).exitCode, 0);
+  const settled = await scene.impact("usage", "--org", scene.id);
+  t.is(settled.exitCode, 1);
+  t.notRegex(settled.stdout, /Needs a person/u);
+  t.regex(
+    settled.stdout,
+    /9 trees on no invoice: the customer has no subscription\. Create one at Stripe/u,
+  );
   t.is((await scene.impact("usage", "retry", item)).exitCode, 1);
   t.is((await scene.impact("usage", "retry", "D999999")).exitCode, 3);
 });

@@ -1,8 +1,5 @@
-import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../db/shards.rules.ts";
-import { reserveStripeCalls } from "../../../modules/billing/sending/createAttempts.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
@@ -13,13 +10,6 @@ import type { ShardSetup } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
-
-const setCallRate = (db: DatabasePool, callsPerSecond: number) =>
-  db.query(
-    sql.typeAlias(
-      "void",
-    )`UPDATE call_rate SET calls_per_second = ${callsPerSecond}, changed_at = now()`,
-  );
 
 const delayOf = (setup: ShardSetup, index: number): number | null => {
   const { results, organizations } = setup;
@@ -88,12 +78,14 @@ const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
 
 test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
   const setup = await setUpShards(t, 5);
-  const { organizations, pass, double, sender, deps } = setup;
+  const { organizations, pass, double, sender } = setup;
   const { control } = double;
   control.addFault({ kind: "hold", times: 4 });
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
-  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), deps, 4);
+  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), {
+    maximumRunning: 4,
+  });
   await shard.scan();
   await shard.step();
   await eventually(() => control.held() === 4);
@@ -116,13 +108,10 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
 
 test("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
   const setup = await setUpShards(t, 6);
-  const { organizations, pass, sender, deps } = setup;
-  const { db } = deps;
-  await setCallRate(db, 1);
-  await reserveStripeCalls(db, 1);
+  const { organizations, pass, sender } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
-  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""));
+  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), { callsPerSecond: 8 });
   await shard.scan();
   await shard.step();
 
@@ -133,7 +122,6 @@ test("usage that waits for calls to Stripe does not delay that of the ledger", a
 
   await eventually(async () => (await billedByLedger()) === 3);
   t.true(organizations.filter(({ billed }) => billed() > 0).length < organizations.length);
-  await setCallRate(db, 1000);
   await runSender(shard);
   t.deepEqual(
     organizations.map(({ billed }) => billed()),
@@ -141,17 +129,18 @@ test("usage that waits for calls to Stripe does not delay that of the ledger", a
   );
 });
 
-test("a shard reserves its calls among those of all workers", async (t) => {
-  const { organizations, pass, deps, reportOnce } = await setUpShards(t, 1);
-  await organizations[0]?.register(4);
+test("a shard makes a quarter of the calls that all make in a second", async (t) => {
+  const { organizations, pass, sender } = await setUpShards(t, 2);
+  await Promise.all(organizations.map(({ register }) => register(4)));
   pass(5);
-  await setCallRate(deps.db, 1);
+  const shard = shardOf(organizations[0]?.stream.accountId ?? "");
   const startedAtMs = performance.now();
-  await reserveStripeCalls(deps.db, 1);
 
-  await reportOnce();
+  await runSender(sender(shard, { callsPerSecond: 4 }));
 
-  // The other call has the first second.
   t.true(performance.now() - startedAtMs >= 1000);
-  t.is(organizations[0]?.billed(), 4);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [4, 4],
+  );
 });

@@ -24,11 +24,7 @@ import {
   PROCESSORS,
 } from "../../../modules/billing/usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
-import {
-  currentCallsPerSecond,
-  lowerCallRate,
-  reserveCalls,
-} from "../../../modules/billing/sending/callRate.rules.ts";
+import { createCallRate } from "../../../modules/billing/sending/createCallRate.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -239,67 +235,58 @@ test("the largest quantity is the last number of 15 digits", (t) => {
   t.is(String(MAXIMUM_QUANTITY + 1).length, 16);
 });
 
-const FULL = {
-  callsPerSecond: 1000,
-  maximumCallsPerSecond: 1000,
-  secondsSinceChange: 60,
-  reservedSeconds: -60,
+/** A rate whose clock the test advances, in seconds. */
+const rateOf = (maximum: number) => {
+  let nowMs = 0;
+  const rate = createCallRate(maximum, () => nowMs);
+  return {
+    reserve: (wanted: number) => rate.reserve(wanted).map((startsAtMs) => startsAtMs / 1000),
+    lower: rate.lower,
+    pass: (seconds: number) => {
+      nowMs += seconds * 1000;
+    },
+  };
 };
 
-test("calls are reserved a second ahead at most, after those that others have reserved", (t) => {
-  t.deepEqual(reserveCalls(FULL, 2000), {
-    calls: 1000,
-    startsInSeconds: 0,
-    intervalSeconds: 0.001,
-  });
-  t.deepEqual(reserveCalls({ ...FULL, reservedSeconds: 0.9 }, 2000), {
-    calls: 100,
-    startsInSeconds: 0.9,
-    intervalSeconds: 0.001,
-  });
-  t.is(reserveCalls({ ...FULL, reservedSeconds: 1 }, 1).calls, 0);
-});
+const isAbout = (calls: number, expected: number): boolean => Math.abs(calls - expected) <= 2;
 
-test("the longest reservation, of a call at the lowest rate, is respected whatever the rate is now", (t) => {
-  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0, reservedSeconds: 0.99 };
-  const { calls, startsInSeconds, intervalSeconds } = reserveCalls(slow, 10);
-  const reservedSeconds = startsInSeconds + calls * intervalSeconds;
-
-  t.is(reservedSeconds, 1.99);
-  t.is(reserveCalls({ ...FULL, reservedSeconds }, 1).calls, 0);
-});
-
-test("a reservation that no worker can have made is from before the clock was set back, and is ignored", (t) => {
-  for (const reservedSeconds of [2.1, 9, 3600]) {
-    t.deepEqual(reserveCalls({ ...FULL, reservedSeconds }, 2000), reserveCalls(FULL, 2000));
-  }
-});
-
-test("no more calls are reserved than wanted", (t) => {
-  t.is(reserveCalls(FULL, 3).calls, 3);
+test("calls are reserved a second ahead at most, at equal intervals after those reserved before", (t) => {
+  const { reserve, pass } = rateOf(10);
+  t.deepEqual(reserve(2), [0, 0.1]);
+  t.deepEqual(reserve(100), [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]);
+  t.deepEqual(reserve(1), []);
+  pass(0.5);
+  t.is(reserve(100).length, 5);
 });
 
 test("one call is reserved even at the lowest rate", (t) => {
-  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0 };
-  t.deepEqual(reserveCalls(slow, 10), { calls: 1, startsInSeconds: 0, intervalSeconds: 1 });
+  const { reserve, pass } = rateOf(0.25);
+  t.deepEqual(reserve(10), [0]);
+  pass(2.9);
+  t.deepEqual(reserve(10), []);
+  pass(0.2);
+  t.deepEqual(reserve(10), [4]);
 });
 
-test("a rejected call lowers the rate every 1.5 seconds at most, and never below one call", (t) => {
-  t.is(lowerCallRate(FULL), 700);
-  t.is(lowerCallRate({ ...FULL, callsPerSecond: 700, secondsSinceChange: 1.4 }), null);
-  t.is(lowerCallRate({ ...FULL, callsPerSecond: 1, secondsSinceChange: 1.5 }), 1);
-});
-
-test("a lowered rate rises by a tenth a second up to the maximum, whatever the clock does", (t) => {
-  const lowered = { ...FULL, callsPerSecond: 500 };
-  t.is(Math.round(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1 })), 550);
-  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1e9 }), 1000);
-  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: -3600 }), 500);
-});
-
-test("another maximum counts immediately", (t) => {
-  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 25 }), 25);
-  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 5000 }), 5000);
+test("a rejected call lowers the rate every 1.5 seconds at most, which rises by a tenth a second up to the maximum", (t) => {
+  const { reserve, lower, pass } = rateOf(1000);
+  const perSecond = (): number => {
+    pass(1);
+    return reserve(5000).length;
+  };
+  lower();
+  lower();
+  t.true(isAbout(reserve(5000).length, 700));
+  t.true(isAbout(perSecond(), 770));
+  pass(0.5);
+  lower();
+  pass(60);
+  t.true(isAbout(reserve(5000).length, 1000));
+  for (let round = 0; round < 100; round += 1) {
+    lower();
+    pass(1.5);
+  }
+  t.true(reserve(5000).length >= 1);
 });
 
 test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {

@@ -78,11 +78,13 @@ export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: n
   /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
   const sender = (
     shard: number,
-    dependencies: BillingContext = deps,
-    maximumRunning = 500,
+    {
+      deps: dependencies = deps,
+      ...options
+    }: { deps?: BillingContext; maximumRunning?: number; callsPerSecond?: number } = {},
   ): UsageSender =>
     createShardSender(dependencies, shard, {
-      maximumRunning,
+      ...options,
       scans,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),

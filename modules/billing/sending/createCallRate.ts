@@ -1,0 +1,59 @@
+/*
+ * How fast the sender of a shard sends meter events to Stripe. Each shard has an equal share of the rate of all: accounts
+ * are spread over the shards, and a stream has one call in flight.
+ */
+
+const MINIMUM_CALLS_PER_SECOND = 1;
+
+/** The share of the rate that is left after Stripe has rejected calls because there were too many. */
+const LOWERED_SHARE = 0.7;
+
+/** One burst of rejections lowers the rate once. It includes calls that were reserved at the old rate. */
+const LOWERING_INTERVAL_MS = 1500;
+
+/** How much a lowered rate rises again. */
+const RISE_PER_SECOND = 1.1;
+
+/**
+ * How far ahead calls are reserved: the events of a second become ready together, and what gets no call with its sealing is
+ * changed once more. The lease of an event includes this time, so it must be short.
+ */
+const RESERVED_AHEAD_MS = 1000;
+
+export type CallRate = {
+  /** Reserves up to `wanted` calls. Returns when each of them may start, by the monotonic clock. */
+  readonly reserve: (wanted: number) => readonly number[];
+  /** Lowers the rate after a rejected call. */
+  readonly lower: () => void;
+};
+
+/** @param maximum calls per second, to which a lowered rate rises again */
+export const createCallRate = (
+  maximum: number,
+  monotonicMs: () => number = () => performance.now(),
+): CallRate => {
+  let callsPerSecond = maximum;
+  let changedAtMs = -Infinity;
+  let reservedUntilMs = -Infinity;
+  const current = (nowMs: number): number =>
+    Math.min(maximum, callsPerSecond * RISE_PER_SECOND ** ((nowMs - changedAtMs) / 1000));
+  return {
+    reserve: (wanted) => {
+      const nowMs = monotonicMs();
+      const intervalMs = 1000 / current(nowMs);
+      const startsAtMs = Math.max(nowMs, reservedUntilMs);
+      const free = Math.ceil((nowMs + RESERVED_AHEAD_MS - startsAtMs) / intervalMs);
+      const calls = Math.max(0, Math.min(wanted, free));
+      reservedUntilMs = startsAtMs + calls * intervalMs;
+      return Array.from({ length: calls }, (_, index) => startsAtMs + index * intervalMs);
+    },
+    lower: () => {
+      const nowMs = monotonicMs();
+      if (nowMs - changedAtMs >= LOWERING_INTERVAL_MS) {
+        const lowered = Math.max(MINIMUM_CALLS_PER_SECOND, current(nowMs) * LOWERED_SHARE);
+        callsPerSecond = Math.min(maximum, lowered);
+        changedAtMs = nowMs;
+      }
+    },
+  };
+};
