@@ -77,11 +77,14 @@ export const stopLeftovers = async (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Promise<void> => {
-  for (const { name, ...leftover } of readRecords(folder).filter(isRunning).toReversed()) {
+  const earlier = readRecords(folder);
+  for (const { name, ...leftover } of earlier.filter(isRunning).toReversed()) {
     onProgress(`Stopping ${name} (process ${leftover.pid}), left running by an earlier start …`);
     await stopProcess(leftover, leftover);
   }
-  removeRecords(folder);
+  if (earlier.length > 0) {
+    removeRecords(folder);
+  }
 };
 
 /** @param folder stores the list of running processes, for {@link stopLeftovers} after a crash */

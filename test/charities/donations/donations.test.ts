@@ -46,6 +46,17 @@ test("a rejected donation or refund records nothing, and the error says why", as
   t.deepEqual(await ledger(), NOTHING_RECORDED);
 });
 
+test("concurrent donations of one account are all counted", async (t) => {
+  const { call, test: key, ledger } = await startDonationApi(t);
+  const responses = await Promise.all(
+    Array.from({ length: 30 }, (_, index) =>
+      call("POST", DONATE, { key, body: { amount_cents: index + 1, ein: EIN } }),
+    ),
+  );
+  t.true(responses.every(({ status }) => status === 200));
+  t.deepEqual(await ledger(), { donations: 30, count: 30, cents: 465 });
+});
+
 test("live donations need the subscription, and test donations do not", async (t) => {
   const { call, donate, live, test: testKey, ledger } = await startDonationApi(t);
   const subscribe = (key: string) => call("POST", "/charities/subscribe", { key });

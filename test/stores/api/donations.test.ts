@@ -10,6 +10,15 @@ test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const DONATE = "/app/api/charity/donate";
 
+test("amounts that are equal to the cent are the same amount", async (t) => {
+  const { db } = t.context;
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const amounts = { amount: 0.1 + 0.2, amount_dollars: 0.3 };
+  const { body } = await post(DONATE, store.live, { charity_id: EIN, ...amounts });
+  t.deepEqual(body, { status: "success", charity_id: EIN, amount: 0.3, mode: "PROD" });
+  t.is((await readStoreState(db, store.id)).balance, 10_000 - 30);
+});
+
 test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
   const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
