@@ -206,3 +206,58 @@ test("a restore during a hold holds usage anew, and its end asks about what the 
   await operator.settle();
   t.deepEqual(operator.billed(), { 0: 6 });
 });
+
+test("lost refunds are billed by an invoice item when their difference is closed", async (operator) => {
+  const { t } = operator;
+  const registration = await operator.sendNew(10);
+  await operator.restore(async () => {
+    await operator.refund(registration, 4);
+    await operator.send();
+  });
+  await operator.resume();
+  const differences = await operator.reconcile();
+  const document = { kind: "invoice_item", reference: "ii_1" } as const;
+  t.is((await operator.close([], { differences, document })).units, 4);
+  operator.offset(differences);
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("two restores, the second during the questions of the first, bill once", async (operator) => {
+  const { t } = operator;
+  await operator.register(accountOf(operator), 6);
+  operator.pass(60);
+  await operator.register(accountOf(operator), 3);
+  await operator.restore(async () => {
+    await operator.send();
+    operator.pass(FORGOTTEN_SECONDS);
+  });
+  await operator.resume();
+  await operator.send();
+  await operator.restore(async () => {
+    await operator.settle();
+    operator.pass(FORGOTTEN_SECONDS);
+  });
+  await operator.resume();
+  await operator.settle();
+  t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
+});
+
+test("a promoted standby that lacks the last 12 seconds sends only what Stripe lacks", async (operator) => {
+  const { t } = operator;
+  const registerFor = async (seconds: number, countAt: (second: number) => number) => {
+    for (let second = 0; second < seconds; second += 3) {
+      await operator.register(accountOf(operator), countAt(second));
+      operator.pass(3);
+      await operator.world.send();
+    }
+  };
+  await registerFor(30, (second) => 1 + second);
+  await operator.restore(() => registerFor(12, () => 100));
+  await operator.resume();
+  await operator.register(accountOf(operator), 1000);
+  await operator.settle();
+  await operator.reconcile();
+  await operator.retryAll();
+  await operator.settle();
+  t.is(operator.billedTo(0), 145 + 1000);
+});
