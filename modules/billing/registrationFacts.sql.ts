@@ -1,6 +1,6 @@
 import type { FragmentSqlToken, CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
+import { sql, afterLookup } from "../../db/sql.ts";
 
 /*
  * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
@@ -15,13 +15,21 @@ export const shareRegistrations = (one: string, other: string): FragmentSqlToken
   return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
 };
 
+/** The condition that a usage fact or meter event is of the stream and second of a registration of the query. */
+const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`
+    ${column("account_id")} = registration.account_id
+    AND ${column("mode")} = registration.mode
+    AND ${column("kind")} = registration.kind
+    AND ${column("second")} = floor(extract(epoch FROM registration.created_at))::bigint
+  `;
+};
+
 /** The condition that a usage fact counts a registration of the query, together with those recorded with it. */
 const countsRegistration = sql.fragment`
   usage_fact.usage_batch = registration.usage_batch
-  AND usage_fact.account_id = registration.account_id
-  AND usage_fact.mode = registration.mode
-  AND usage_fact.kind = registration.kind
-  AND usage_fact.second = floor(extract(epoch FROM registration.created_at))::bigint
+  AND ${isOfSecond("usage_fact")}
   AND usage_fact.refund_id IS NULL
 `;
 
@@ -33,17 +41,23 @@ const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 
-/** The usage facts of a registration of the query and of its refunds, as a table. */
-export const factsOfRegistration = sql.fragment`
+/** The usage facts of a registration of the query and of the refunds for which a condition holds, as a table. */
+const factsWithRefunds = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
     SELECT usage_fact.* FROM usage_fact WHERE ${countsRegistration}
     UNION ALL
     SELECT usage_fact.*
     FROM refund
     CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
-    WHERE refund.registration_id = registration.id
+    WHERE refund.registration_id = registration.id AND ${condition}
   )
 `;
+
+/** The usage facts of a registration of the query and of its refunds, as a table. */
+export const factsOfRegistration = factsWithRefunds(sql.fragment`true`);
+
+/** The same, but only those of the registration if it has too many refunds to look up each: `refunds` is `countedRefunds`. */
+export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`);
 
 /** Whether a registration of the query has usage. */
 export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
@@ -70,9 +84,57 @@ export const registrationsOfEvent = sql.fragment`
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
 
+/** The condition that a usage fact of the query is of a refund of its registration. */
+const takesBack = sql.fragment`
+  (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
+`;
+
+/** The events of the registration's second that are in one of the states and take back units of it, as the tail of a SELECT. */
+const eventsOfRefunds = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  FROM meter_event
+  CROSS JOIN LATERAL (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
+  ) AS fact
+  WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
+`;
+
+const isInEvent = (states: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`EXISTS (SELECT ${eventsOfRefunds(states)})`;
+
+/** Whether a refund of the registration takes back usage that is in no event yet. */
+const isUnsealed = sql.fragment`EXISTS (
+  SELECT
+  FROM usage_fact
+  WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+)`;
+
+/** How many refunds of a registration are looked up one by one. */
+const FEW_REFUNDS = sql.fragment`100`;
+
+/** Whether a registration of the query has few refunds, as a table. */
+export const countedRefunds = sql.fragment`
+  (
+    SELECT count(*) <= ${FEW_REFUNDS} AS are_few
+    FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
+  )
+`;
+
+/**
+ * Selects the states of usage that the refunds of a registration with many take back: `state`, `is_late` and `processor`.
+ * Without usage that is pending, failed or closed, whatever the others are, the usage has been corrected.
+ */
+export const usageOfManyRefunds = sql.fragment`
+  SELECT 'unsealed', false, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+  UNION ALL
+  SELECT meter_event.state, false, meter_event.processor
+  ${eventsOfRefunds(sql.fragment`'pending', 'failed', 'closed'`)} AND NOT refunds.are_few
+`;
+
 /**
  * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be.
+ * some of it is in a failed event. If neither, it has been sent or never will be. Most registrations have few refunds, which
+ * are looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many,
+ * such usage is looked for in their second.
  * @returns null if the registration was deleted, which settled test data are
  */
 export const findRefundProgress = (
@@ -81,21 +143,25 @@ export const findRefundProgress = (
 ): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
   db.maybeOne(sql.type(refundProgressRow)`
     SELECT
-      coalesce(bool_or(usage.is_pending), false) AS pending,
-      coalesce(bool_or(usage.has_failed), false) AS failed
+      CASE
+        WHEN refunds.are_few THEN coalesce(few.pending, false)
+        ELSE ${isUnsealed} OR ${isInEvent(sql.fragment`'pending'`)}
+      END AS pending,
+      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(sql.fragment`'failed'`)} END AS failed
     FROM registration
-    LEFT JOIN LATERAL (
+    CROSS JOIN LATERAL ${countedRefunds} AS refunds
+    CROSS JOIN LATERAL (
       SELECT
-        usage_fact.meter_event_id IS NULL OR meter_event.state = 'pending' AS is_pending,
-        meter_event.state = 'failed' AS has_failed
+        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state = 'pending') AS pending,
+        bool_or(meter_event.state = 'failed') AS failed
       FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
       CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
       LEFT JOIN LATERAL (
         SELECT state FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0
       ) AS meter_event ON true
-    ) AS usage ON true
+      WHERE refunds.are_few
+    ) AS few
     WHERE registration.id = ${registrationId}
-    GROUP BY registration.id
   `);
 
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });

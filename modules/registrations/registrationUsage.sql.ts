@@ -4,7 +4,11 @@ import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { FACT_STATES } from "../billing/billingStatus.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { factsOfRegistration } from "../billing/registrationFacts.sql.ts";
+import {
+  countedRefunds,
+  usageOfManyRefunds,
+  factsOfFewRefunds,
+} from "../billing/registrationFacts.sql.ts";
 import { isLateWithoutDocument } from "../billing/meterEvents.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -14,7 +18,10 @@ import { coreColumns, coreRow } from "./registrations.sql.ts";
 const usageRow = z.strictObject({
   ...coreRow,
   position: z.string(),
-  /** The different states of its usage facts. */
+  /**
+   * The different states of its usage facts. Those of many refunds are listed only if they are unsealed, pending, failed or
+   * closed.
+   */
   states: z.array(z.enum(FACT_STATES)),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
@@ -37,13 +44,22 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
     FROM registration
     ${clauses}
   ) AS registration
+  CROSS JOIN LATERAL ${countedRefunds} AS refunds
   CROSS JOIN LATERAL (
     SELECT
-      coalesce(array_agg(DISTINCT coalesce(meter_event.state, 'unsealed')), '{}') AS states,
-      coalesce(bool_or(${isLateWithoutDocument}), false) AS is_late,
-      min(meter_event.processor) AS processor
-    FROM ${factsOfRegistration} AS usage_fact
-    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      coalesce(array_agg(DISTINCT state), '{}') AS states,
+      coalesce(bool_or(is_late), false) AS is_late,
+      min(processor) AS processor
+    FROM (
+      SELECT
+        coalesce(meter_event.state, 'unsealed') AS state,
+        coalesce(${isLateWithoutDocument}, false) AS is_late,
+        meter_event.processor
+      FROM ${factsOfFewRefunds} AS usage_fact
+      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      UNION ALL
+      ${usageOfManyRefunds}
+    ) AS fact
   ) AS usage
   ORDER BY registration.created_at DESC, registration.id DESC
 `;
