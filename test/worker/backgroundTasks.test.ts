@@ -106,10 +106,10 @@ test("a hold is a metric, and a worker logs it with the next command until it en
 const RECONCILIATION = "test/reconciliation-nightly";
 const ORDER_CREATION = "test/planting-order-creation-periodic";
 
-const logLine = z.object({ level: z.int() });
+const logLine = z.object({ level: z.int(), err: z.object({ message: z.string() }) });
 const { debug: DEBUG, warn: WARN } = pino.levels.values;
 
-/** Ensures the schedules as a worker does until the test ends. Returns the levels of its log lines so far. */
+/** Ensures the schedules as a worker does until the test ends. Returns its log lines so far, which are errors. */
 const startEnsuring = (
   t: ExecutionContext<DatabaseContext>,
   given: {
@@ -118,12 +118,12 @@ const startEnsuring = (
     checkIntervalMs?: number;
     retryIntervalMs?: number;
   },
-): readonly number[] => {
-  const levels: number[] = [];
+): readonly z.output<typeof logLine>[] => {
+  const lines: z.output<typeof logLine>[] = [];
   const shutdown = new AbortController();
   const logger = pino(
     { level: "debug" },
-    { write: (line) => levels.push(logLine.parse(JSON.parse(line)).level) },
+    { write: (line) => lines.push(logLine.parse(JSON.parse(line))) },
   );
   const running = ensureWorkflows(
     {
@@ -140,7 +140,7 @@ const startEnsuring = (
     shutdown.abort();
     return running;
   });
-  return levels;
+  return lines;
 };
 
 const describe = async (
@@ -159,7 +159,7 @@ const describe = async (
 
 test("a deleted schedule is created again, and the others are not changed", async (t) => {
   const { client: temporal } = await openNamespace(t);
-  const levels = startEnsuring(t, { temporal, checkIntervalMs: 500 });
+  const lines = startEnsuring(t, { temporal, checkIntervalMs: 500 });
   const isScheduled = async (scheduleId: string): Promise<boolean> =>
     (await describe(temporal, scheduleId)) !== null;
   await eventually(async () => (await isScheduled(RECONCILIATION)) && isScheduled(ORDER_CREATION));
@@ -175,7 +175,9 @@ test("a deleted schedule is created again, and the others are not changed", asyn
   }
 
   t.deepEqual((await describe(temporal, ORDER_CREATION))?.spec.intervals, changed);
-  t.deepEqual(levels, []);
+  // On a busy machine, calls to Temporal may take longer than their timeout.
+  const unexpected = lines.filter(({ err }) => !/DEADLINE_EXCEEDED|CANCELLED/u.test(err.message));
+  t.deepEqual(unexpected, []);
 });
 
 test("a worker applies its settings to existing schedules when it starts", async (t) => {
@@ -232,14 +234,17 @@ test("new trees are ordered as soon as there is a schedule, even if the next run
 
 test("while Temporal cannot be used, repeated failures log one warning", async (t) => {
   // An unknown namespace fails immediately; with a server that is down, each attempt waits for its timeout.
-  const levels = startEnsuring(t, {
+  const lines = startEnsuring(t, {
     temporal: openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: "nowhere" }),
     retryIntervalMs: 10,
   });
 
-  await eventually(() => levels.length >= 3);
+  await eventually(() => lines.length >= 3);
 
-  t.deepEqual(levels.slice(0, 3), [WARN, DEBUG, DEBUG]);
+  t.deepEqual(
+    lines.slice(0, 3).map(({ level }) => level),
+    [WARN, DEBUG, DEBUG],
+  );
 });
 
 test("an organization's usage that is rejected for one reason again and again is one line", (t) => {

@@ -35,7 +35,7 @@ let failedRuns = 0;
 
 const runSeeds = async (range: string): Promise<void> => {
   const child = spawn(process.execPath, [RUN, TEST], {
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "pipe", "pipe"],
     // Temporal is not used.
     env: {
       ...process.env,
@@ -44,16 +44,17 @@ const runSeeds = async (range: string): Promise<void> => {
       CONVERGENCE_STEPS: values.steps,
     },
   });
-  const output = text(child.stdout);
+  // ava passes on what a test prints by its own standard error.
+  const output = Promise.all([text(child.stdout), text(child.stderr)]);
   const code = await new Promise((resolve) => {
     child.once("exit", resolve);
   });
-  const found = /(\d+) operations in (\d+) histories/u.exec(await output);
+  const found = /(\d+) operations in (\d+) histories/u.exec((await output).join(""));
   operations += Number(found?.[1] ?? 0);
   histories += Number(found?.[2] ?? 0);
   if (code !== 0) {
     failedRuns += 1;
-    console.log(await output);
+    console.log((await output).join("\n"));
   }
   console.log(`${operations} operations in ${histories} histories`);
 };
