@@ -45,28 +45,6 @@ test("calls that follow each other share a connection", async (t) => {
   t.is(connections(), 1);
 });
 
-test("a call has the key of its time", async (t) => {
-  const sent: (string | undefined)[] = [];
-  const server = createServer((request, response) => {
-    sent.push(request.headers.authorization);
-    request.resume();
-    response.end("{}");
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => server.close());
-  const address = server.address();
-  const options = {
-    secretKey: "sk_test_1",
-    apiBase: `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`,
-  };
-  const { stripe } = createStripeClient(options);
-  await stripe.customers.retrieve("cus_1");
-  options.secretKey = "sk_test_2";
-  await stripe.customers.retrieve("cus_1");
-  t.deepEqual(sent, ["Bearer sk_test_1", "Bearer sk_test_2"]);
-});
-
 test("the timeout is of the whole call, also if bytes go on arriving", async (t) => {
   const { stripe } = await serve(
     t,
