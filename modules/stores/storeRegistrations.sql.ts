@@ -60,6 +60,10 @@ const newestRow = z.strictObject({
   unitPriceCents: safeInteger,
 });
 
+/** Names the conditions of a filter, which determine the text of a statement with it. */
+const conditionsOf = ({ emails = [], ...filter }: ImpactFilter): string =>
+  [...Object.keys(filter), ...emails.map(() => "email")].join("_");
+
 /** Lists the newest registrations that a store has paid for, with the units that they have left and the price of each. */
 export const listNewestUnits = (
   db: CommonQueryMethods,
@@ -67,7 +71,7 @@ export const listNewestUnits = (
   filter: ImpactFilter,
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof newestRow>>[]> =>
-  db.any(sql.type(newestRow)`
+  db.any(sql.prepared(`list_newest_units_${conditionsOf(filter)}`, newestRow)`
     SELECT
       registration.id,
       registration.count - registration.refunded_count AS count,
