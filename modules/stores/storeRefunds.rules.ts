@@ -19,20 +19,27 @@ export const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError
 /** A refund of more can take long. One of donations waits for their locks. */
 const MAXIMUM_QUICK = 100;
 
-const takesLong = (write: AnyStoreWrite): boolean =>
-  isRefund(write) && (write.refunded === "donation" || write.quantity > MAXIMUM_QUICK);
+/** How much a store may refund in one transaction, together with others or alone: a quick refund takes 1. */
+const REFUNDS_TOGETHER = 1;
+const REFUNDS_ALONE = 20;
 
-/**
- * Returns the writes that are done now. Those of a store end before a refund that takes long, which is written alone, and
- * alone before the second one.
- */
+/** Returns how much of a transaction a write takes. A refund that takes long is the only one in its transaction. */
+const sizeOf = (write: AnyStoreWrite): number => {
+  if (!isRefund(write)) {
+    return 0;
+  }
+  return write.refunded === "donation" || write.quantity > MAXIMUM_QUICK ? REFUNDS_ALONE : 1;
+};
+
+/** Returns the writes that are done now: of each store, those before a refund for which the transaction has no room. */
 export const selectReady = <Write extends AnyStoreWrite>(
   writes: readonly Write[],
   { isAlone }: { readonly isAlone: boolean },
 ): readonly Write[] => {
   const room = new Map<string, number>();
   return writes.filter((write) => {
-    const left = (room.get(write.accountId) ?? (isAlone ? 1 : 0)) - (takesLong(write) ? 1 : 0);
+    const before = room.get(write.accountId) ?? (isAlone ? REFUNDS_ALONE : REFUNDS_TOGETHER);
+    const left = before - sizeOf(write);
     room.set(write.accountId, left);
     return left >= 0;
   });

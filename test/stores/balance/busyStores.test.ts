@@ -243,6 +243,25 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
 });
 
+test.serial("a store's burst of reversals is not before another store's planting", async (t) => {
+  const { db } = t.context;
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const other = await createTestStore(db, { balanceCents: 10_000 });
+  await writer.write(plantingOf(store.id, 100));
+  const settled: string[] = [];
+
+  const burst = Array.from({ length: 100 }, async () => {
+    await writer.write(refundOf(store.id, 1));
+    settled.push("refund");
+  });
+  const planted = writer.write(plantingOf(other.id, 1)).then(() => settled.push("plant"));
+  await Promise.all([...burst, planted]);
+
+  t.true(settled.indexOf("plant") <= 20, String(settled.indexOf("plant")));
+  t.like(await readStoreState(db, store.id), { balance: 10_000, remaining: 0, totals: 0 });
+});
+
 test.serial(
   "while a reversal waits for a record that another transaction has locked, other stores plant",
   async (t) => {
