@@ -24,7 +24,7 @@ const sayPause = ({ io, connections }: CliContext): void => {
   }
 };
 
-/** Returns the command line that `impact help usage retry` stands for. Commander's own help knows the first word only. */
+/** Returns the command line that shows what `impact help usage retry` asks for. Commander's own help knows the first word only. */
 const withoutHelp = ([first, ...words]: readonly string[]): readonly string[] =>
   first === "help" ? [...words, "--help"] : [...(first === undefined ? [] : [first]), ...words];
 

@@ -130,7 +130,7 @@ const becomeOnlyMigrator = async (
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @param ownerUrl its role owns the tables
- * @param options.appUrl its role receives its privileges, also if nothing is to be applied
+ * @param options.appUrl its role receives its privileges, even if no migration is applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
  * @param options.signal ends waiting for locks, and the work after the current migration

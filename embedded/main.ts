@@ -13,7 +13,7 @@ import { lockFolder } from "./lockFolder.ts";
 import { startAll } from "./start.ts";
 import { createSupervisor, stopLeftovers } from "./supervisor.ts";
 
-/* npm start: everything on one machine. `--demo` has a database of its own with a year of history. */
+/* npm start: everything on one machine. `--demo` has a separate database with a year of history. */
 
 const PARENT_POLL_MS = 250;
 /** How long to wait for a previous `npm start` that is stopping. */

@@ -142,7 +142,7 @@ class LostStatementError extends Error {
   readonly code = "40000";
 }
 
-/** Runs each transaction with limits of its own. A single statement becomes a transaction. */
+/** Runs each transaction with its own time limits. A single statement becomes a transaction. */
 const withLimits = (
   client: DriverClient,
   query: DriverClient["query"],
