@@ -71,6 +71,23 @@ export type FoundUnits = {
   readonly units: number;
 };
 
+const idRow = z.strictObject({ id: z.bigint() });
+
+/** Stores an open difference, or what it is now if its minute has one, and returns its id. */
+const storeOpenDifference = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, kind, customerId, second, units }: FoundUnits,
+  now: Date,
+): Promise<bigint> =>
+  transaction.oneFirst(sql.type(idRow)`
+    INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
+    VALUES (${accountId}, ${kind}, ${customerId}, ${second}, ${units}, ${timestamp(now)})
+    ON CONFLICT (customer_id, kind, minute) WHERE state = 'open'
+    DO UPDATE SET
+      account_id = excluded.account_id, second = excluded.second, units = excluded.units, found_at = excluded.found_at
+    RETURNING id
+  `);
+
 /**
  * Replaces the open differences of a customer in a span by those that were found there now. One that is found again keeps its
  * id.
@@ -94,13 +111,8 @@ export const replaceOpenDifferences = async (
         "int8",
       )})
   `);
-  for (const { accountId, second, units } of found) {
-    await transaction.query(sql.typeAlias("void")`
-      INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
-      VALUES (${accountId}, ${kind}, ${customerId}, ${second}, ${units}, ${timestamp(now)})
-      ON CONFLICT (customer_id, kind, minute) WHERE state = 'open'
-      DO UPDATE SET units = excluded.units, found_at = excluded.found_at
-    `);
+  for (const each of found) {
+    await storeOpenDifference(transaction, { ...each, customerId, kind }, now);
   }
 };
 
@@ -114,8 +126,6 @@ export type ClosedDifference = {
   readonly now: Date;
 };
 
-const idRow = z.strictObject({ id: z.bigint() });
-
 /**
  * Closes a difference. Its units count as delivered without having been sent, so that our sum of the minute equals the
  * processor's; if they are sent, another fact takes them back. Must run under the stream's lock.
@@ -123,16 +133,11 @@ const idRow = z.strictObject({ id: z.bigint() });
  */
 export const closeDifference = async (
   transaction: DatabaseTransactionConnection,
-  { id, accountId, kind, customerId, second, units }: FoundUnits & { readonly id: bigint | null },
+  { id, ...found }: FoundUnits & { readonly id: bigint | null },
   { isSent, reason, by, document, now }: ClosedDifference,
 ): Promise<void> => {
-  const closedId =
-    id ??
-    (await transaction.oneFirst(sql.type(idRow)`
-      INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
-      VALUES (${accountId}, ${kind}, ${customerId}, ${second}, ${units}, ${timestamp(now)})
-      RETURNING id
-    `));
+  const { accountId, kind, customerId, second, units } = found;
+  const closedId = id ?? (await storeOpenDifference(transaction, found, now));
   await transaction.query(sql.typeAlias("void")`
     UPDATE usage_difference
     SET

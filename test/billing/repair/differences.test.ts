@@ -1,3 +1,4 @@
+import { closeDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
@@ -31,6 +32,20 @@ test("units that nothing explains are found once, and taken back by a retry", as
   await t.throwsAsync(operator.sendDifference(difference.id), {
     message: /is sent: there is nothing to retry/u,
   });
+  await operator.send();
+
+  t.deepEqual(operator.billed(), { 0: 5 });
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("a comparison that decides about its units itself decides about an open difference of the minute", async (operator) => {
+  const { t } = operator;
+  const { db, clock } = operator.deps();
+  const { state: _state, ...found } = await operator.addSurplus();
+  const decision = { isSent: true, reason: "part of E1", by: "service", document: null };
+  await db.transaction((transaction) =>
+    closeDifference(transaction, { ...found, id: null }, { ...decision, now: clock.now() }),
+  );
   await operator.send();
 
   t.deepEqual(operator.billed(), { 0: 5 });
