@@ -8,7 +8,7 @@ export const DEMO_STEP_SECONDS = 40 * DAY_SECONDS;
 const NONE = ["DATABASE_URL", "DATABASE_OWNER_URL", "STRIPE_SECRET_KEY"];
 
 /**
- * Returns the settings of a demo: data of its own in a folder of `dataDir`, no payment processor, and planting that is
+ * Returns the settings of a demo: separate data in a folder of `dataDir`, no payment processor, and planting that is
  * simulated at the pace of real planting. With the usual pace, every order would be verified after three minutes. Empty
  * settings hide those of the environment and of a .env file.
  */

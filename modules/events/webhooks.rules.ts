@@ -32,7 +32,7 @@ export const WEBHOOK_TYPES: readonly WebhookType[] = [
   ...new Set(Object.values(WEBHOOK_TYPES_OF).flat()),
 ];
 
-/** Stands for all types, including those of later releases. */
+/** Means all types, including those of later releases. */
 export const ALL_TYPES = "*";
 
 /** The type that says to a new or silent receiver that it works. The feed does not show it. */

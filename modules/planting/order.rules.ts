@@ -107,7 +107,7 @@ const prerequisitesOf = (
 
 export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };
 
-/** What becomes of a reported fact. */
+/** What was decided about a reported fact. */
 export type FactDecision =
   | { readonly state: "accepted" | "waiting"; readonly reason: null }
   | { readonly state: "contradiction"; readonly reason: string };

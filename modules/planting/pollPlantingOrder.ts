@@ -97,7 +97,7 @@ export const pollPlantingOrder = async (
     await recordPlantingFacts(context, orderId, updates.facts, "partner");
     ({ nextPollMs } = updates);
   }
-  // It reads the stage anew, because a fact may have been withdrawn meanwhile.
+  // It reads the stage again, because a fact may have been withdrawn since.
   const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finalStages);
   return { isFinished, nextPollMs };
 };

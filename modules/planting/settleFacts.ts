@@ -123,7 +123,7 @@ const recordMilestones = (
     now,
   );
 
-/** Decides all facts of an order anew, and stores and returns the decisions and the order that follows from them. */
+/** Decides all facts of an order again, and stores and returns the decisions and the order that follows from them. */
 const settleFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,

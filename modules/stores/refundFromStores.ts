@@ -40,7 +40,7 @@ import type {
 /** The result of a write: LOCKED if its store must be written alone. */
 export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
 
-/** A refund that is decided and not made. */
+/** A refund that is decided. Its donations are already marked; its units are not refunded yet. */
 type Decided = {
   readonly write: StoreRefundWrite;
   readonly entries: readonly RefundEntry[];
