@@ -42,7 +42,8 @@ export const createCallRate = (
       const nowMs = monotonicMs();
       const intervalMs = 1000 / current(nowMs);
       const startsAtMs = Math.max(nowMs, reservedUntilMs);
-      const free = Math.ceil((nowMs + RESERVED_AHEAD_MS - startsAtMs) / intervalMs);
+      // In this order: a sum with the time would be rounded, and could be a call more.
+      const free = Math.ceil((RESERVED_AHEAD_MS - (startsAtMs - nowMs)) / intervalMs);
       const calls = Math.max(0, Math.min(wanted, free));
       reservedUntilMs = startsAtMs + calls * intervalMs;
       return Array.from({ length: calls }, (_, index) => startsAtMs + index * intervalMs);

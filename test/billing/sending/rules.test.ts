@@ -259,6 +259,15 @@ test("calls are reserved a second ahead at most, at equal intervals after those 
   t.is(reserve(100).length, 5);
 });
 
+test("no call more than the rate is reserved, however the clock's time is rounded", (t) => {
+  const { reserve, pass } = rateOf(4);
+  pass(0.1);
+  for (let round = 0; round < 1000; round += 1) {
+    pass(1.1);
+    t.is(reserve(100).length, 4);
+  }
+});
+
 test("one call is reserved even at the lowest rate", (t) => {
   const { reserve, pass } = rateOf(0.25);
   t.deepEqual(reserve(10), [0]);
