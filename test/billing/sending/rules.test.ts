@@ -261,9 +261,8 @@ test("calls are reserved a second ahead at most, at equal intervals after those 
 
 test("no call more than the rate is reserved, however the clock's time is rounded", (t) => {
   const { reserve, pass } = rateOf(4);
-  pass(0.1);
   for (let round = 0; round < 1000; round += 1) {
-    pass(1.1);
+    pass(Math.PI);
     t.is(reserve(100).length, 4);
   }
 });
