@@ -1,5 +1,5 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period, Span } from "./usage.rules.ts";
+import type { Span } from "./usage.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 import type { RefusalReport } from "./processorEvents/processorEvents.rules.ts";
 import type { BilledSubscription, InvoiceLine } from "./invoices/invoices.rules.ts";
@@ -10,12 +10,6 @@ export type BillingCustomer = {
   readonly accountId: string;
   /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
   readonly customerId: string | null;
-};
-
-/** An account and its subscription at the processor. */
-export type Subscriber = {
-  readonly accountId: string;
-  readonly subscriptionId: string | null;
 };
 
 /** A sealed meter event to send. Only `keyGeneration` may differ between two attempts. */
@@ -70,16 +64,6 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<number>;
   /**
-   * Returns the billing period of the account's subscription for this kind, or null if there is none: the subscription
-   * has ended. Throws if the period cannot be read, because a refund
-   * must not guess it: a ProcessorUnavailableError if the processor does not answer.
-   */
-  readonly findCurrentPeriod: (
-    subscriber: Subscriber,
-    kind: Kind,
-    signal: AbortSignal,
-  ) => Promise<Period | null>;
-  /**
    * Returns the state of a subscription, whatever it is. Throws a ProcessorUnavailableError if the processor does not
    * answer, or its answer is not about the subscription.
    */
@@ -111,7 +95,7 @@ export type BillingProcessor = {
    * and differs from that of all others.
    */
   readonly provisionDonations: (
-    subscriber: Subscriber,
+    subscriber: { readonly accountId: string; readonly subscriptionId: string },
     keyGeneration: number,
     signal: AbortSignal,
   ) => Promise<void>;

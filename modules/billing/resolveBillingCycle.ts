@@ -1,14 +1,14 @@
 import type { CommonQueryMethods } from "slonik";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import { listPayers, saveBillingPeriod } from "./billingPeriods.sql.ts";
-import type { Subscription } from "./billingPeriods.sql.ts";
+import { listPayers } from "./billingPeriods.sql.ts";
+import { readSubscription } from "./processorEvents/refreshSubscriptions.ts";
+import { hasEnded } from "./subscriptions.rules.ts";
 import type { Period, ProcessorName } from "./usage.rules.ts";
 import { isWithin, monthlyCycle } from "./usage.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { isProcessorUnusable } from "./processor.ts";
-import { requireStripe } from "./createBilling.ts";
 import type { BillingContext } from "./context.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
@@ -16,17 +16,37 @@ const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 const TIMEOUT_MS = 8000;
 
-/** @throws UnavailableError if the processor cannot be used */
-const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | null> => {
-  try {
-    return await read();
-  } catch (error) {
+/**
+ * Returns the current period of a kind in a subscription as Stripe has it; null if the subscription has ended.
+ * @throws UnavailableError if Stripe cannot be used
+ * @throws Error if the subscription has no price for the kind, or several with different periods
+ */
+const readPeriod = async (
+  context: BillingContext,
+  { accountId, kind }: Owner,
+  subscriptionId: string,
+): Promise<Period | null> => {
+  const { status, periods } = await readSubscription(
+    context,
+    { accountId, subscriptionId },
+    AbortSignal.timeout(TIMEOUT_MS),
+  ).catch((error: unknown) => {
     throw isProcessorUnusable(error)
       ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
           cause: error,
         })
       : error;
+  });
+  const period = periods[kind];
+  if (hasEnded(status)) {
+    return null;
   }
+  if (period === null) {
+    throw new Error(
+      `Stripe's subscription ${subscriptionId} (${status}) has no single current period of ${kind}s.`,
+    );
+  }
+  return period;
 };
 
 /** The processor that bills an account's new usage, and the account's current billing cycle. */
@@ -37,7 +57,7 @@ type StoredCycle = {
   readonly processor: ProcessorName;
   readonly cycle: Period | null;
   /** Null if the cycle is known. */
-  readonly subscription: Subscription | null;
+  readonly subscriptionId: string | null;
 };
 
 /** Returns the cycles of different streams by `ownerKey`. */
@@ -61,19 +81,18 @@ const readStored = async (
       const processor = billing.processorFor(payer, mode);
       if (processor === "ledger" || stripeSubscriptionId === null) {
         const cycle = monthlyCycle(billingDay, now);
-        return [ownerKey(stream), { processor, cycle, subscription: null }];
+        return [ownerKey(stream), { processor, cycle, subscriptionId: null }];
       }
       const isCurrent =
         period !== null &&
         isWithin(period, now) &&
         // A period from the future was read while the clock was fast.
         Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS;
-      const subscription = { accountId, subscriptionId: stripeSubscriptionId, kind };
       return [
         ownerKey(stream),
         isCurrent
-          ? { processor, cycle: period, subscription: null }
-          : { processor, cycle: null, subscription },
+          ? { processor, cycle: period, subscriptionId: null }
+          : { processor, cycle: null, subscriptionId: stripeSubscriptionId },
       ];
     }),
   );
@@ -86,7 +105,7 @@ export const findBillingCycles = async (
 ): Promise<ReadonlyMap<string, ResolvedCycle>> =>
   new Map(
     [...(await readStored(context, streams))].filter(
-      ([, { subscription }]) => subscription === null,
+      ([, { subscriptionId }]) => subscriptionId === null,
     ),
   );
 
@@ -101,25 +120,20 @@ export const resolveBillingCycle = async (
   context: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle> => {
-  const { db, clock, billing } = context;
-  const { kind } = stream;
   const [stored] = (await readStored(context, [stream])).values();
   if (!stored) {
     throw new TypeError("A stream has no billing cycle.");
   }
-  const { processor, cycle, subscription } = stored;
-  if (subscription === null) {
+  const { processor, cycle, subscriptionId } = stored;
+  if (subscriptionId === null) {
     return { processor, cycle };
   }
-  const readAt = clock.now();
-  const period = await readPeriod(() =>
-    requireStripe(billing).findCurrentPeriod(subscription, kind, AbortSignal.timeout(TIMEOUT_MS)),
-  );
+  const period = await readPeriod(context, stream, subscriptionId);
   if (period === null) {
     return { processor, cycle: null };
   }
   // Just after a period's end Stripe may still return that period, also because clocks differ.
-  if (!isWithin(period, clock.now())) {
+  if (!isWithin(period, context.clock.now())) {
     throw new UnavailableError(
       "the payment processor has not begun the current billing period yet, try again later",
       {
@@ -129,8 +143,5 @@ export const resolveBillingCycle = async (
       },
     );
   }
-  await db.transaction((transaction) =>
-    saveBillingPeriod(transaction, subscription, period, readAt),
-  );
   return { processor, cycle: period };
 };

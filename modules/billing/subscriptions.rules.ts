@@ -8,6 +8,8 @@ export type UnitPrice = { readonly amount: string; readonly currency: string };
 
 /** What the processor reports of an organization's subscription. */
 export type SubscriptionState = {
+  /** The processor's customer that it bills; null if the processor does not know the subscription. */
+  readonly customerId: string | null;
   /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
   readonly status: string;
   /** How collection is paused, in the processor's own word; null if it is not. */
@@ -26,6 +28,10 @@ export type SubscriptionState = {
 
 /** The status of a subscription that the processor does not know, for example because its customer was deleted. */
 export const MISSING = "missing";
+
+/** Returns whether a subscription bills nothing any more. */
+export const hasEnded = (status: string): boolean =>
+  status === "canceled" || status === "incomplete_expired";
 
 /** What can keep an organization's usage or donations off its invoices. */
 export const SUBSCRIPTION_PROBLEMS = [

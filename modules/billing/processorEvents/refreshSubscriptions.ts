@@ -6,6 +6,7 @@ import { requireStripe } from "../createBilling.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
 import { listSubscriptionsToRead, saveSubscriptionState } from "./stripeSubscriptions.sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
+import type { SubscriptionState } from "../subscriptions.rules.ts";
 
 const CALL_TIMEOUT_MS = 20_000;
 
@@ -58,19 +59,14 @@ export const sweepStripe = async <Item extends { readonly id: string }>(
 };
 
 /**
- * Reads an account's subscription at Stripe, and stores its state and its current billing periods. An account without a
- * subscription is skipped.
+ * Reads a subscription of an account at Stripe, and stores its state and its current billing periods.
  * @throws Error if Stripe is not configured or cannot be reached
  */
-export const refreshSubscription = async (
+export const readSubscription = async (
   { db, clock, billing }: BillingContext,
-  accountId: string,
+  { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
   signal: AbortSignal,
-): Promise<void> => {
-  const { stripeSubscriptionId: subscriptionId } = await getAccount(db, accountId);
-  if (subscriptionId === null) {
-    return;
-  }
+): Promise<SubscriptionState> => {
   const stripe = requireStripe(billing);
   // Read before the call: a change during the call makes the state older than it may be, never newer.
   const readAt = clock.now();
@@ -84,6 +80,19 @@ export const refreshSubscription = async (
       }
     }
   });
+  return state;
+};
+
+/** Reads the subscription that an account has. One without a subscription is skipped. */
+export const refreshSubscription = async (
+  context: BillingContext,
+  accountId: string,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { stripeSubscriptionId: subscriptionId } = await getAccount(context.db, accountId);
+  if (subscriptionId !== null) {
+    await readSubscription(context, { accountId, subscriptionId }, signal);
+  }
 };
 
 const PAGE = 100;

@@ -22,7 +22,7 @@ export const saveSubscriptionState = async (
     meteredKinds,
     unitPrices,
     hasDonationItems,
-  }: Omit<SubscriptionState, "periods">,
+  }: Omit<SubscriptionState, "customerId" | "periods">,
   readAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`

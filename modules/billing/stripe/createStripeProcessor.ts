@@ -1,4 +1,5 @@
 import { Stripe } from "stripe";
+import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 import {
@@ -7,17 +8,13 @@ import {
   ProcessorMismatchError,
   ProcessorUnavailableError,
 } from "../processor.ts";
-import type { BillingProcessor, MeterEvent, Subscriber } from "../processor.ts";
+import type { BillingProcessor, MeterEvent } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { readInvoices } from "./invoices.ts";
-import {
-  provisionDonations,
-  readSubscriptionPeriod,
-  readSubscriptionState,
-} from "./subscriptions.ts";
+import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./outcomeOfResponse.ts";
 import { readRefusalReport } from "./readRefusalReport.ts";
@@ -40,13 +37,6 @@ const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result>
   }
 };
 
-const subscriptionOf = ({ accountId, subscriptionId }: Subscriber): string => {
-  if (subscriptionId === null) {
-    throw new Error(`The account ${accountId} has no Stripe subscription.`);
-  }
-  return subscriptionId;
-};
-
 export type StripeOptions = StripeClientOptions & {
   /** The prices of the donations' items. Null: donations cannot be provisioned. */
   readonly donationPrices?: DonationPrices | null;
@@ -58,7 +48,7 @@ type RequireAccount = Parameters<StripeConnection["createProcessor"]>[0];
 type CheckedMeters = {
   /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
   readonly findId: (kind: Kind) => Promise<string>;
-  /** @throws ProcessorMismatchError if one of the meters cannot be used */
+  /** Returns the ids of the meters, also of those that cannot be used. */
   readonly findIds: () => Promise<Readonly<Record<Kind, string>>>;
   /** Lets the next call check the meters again. */
   readonly forget: () => void;
@@ -78,21 +68,26 @@ const createMeterCheck = (
   const forget = (): void => {
     meters = null;
   };
-  const findId = async (kind: Kind): Promise<string> => {
+  const find = (): Promise<Record<Kind, FoundMeter>> => {
     meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
     });
-    const { id, problem } = (await meters)[kind];
-    if (problem !== null) {
-      forget();
-      throw new ProcessorMismatchError(problem);
-    }
-    return id;
+    return meters;
   };
   return {
-    findId,
-    findIds: async () => ({ tree: await findId("tree"), bottle: await findId("bottle") }),
+    findId: async (kind) => {
+      const { id, problem } = (await find())[kind];
+      if (problem !== null) {
+        forget();
+        throw new ProcessorMismatchError(problem);
+      }
+      return id;
+    },
+    findIds: async () => {
+      const { tree, bottle } = await find();
+      return { tree: tree.id, bottle: bottle.id };
+    },
     forget,
   };
 };
@@ -159,7 +154,9 @@ export const createStripeProcessor = (
 
   return {
     prepare: async () => {
-      await meters.findIds();
+      for (const kind of KINDS) {
+        await meters.findId(kind);
+      }
     },
     send: async (event, signal, mayCall = () => true) => {
       const { accountId, customerId } = event.customer;
@@ -190,11 +187,6 @@ export const createStripeProcessor = (
       read(signal, async () =>
         sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span),
       ),
-    findCurrentPeriod: (subscriber, kind, signal) =>
-      read(signal, async () => {
-        const subscriptionId = subscriptionOf(subscriber);
-        return readSubscriptionPeriod(stripe, subscriptionId, await meters.findId(kind));
-      }),
     readSubscription: (subscriptionId, signal) =>
       read(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findIds(), donationPrices),
@@ -204,14 +196,7 @@ export const createStripeProcessor = (
     readRefusalReport: (eventId, signal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
     provisionDonations: (subscriber, keyGeneration, signal) =>
-      boundTo(signal, () =>
-        provisionDonations(
-          stripe,
-          { accountId: subscriber.accountId, subscriptionId: subscriptionOf(subscriber) },
-          donationPrices,
-          keyGeneration,
-        ),
-      ),
+      boundTo(signal, () => provisionDonations(stripe, subscriber, donationPrices, keyGeneration)),
   };
 };
 

@@ -4,7 +4,8 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
-import { isMissing, readSubscriptionPeriod, requireBilled } from "./subscriptions.ts";
+import { isMissing, readSubscriptionState } from "./subscriptions.ts";
+import { listSubscriptionProblems } from "../subscriptions.rules.ts";
 
 /**
  * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
@@ -21,8 +22,8 @@ export type StripeInspector = {
   /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
   readonly inspectCustomer: (customerId: string) => Promise<string | null>;
   /**
-   * Returns what keeps a customer's usage off its invoices: a subscription that has ended, belongs to another customer,
-   * or has no price on the meter of one of the kinds.
+   * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
+   * or has no price on the meter of one of the kinds, or prices with different periods.
    */
   readonly inspectSubscription: (
     customerId: string | null,
@@ -50,22 +51,6 @@ const findProblem = (check: Promise<unknown>): Promise<string | null> =>
     },
   );
 
-const requireBilledCustomer = async (
-  stripe: Stripe,
-  subscriptionId: string,
-  customerId: string | null,
-): Promise<void> => {
-  const subscription = await stripe.subscriptions.retrieve(subscriptionId);
-  const { customer } = subscription;
-  const owner = typeof customer === "string" ? customer : customer.id;
-  if (owner !== customerId) {
-    throw new Error(
-      `Stripe's subscription ${subscriptionId} belongs to the customer ${owner}, not ${customerId}.`,
-    );
-  }
-  requireBilled(subscription);
-};
-
 const requireExistingCustomer = async (stripe: Stripe, customerId: string): Promise<void> => {
   const customer = await stripe.customers.retrieve(customerId);
   if (customer.deleted === true) {
@@ -80,14 +65,21 @@ const inspectSubscription = async (
   kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
   const meters = await listMeterIds(stripe);
-  const meterIds = kinds.map((kind) => meters[kind]).filter((id) => id !== null);
+  const usedKinds = kinds.filter((kind) => meters[kind] !== null);
+  const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
+  const { customerId: owner, meteredKinds, periods } = state;
   const problems = [
-    await findProblem(requireBilledCustomer(stripe, subscriptionId, customerId)),
-    ...(await Promise.all(
-      meterIds.map((id) => findProblem(readSubscriptionPeriod(stripe, subscriptionId, id))),
-    )),
+    ...(owner === null || owner === customerId
+      ? []
+      : [`belongs to the customer ${owner}, not ${customerId}`]),
+    ...listSubscriptionProblems({ ...state, usedKinds, lostDonationItems: false }).map(
+      ({ text }) => text,
+    ),
+    ...usedKinds
+      .filter((kind) => meteredKinds.includes(kind) && periods[kind] === null)
+      .map((kind) => `has no single current period of ${kind}s`),
   ];
-  return [...new Set(problems)].filter((problem) => problem !== null);
+  return problems.map((problem) => `Stripe's subscription ${subscriptionId} ${problem}.`);
 };
 
 /** Reads one of everything that the service reads. What does not exist shows that the key may read it. */

@@ -1,17 +1,16 @@
 import { createHash } from "node:crypto";
 import { Stripe } from "stripe";
 import type { Period } from "../usage.rules.ts";
-import { ProcessorUnavailableError, ProvisioningRejectedError } from "../processor.ts";
+import { ProvisioningRejectedError } from "../processor.ts";
 import { MISSING } from "../subscriptions.rules.ts";
 import type { SubscriptionState, UnitPrice } from "../subscriptions.rules.ts";
+import { isActiveSubscription } from "../../accounts/accounts.rules.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
 
 /** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
 export type DonationPrices = { readonly flat: string; readonly metered: string };
-
-const ENDED = new Set(["canceled", "incomplete_expired"]);
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
@@ -93,12 +92,12 @@ const startOfPeriod = (
 
 export const itemsOfMeter = (
   { items }: ReadSubscription,
-  meterId: string,
+  meterId: string | null,
 ): readonly Stripe.SubscriptionItem[] =>
-  items.filter(({ price }) => price.recurring?.meter === meterId);
+  items.filter(({ price }) => meterId !== null && price.recurring?.meter === meterId);
 
 /** Returns what a unit costs; null without a price on the meter, with several, or if tiers or packages decide. */
-const unitPriceOf = (read: ReadSubscription, meterId: string): UnitPrice | null => {
+const unitPriceOf = (read: ReadSubscription, meterId: string | null): UnitPrice | null => {
   const [item, ...others] = itemsOfMeter(read, meterId);
   if (!item || others.length > 0) {
     return null;
@@ -117,7 +116,7 @@ const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
  * Returns the current period of the items that are priced on the meter; null if there is none, or if they have different
  * ones. The last period of a subscription ends with it: Stripe invoices its usage then, and returns the regular end.
  */
-export const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null => {
+export const periodOfMeter = (read: ReadSubscription, meterId: string | null): Period | null => {
   const { subscription } = read;
   const items = itemsOfMeter(read, meterId);
   const [item] = items;
@@ -130,50 +129,14 @@ export const periodOfMeter = (read: ReadSubscription, meterId: string): Period |
   return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
 };
 
-/** @throws ProcessorUnavailableError if the subscription bills nothing yet, and Error if it never will again */
-export const requireBilled = ({ id, status }: Stripe.Subscription): void => {
-  const message = `Stripe's subscription ${id} is ${status}.`;
-  if (status === "incomplete") {
-    throw new ProcessorUnavailableError(message);
-  }
-  if (ENDED.has(status)) {
-    throw new Error(message);
-  }
-};
-
-/**
- * Returns the current billing period of the subscription for the meter, or null if the subscription has ended.
- * @throws ProcessorUnavailableError if the subscription is incomplete
- * @throws Error if it has no price on the meter, or several with different periods
- */
-export const readSubscriptionPeriod = async (
-  stripe: Stripe,
-  subscriptionId: string,
-  meterId: string,
-): Promise<Period | null> => {
-  const read = await retrieveSubscription(stripe, subscriptionId);
-  if (ENDED.has(read.subscription.status)) {
-    return null;
-  }
-  requireBilled(read.subscription);
-  const period = periodOfMeter(read, meterId);
-  if (period === null) {
-    throw new Error(
-      itemsOfMeter(read, meterId).length > 1
-        ? `Stripe's subscription ${subscriptionId} has items of different periods on the meter ${meterId}.`
-        : `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
-    );
-  }
-  return period;
-};
-
 export const isMissing = (error: unknown): boolean =>
   error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
 
+/** @param meterIds null for a meter that does not exist */
 export const readSubscriptionState = async (
   stripe: Stripe,
   subscriptionId: string,
-  meterIds: Readonly<Record<Kind, string>>,
+  meterIds: Readonly<Record<Kind, string | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
   const read = await retrieveSubscription(stripe, subscriptionId).catch((error: unknown) => {
@@ -184,6 +147,7 @@ export const readSubscriptionState = async (
   });
   if (read === null) {
     return {
+      customerId: null,
       status: MISSING,
       pausedBy: null,
       trial: null,
@@ -194,9 +158,10 @@ export const readSubscriptionState = async (
     };
   }
   const prices = new Set(read.items.map(({ price }) => price.id));
-  const { status, pause_collection: pause, trial_start: trialStart } = read.subscription;
+  const { status, customer, pause_collection: pause, trial_start: trialStart } = read.subscription;
   const { trial_end: trialEnd } = read.subscription;
   return {
+    customerId: typeof customer === "string" ? customer : customer.id,
     status,
     pausedBy: pause?.behavior ?? null,
     trial:
@@ -268,7 +233,10 @@ export const provisionDonations = async (
     throw new Error("STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set.");
   }
   const { subscriptionId } = customer;
-  requireBilled(await stripe.subscriptions.retrieve(subscriptionId));
+  const { status } = await stripe.subscriptions.retrieve(subscriptionId);
+  if (!isActiveSubscription(status)) {
+    throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
+  }
   const missing = await findMissing(stripe, subscriptionId, prices);
   if (missing.length === 0) {
     return;

@@ -95,6 +95,26 @@ test("a period read from the previous subscription is not used for the current o
   t.true(isRead());
 });
 
+test("a cycle is never guessed: a subscription that has no price on the meter or is unknown has none", async (t) => {
+  const { double, deps, stream, customerId } = await setUpBilling(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const { id: price } = await stripe.prices.create({
+    currency: "usd",
+    unit_amount: 100,
+    product_data: { name: "Membership" },
+    recurring: { interval: "month" },
+  });
+  const { id } = await stripe.subscriptions.create({ customer: customerId, items: [{ price }] });
+  await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: id });
+  await t.throwsAsync(resolveBillingCycle(deps, stream), {
+    message: /\(active\) has no single current period of trees/u,
+  });
+  await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: "sub_gone" });
+  await t.throwsAsync(resolveBillingCycle(deps, stream), {
+    message: /sub_gone \(missing\) has no single current period/u,
+  });
+});
+
 test("usage from before a trial of a running subscription is not refunded, because Stripe has invoiced it", async (t) => {
   const { register, refund, pass, double, deps, stream, subscriptionId } = await setUpBilling(t);
   const { control, url: apiBase, secretKey } = double;

@@ -166,7 +166,7 @@ test("no error contains a part of a rejected key", async (t) => {
 
   for (const call of [
     () => processor.prepare(),
-    () => processor.findCurrentPeriod(customer, "tree", never),
+    () => processor.readSubscription(customer.subscriptionId, never),
     () => processor.sumUsage(customer.customerId, "tree", { start: 0, end: 60 }, never),
     () => stripe.customers.create({}),
   ]) {

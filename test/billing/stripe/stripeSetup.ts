@@ -4,7 +4,6 @@ import type {
   BillingCustomer,
   BillingProcessor,
   MeterEvent,
-  Subscriber,
 } from "../../../modules/billing/processor.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
@@ -28,7 +27,7 @@ export const until = async (holds: () => boolean): Promise<void> => {
 export type StripeSetup = {
   readonly double: StripeDouble;
   readonly processor: BillingProcessor;
-  readonly customer: BillingCustomer & Subscriber & { readonly customerId: string };
+  readonly customer: BillingCustomer & { readonly customerId: string };
   /** Returns a valid event of this customer with a new identifier. */
   readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
   /** Returns the billed units of this customer, over all meters and seconds. */
