@@ -81,14 +81,6 @@ const moveDeploymentToStripe = async (
       })),
     );
   }
-  for (const { accountName, kind, ended } of usage) {
-    if (ended > 0) {
-      say(
-        io,
-        `The billing period of ${counted(ended, "meter event")} of ${accountName} (${kind}) has ended: their usage may not be on any invoice.`,
-      );
-    }
-  }
   if (isDryRun) {
     say(
       io,

@@ -1,6 +1,5 @@
 import { listOrganizations } from "../accounts/accounts.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
-import { findEndOfPeriods } from "./billingPeriods.sql.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
 import { countLedgerEvents, moveLedgerEvents } from "./ledgerMove.sql.ts";
 import { lockStream } from "./streams.sql.ts";
@@ -11,7 +10,6 @@ import { decideProcessor, findHold } from "./deployment.rules.ts";
 import type { StripeAccount } from "./deployment.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { Billing } from "./createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { correctClock } from "./readDatabaseTime.ts";
@@ -27,11 +25,6 @@ type MovedUsage = {
   readonly since: Date;
   readonly events: number;
   readonly quantity: number;
-  /**
-   * Events from before the subscription, or of a billing period that has ended: they may be on no invoice. As long as the
-   * deployment bills with the ledger, no subscription is read, so a dry run knows of none.
-   */
-  readonly ended: number;
 };
 
 export type MoveToStripe = {
@@ -39,14 +32,6 @@ export type MoveToStripe = {
   /** Whether the deployment had been moved before. */
   readonly isRepeated: boolean;
   readonly usage: readonly MovedUsage[];
-};
-
-const requireAccount = async (billing: Billing): Promise<StripeAccount> => {
-  const account = await billing.findStripeAccount();
-  if (!account) {
-    throw invalidRequest("STRIPE_SECRET_KEY is not set");
-  }
-  return account;
 };
 
 const recordStripe = (
@@ -67,9 +52,6 @@ const recordStripe = (
 
 const READ_TIMEOUT_MS = 20_000;
 
-/** Keeps a statement far from its timeout: a stream has up to 2.7 million events in a month, one for each second. */
-const EVENTS_PER_STATEMENT = 10_000;
-
 /**
  * Moves a stream's ledger usage of the current cycle: its events are sent to Stripe. A restore may have lost an earlier move, so
  * Stripe is asked first if usage is held, or was after a restore.
@@ -81,34 +63,25 @@ const moveStream = (
   isDryRun: boolean,
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
-    const stream = { accountId, kind };
-    await lockStream(transaction, { ...stream, mode: "live" });
+    const stream = { accountId, kind, mode: "live" } as const;
+    await lockStream(transaction, stream);
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
-    const found = await countLedgerEvents(
-      transaction,
-      { ...stream, fromSecond: secondOf(since) },
-      await findEndOfPeriods(transaction, stream, { now, graceMs: 0 }),
-    );
-    const moved = { accountId, accountName, kind, since, ...found };
-    if (isDryRun || found.events === 0 || stripeCustomerId === null) {
+    const events = { ...stream, fromSecond: secondOf(since) };
+    const moved = {
+      accountId,
+      accountName,
+      kind,
+      since,
+      ...(await countLedgerEvents(transaction, events)),
+    };
+    if (isDryRun || moved.events === 0 || stripeCustomerId === null) {
       return moved;
     }
     const deployment = await readDeployment(transaction);
     const hold = findHold(deployment);
     const askingSince = hold === null ? deployment.doubtedUntil : (hold.at ?? now);
-    let fromSecond = secondOf(since);
-    for (;;) {
-      const part = await moveLedgerEvents(
-        transaction,
-        { ...stream, fromSecond },
-        { customerId: stripeCustomerId, askingSince, limit: EVENTS_PER_STATEMENT },
-      );
-      if (part.events < EVENTS_PER_STATEMENT || part.lastSecond === null) {
-        break;
-      }
-      fromSecond = part.lastSecond;
-    }
+    await moveLedgerEvents(transaction, events, { customerId: stripeCustomerId, askingSince });
     await recordAction(transaction, actor, now, {
       action: "deployment.move_to_stripe",
       accountId,
@@ -130,7 +103,10 @@ export const moveToStripe = async (
 ): Promise<MoveToStripe> => {
   const { db, billing } = given;
   const context = { ...given, clock: await correctClock(db, given.clock) };
-  const account = await requireAccount(billing);
+  const account = await billing.findStripeAccount();
+  if (!account) {
+    throw invalidRequest("STRIPE_SECRET_KEY is not set");
+  }
   const { processor, originalStripeAccountId } = await readDeployment(db);
   const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(

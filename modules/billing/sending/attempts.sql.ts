@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { isLeaseFree } from "../../../db/leases.ts";
 import type { Lease } from "../../../db/leases.ts";
@@ -190,29 +190,4 @@ export const endDelays = async (
     WHERE meter_event.id = delayed.id
   `);
   return rowCount;
-};
-
-/**
- * Takes back the sealing of an event that the processor has certainly not accepted, so that its facts are sealed again.
- * Must run under the stream's lock.
- */
-export const unseal = async (
-  transaction: DatabaseTransactionConnection,
-  { id, attempts }: Pick<StoredMeterEvent, "id" | "attempts">,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    WITH unsealed AS (
-      SELECT id
-      FROM meter_event
-      WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending' AND NOT may_be_delivered
-      FOR UPDATE
-    )
-    UPDATE usage_fact
-    SET meter_event_id = NULL
-    WHERE meter_event_id = ANY(ARRAY(SELECT id FROM unsealed))
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM meter_event
-    WHERE id = ${id} AND NOT EXISTS (SELECT FROM usage_fact WHERE meter_event_id = ${id})
-  `);
 };

@@ -93,11 +93,8 @@ export type Settlement = {
   readonly isLate: boolean;
 };
 
-/**
- * What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. `unseal`: its second is
- * ahead of the processor's clock, and its facts are sealed again after that second.
- */
-export type NextStep = { readonly kind: "send" | "ask" | "unseal" } | Delay | Settlement;
+/** What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. */
+export type NextStep = { readonly kind: "send" | "ask" } | Delay | Settlement;
 
 /** The step that ends an attempt. */
 export type SendResult = Delay | Settlement;
@@ -115,10 +112,7 @@ const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
 
 const AHEAD_DELAY_MS = 60 * 1000;
 
-/**
- * The attempts that an event waits for if it is ahead: the clock that it was sealed by was fast. Later it gives way to
- * the stream's other usage. Not immediately, because a worker whose clock is still fast would soon seal its usage again.
- */
+/** The attempts that an event waits for if it is ahead: the clock that it was sealed by was fast. */
 const PATIENT_ATTEMPTS = 10;
 
 const AHEAD = "ahead of the processor's clock";
@@ -246,25 +240,17 @@ export const isTooOldToSend = (
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
 
-/**
- * The other usage of the stream waits behind an event that is ahead, so the event does not wait for long. If an attempt may
- * have been accepted, it waits for its second, unless Stripe may have forgotten its identifier by then.
- */
-const decideAhead = (event: SendingEvent, now: Date): NextStep => {
-  const isPatient = event.attempts <= PATIENT_ATTEMPTS;
-  if (!isPatient && !event.mayBeDelivered) {
-    return { kind: "unseal" };
-  }
-  return isPatient || -ageOf(event, now) <= IDENTIFIER_TRUSTED_MS
+/** The other usage of the stream waits behind an event that is ahead, so the event does not wait for long. */
+const decideAhead = ({ attempts }: SendingEvent): NextStep =>
+  attempts <= PATIENT_ATTEMPTS
     ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
-    : asking(AHEAD);
-};
+    : failed("refused", AHEAD);
 
 const decideByAge = (event: SendingEvent, now: Date): NextStep => {
   if (isTooOldToSend(event, now)) {
     return failed("too_old", TOO_OLD);
   }
-  return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event, now) : { kind: "send" };
+  return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
 };
 
 /** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */

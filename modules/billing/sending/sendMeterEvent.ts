@@ -6,14 +6,12 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { BillingProcessor } from "../processor.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import { lockStream } from "../streams.sql.ts";
-import { beginAttempts, recordOutcomes, unseal } from "./attempts.sql.ts";
+import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
   asLate,
   decideNextStep,
   LEASE_MS,
-  LEASED,
   withJitter,
   withoutProcessor,
 } from "./decideNextStep.rules.ts";
@@ -77,12 +75,6 @@ const makeAttempt = async (
         break;
       case "ask":
         return askAboutEvent(context, event, options.signal);
-      case "unseal":
-        await context.db.transaction(async (transaction) => {
-          await lockStream(transaction, event);
-          await unseal(transaction, event);
-        });
-        return LEASED;
       case "delayed":
       case "settled":
         return step;

@@ -1,21 +1,12 @@
 import { REFUSED } from "../../stripeDouble/faults.ts";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
-import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { drainUsage } from "../drainUsage.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a deployment has one processor.
@@ -88,60 +79,28 @@ test("usage of the month before is not late in an hour after a month whose perio
   );
 });
 
-/** A deployment on the ledger, whose organization gets a subscription at Stripe an hour after its usage. */
-const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db } = t.context;
-  await db.query(sql.typeAlias("void")`
-    UPDATE deployment
-    SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
-  `);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
-  control.holdClock({ second: NOON });
-  const clock = { now: () => new Date(control.now() * 1000) };
-  const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
-  await deps.billing.prepare();
-  const stripe = connectStripe({ secretKey: double.secretKey, apiBase: double.url });
-  const withStripe = { ...deps, billing: createBilling({ db, stripe }) };
-  const { id } = await createTestOrganization(db, { clock });
-  return {
-    use: async (count: number): Promise<void> => {
-      await createRegistrationWriter(deps).register(registrationOf(id, { count }));
-      control.advanceClock({ seconds: 5 });
-      await drainUsage(deps, { accountId: id, mode: "live", kind: "tree" });
-    },
-    pass: (seconds: number) => control.advanceClock({ seconds }),
-    subscribe: async (): Promise<void> => {
-      const { customerId, subscriptionId } = control.addSubscriber({});
-      await updateOrganization(withStripe, id, {
-        stripeCustomerId: customerId,
-        stripeSubscriptionId: subscriptionId,
-      });
-    },
-    /** Returns how many of the moved events may be on no invoice. */
-    move: async (): Promise<readonly number[]> =>
-      (await moveToStripe(withStripe, { isDryRun: false, operator: "ada" })).usage.map(
-        ({ ended }) => ended,
-      ),
-  };
-};
-
-test("the move to Stripe counts usage from before the subscription", async (t) => {
-  const { use, subscribe, move, pass } = await setUpLedger(t);
-  await use(3);
-  await use(4);
+test("moved usage from before the subscription is late once it is sent", async (t) => {
+  const { deps, double, forgetProcessor, register, drainWithoutKey, drain, pass, ...scene } =
+    await setUpBilling(t);
+  const { accountId } = scene.stream;
+  await forgetProcessor();
+  await updateAccount(deps.db, accountId, { stripeCustomerId: null, stripeSubscriptionId: null });
+  await register(3);
+  pass(5);
+  await drainWithoutKey();
   pass(MINUTE);
-  await subscribe();
-  await use(5);
+  const { customerId, subscriptionId } = double.control.addSubscriber({});
+  await updateAccount(deps.db, accountId, {
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  await register(5);
 
-  t.deepEqual(await move(), [2]);
-});
+  const { usage } = await moveToStripe(deps, { isDryRun: false, operator: "ada" });
+  await drain();
 
-test("usage of the subscription waits for Stripe, so the move to Stripe counts none", async (t) => {
-  const { use, subscribe, move } = await setUpLedger(t);
-  await subscribe();
-  await use(5);
-
-  t.deepEqual(await move(), []);
+  t.like(usage, [{ events: 1, quantity: 3 }]);
+  t.like(await listMeterEvents(deps.db, { state: "late", accountId, limit: 10 }), [
+    { quantity: 3, customerId },
+  ]);
 });

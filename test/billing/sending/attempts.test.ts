@@ -170,7 +170,7 @@ test("each event's delay counts its own failures, so a stream whose calls often 
 
 const givesWay = test.macro({
   exec: async (t, lead: number, faults: readonly Fault[]) => {
-    const { register, pass, deps, seal, drain, double, billed, recorded, events } =
+    const { register, pass, deps, seal, drain, double, billed, recorded, events, retryFailed } =
       await setUpBilling(t);
     const { control } = double;
     pass(lead);
@@ -196,8 +196,12 @@ const givesWay = test.macro({
 
     t.true(control.now() < ahead);
     t.deepEqual(billed(), { [second]: 7 });
-    t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
+    t.deepEqual(await events(), [
+      { state: "refused", quantity: 5 },
+      { state: "delivered", quantity: 7 },
+    ]);
     control.holdClock({ second: ahead });
+    await retryFailed();
     await drain();
     t.deepEqual(billed(), { [second]: 7, [ahead]: 5 });
     t.deepEqual(billed(), await recorded());

@@ -237,19 +237,11 @@ test("jitter shortens the delay of a retry by up to a half, and no other delay",
   t.deepEqual(withJitter(LEASED, 0.5), LEASED);
 });
 
-test("an event that is ahead waits for ten attempts, and is then sealed again later", (t) => {
+test("an event that is ahead waits for ten attempts, and then fails", (t) => {
   const ageMs = -HOUR_MS;
   t.deepEqual(decide({ ageMs, attempts: 10 }), WAIT);
-  t.deepEqual(decide({ ageMs, attempts: 11 }), { kind: "unseal" });
+  t.deepEqual(decide({ ageMs, attempts: 11 }), failed("refused", "ahead of the processor's clock"));
   t.deepEqual(decide({ ageMs: -FURTHEST_MS, attempts: 11 }), SEND);
-});
-
-test("an event that is ahead and may have been accepted waits while its identifier will be trusted in its second", (t) => {
-  const ahead = { ...unknown, attempts: 11, ageMs: -TRUSTED_MS };
-  const further = { ...ahead, ageMs: -TRUSTED_MS - 1 };
-  t.deepEqual(decide(ahead), WAIT);
-  t.deepEqual(decide({ ...further, attempts: 10 }), WAIT);
-  t.deepEqual(decide(further), asking("ahead of the processor's clock"));
 });
 
 test("without its processor an event fails", (t) => {
