@@ -5,7 +5,7 @@ import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";
+import { insertDonationTotals } from "../charities/donations/donationSetup.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";

@@ -1,3 +1,4 @@
+import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
 import { tmpdir } from "node:os";
 import { gzipSync } from "node:zlib";
 import { readJson } from "../cli/runImpact.ts";
@@ -213,4 +214,37 @@ test("imported websites and icons are in search results, and malformed lines are
   t.like(body, {
     charities: [{ website: "https://www.redcross.org", icon_url: "https://icons.example/red.png" }],
   });
+});
+
+test("an EIN is read as people write it, and other texts are none", (t) => {
+  const hyphens = ["-", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212"];
+  for (const written of [
+    "530196605",
+    " 53 0196605 ",
+    "53 - 0196605",
+    "EIN 53-0196605",
+    "ein: 530196605",
+    "EIN# 530196605",
+    "EIN530196605",
+    "53\u00A00196605",
+    ...hyphens.map((hyphen) => `53${hyphen}0196605`),
+  ]) {
+    t.is(parseEin(written), "530196605", written);
+  }
+  for (const written of ["10202467", "1-0202467", "EIN 10202467"]) {
+    t.is(parseEin(written), "010202467", written);
+  }
+  for (const written of [
+    "",
+    "EIN",
+    "53-019660",
+    "5301966",
+    "5301966050",
+    "53-O196605",
+    "VEIN 530196605",
+    "٥٣٠١٩٦٦٠٥",
+  ]) {
+    t.is(parseEin(written), null, written);
+  }
+  t.is(formatEin("530196605"), "53-0196605");
 });

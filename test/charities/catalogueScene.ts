@@ -6,6 +6,7 @@ import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
+import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 
 export const HEADER =
   "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION," +
@@ -36,4 +37,18 @@ export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
     },
     read: (ein: string) => findCharityRecord(t.context.db, ein),
   };
+};
+
+/** The record of an invented charity, but for its EIN and name. */
+export const CHARITY_RECORD: MasterFileRecord = {
+  ein: "",
+  name: "",
+  sortName: "",
+  city: "SPRINGFIELD",
+  state: "VT",
+  ntee: "K31",
+  affiliation: "3",
+  subsection: "03",
+  deductibility: "1",
+  incomeCode: 0,
 };

@@ -11,7 +11,7 @@ import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
-import { startProgram } from "../support/programs.ts";
+
 import { takePermit } from "../support/takePermit.ts";
 import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
@@ -179,36 +179,4 @@ test("requests with an invalid key are rejected before the rate limit, and refun
     Array.from({ length: 25 }, () => call("POST", "/refund/donations", { key, body: {} })),
   );
   t.true(refunds.every(({ status }) => status === 400));
-});
-
-test("two API processes permit twenty between them", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { apiKeyTest: key, apiKeyProd: other } = await createTestOrganization(db);
-  const settings = { DATABASE_URL: databaseUrl };
-  const programs = await Promise.all([
-    startProgram(t, "api/main.ts", settings),
-    startProgram(t, "api/main.ts", settings),
-  ]);
-  const apis = programs.map(({ urls }) => urls["standalone"] ?? "");
-  const list = async (index: number, authorization: string): Promise<number> => {
-    const response = await fetch(`${apis[index % 2]}/charities/donations`, {
-      headers: { authorization },
-    });
-    await response.arrayBuffer();
-    return response.status;
-  };
-  // The first requests of a process are slow; these count against another key.
-  await Promise.all(Array.from({ length: 10 }, (_, index) => list(index, other)));
-  const startedAtMs = performance.now();
-  const statuses = await Promise.all(Array.from({ length: 100 }, (_, index) => list(index, key)));
-  const seconds = Math.floor((performance.now() - startedAtMs) / 1000);
-
-  t.deepEqual(
-    statuses.filter((status) => status !== 200 && status !== 429),
-    [],
-  );
-  t.true(statuses.includes(429));
-  const permitted = statuses.filter((status) => status === 200).length;
-  // Twenty, and on a slow machine twenty more for each full second.
-  t.true(permitted >= 20 && permitted <= 20 * (seconds + 1), `${permitted} in ${seconds} s`);
 });

@@ -10,7 +10,7 @@ import { startApiOf } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
-import { CHARITY_RECORD } from "./charityRecord.ts";
+import { CHARITY_RECORD } from "./catalogueScene.ts";
 import { settingsOf, startDonationApi } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 

@@ -13,7 +13,7 @@ import { guardUsage, getDeploymentName } from "../../modules/billing/holdUsage.t
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
-import { createDonation } from "../charities/donations/createDonation.ts";
+import { createDonation } from "../charities/donations/donationSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import {

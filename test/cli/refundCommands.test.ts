@@ -4,7 +4,7 @@ import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { idIn } from "../api/contract.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
-import { createDonation } from "../charities/donations/createDonation.ts";
+import { createDonation } from "../charities/donations/donationSetup.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -1,22 +1,145 @@
-import type { ExecutionContext } from "ava";
-import { z } from "zod";
+import { findCertified, listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi, rowsIn } from "../stores/startStoreApi.ts";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { openDashboard } from "./dashboardScene.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { STAGE_MS } from "../support/planting.ts";
+import { linesOf, setUpImport } from "../history/importScene.ts";
 
 const test = testWithDatabase();
+
+const TABLES = ["registration", "donation"];
+const MAXIMUM_PAGES = 100;
+
+test.serial(
+  "the first records of a huge order are read in a few pages, with and without statistics",
+  async (t) => {
+    const { filler, db } = await openSinglePools(t);
+    const { id: accountId } = await createTestStore(db);
+    await stopAutovacuum(filler, TABLES);
+    const columns = sql.fragment`id, account_id, mode, created_at, order_id`;
+    const values = sql.fragment`
+    gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', '#0'
+  `;
+    const numbers = sql.fragment`generate_series(1, 10000) AS number`;
+    await filler.query(sql.typeAlias("void")`
+    INSERT INTO registration (${columns}, kind, count)
+    SELECT ${values}, kind, 1 FROM ${numbers}, unnest(ARRAY['tree', 'bottle']) AS kind
+  `);
+    await filler.query(sql.typeAlias("void")`
+    INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
+    SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
+  `);
+    const countPages = await createPageCounter(filler, db, TABLES);
+    const read = async (statistics: string): Promise<void> => {
+      let records: Awaited<ReturnType<typeof listOrderRecords>> = [];
+      const pages = await countPages(async (single) => {
+        records = await listOrderRecords(single, { accountId, mode: "live" }, "0");
+      });
+      t.true(pages <= MAXIMUM_PAGES, `${statistics}: ${pages} pages`);
+      t.is(new Set(records).size, 101);
+    };
+
+    await read("without statistics");
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) registration, donation`);
+    await read("with statistics");
+  },
+);
+
+test("the URL of an order stays the same when an older record of it is imported", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  const api = await startStoreApi(t, { db });
+  const readUrl = async () => {
+    const path = "/app/api/order_certificate_url?order_id=1001";
+    return String((await api.get(path, store.test)).body["certificate_url"]);
+  };
+  await api.post("/app/api/plastic", store.test, { bottles: 3, order_id: "#1001" });
+  const url = await readUrl();
+
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, order_id)
+    VALUES (gen_random_uuid(), ${store.id}, 'test', 'tree', 2, now() - interval '7 days', '1001')
+  `);
+  t.is(await readUrl(), url);
+
+  await api.post("/app/api/plant", store.test, { trees: 1, order_id: "1001" });
+  t.is(await readUrl(), url);
+  const token = url.split("/").at(-1) ?? "";
+  const items = (await findCertified(db, [token])).get(token)?.items ?? [];
+  t.deepEqual(
+    items.map(({ kind }) => kind),
+    ["tree", "bottle", "tree"],
+  );
+});
+
+test("an order has one certificate of all its records, also after records are added", async (t) => {
+  const { db } = t.context;
+  const { url } = await startStandaloneApi(t, { db });
+  const store = await createTestStore(db, { domain: "orders.example" });
+  const api = await startStoreApi(t, { db });
+  const write = (path: string, body: object): Promise<unknown> =>
+    api.post(`/app/api/${path}`, store.test, {
+      customer_name: "Ann Lee",
+      order_id: "#1001",
+      ...body,
+    });
+  const urlOf = async (orderId: string): Promise<string> => {
+    const query = new URLSearchParams({ order_id: orderId }).toString();
+    const { body } = await api.get(`/app/api/order_certificate_url?${query}`, store.test);
+    return String(body["certificate_url"]).replace("https://impact.example", url);
+  };
+  await write("plant", { trees: 2 });
+  const first = await urlOf("1001");
+  await write("plastic", { bottles: 3 });
+  await write("charity/donate", { charity_id: "510401308", amount_dollars: 5 });
+  await write("plant", { trees: 9, order_id: "#1002" });
+  t.is(await urlOf("#1001"), first);
+  t.not(await urlOf("1002"), first);
+  const certificate = await (await fetch(`${first}.json`)).text();
+  t.like(JSON.parse(certificate), {
+    type: "order",
+    state: "registered",
+    test: true,
+    items: [
+      { type: "trees", registered: 2 },
+      { type: "bottles", registered: 3 },
+      { type: "donation", amount_cents: 500 },
+    ],
+  });
+  const html = (await (await fetch(first)).text()).replaceAll(/\s+/gu, " ");
+  t.regex(
+    html,
+    /2<\/span> <span class="what">trees, 3 ocean-bound bottles, and a donation of \$5\.00 to Oceana registered/u,
+  );
+  t.notRegex(html + certificate, /Ann|1001/u);
+  for (const unknown of ["1003", "%23"]) {
+    const path = `/app/api/order_certificate_url?order_id=${unknown}`;
+    t.like(await api.get(path, store.test), {
+      status: 404,
+      body: { error: "failed to find order" },
+    });
+  }
+  await write("refund", { type: "tree", quantity: 2 });
+  await write("refund", { type: "plastic", quantity: 3 });
+  await write("refund", { type: "donation", quantity: 1 });
+  const { url: other } = await startStandaloneApi(t, { db });
+  t.like(await (await fetch(`${first.replace(url, other)}.json`)).json(), { state: "refunded" });
+
+  t.is((await impactOf(t)("certificate", "revoke", first)).exitCode, 0);
+  t.not(await urlOf("1001"), first);
+});
 
 const certificateUrl = z.object({ certificate_url: z.url() });
 
@@ -150,34 +273,6 @@ test.serial("a known certificate is returned without a write", async (t) => {
   t.deepEqual(await readTransactions(), transactions);
 });
 
-test.serial("a refund shows on the certificate, and test data are marked", async (t) => {
-  const { register, serve, organization, clock } = await setUp(t);
-  const { db } = t.context;
-  const id = await register(10);
-  const refund = (count: number) =>
-    refundRegistration(
-      { db, clock, billing: createBilling({ db, stripe: null }) },
-      { accountId: organization.id, mode: "live", kind: "tree" },
-      { id, count, reason: null, idempotencyKey: null },
-    );
-  await refund(4);
-  const partly = await serve();
-  t.like(await partly.read(id), { state: "registered", registered: 10, refunded: 4 });
-  const page = (await (await fetch(await partly.urlOf(id))).text()).replaceAll(/\s+/gu, " ");
-  t.regex(page, /<span class="what">trees remain<\/span>/u);
-  t.regex(page, /4 were refunded\. 6 remain\./u);
-  await refund(6);
-  const fully = await serve();
-  t.like(await fully.read(id), { state: "refunded", registered: 10, refunded: 10 });
-  const html = (await (await fetch(await fully.urlOf(id))).text()).replaceAll(/\s+/gu, " ");
-  t.regex(html, /trees registered and refunded/u);
-  t.regex(html, /This certificate no longer counts/u);
-
-  const ofTest = await register(3, { mode: "test", kind: "bottle" });
-  t.like(await fully.read(ofTest, "test"), { type: "bottles", test: true });
-  t.regex(await (await fetch(await fully.urlOf(ofTest, "test"))).text(), /Test data\./u);
-});
-
 test.serial("a revoked certificate does not exist, and the next URL is another one", async (t) => {
   const { register, serve } = await setUp(t);
   const id = await register(1);
@@ -203,28 +298,6 @@ test.serial("made-up certificates are not found", async (t) => {
     t.is(json.status, 404, token);
     t.is(json.headers.get("Access-Control-Allow-Origin"), "*", token);
   }
-});
-
-test.serial("a store's record has a certificate without its customer", async (t) => {
-  const { serve } = await setUp(t);
-  const { url } = await serve();
-  const store = await createTestStore(t.context.db, { domain: "green.example" });
-  const api = await startStoreApi(t, { db: t.context.db });
-  const planted = await api.post("/app/api/plant", store.test, {
-    trees: 2,
-    customer_name: "Ann Lee",
-    customer_email: "ann@example.com",
-    order_id: "#1001",
-  });
-  const id = planted.headers.get("Record-Id") ?? "";
-  const { status, body } = await api.get(`/app/api/certificate_url?id=${id}`, store.test);
-  t.is(status, 200);
-  const page = certificateUrl.parse(body).certificate_url.replace("https://impact.example", url);
-  const text = (await (await fetch(page)).text()) + (await (await fetch(`${page}.json`)).text());
-  t.regex(text, /"registered":2/u);
-  t.notRegex(text, /Ann|ann@example|1001/u);
-  const unknown = await api.get("/app/api/certificate_url?id=unknown", store.test);
-  t.is(unknown.status, 404);
 });
 
 test.serial("kind selects one of a store's records that were imported with one id", async (t) => {
@@ -317,15 +390,100 @@ test.serial(
       await certificate.text(),
       /All 10 planted and verified by a third party on May.1,.2026\./u,
     );
-    t.like(await (await fetch(`${scene.url}/certificate/${token}.json`)).json(), {
-      state: "planted_and_verified",
-      verification: {
-        verifier: "Green Audit",
-        by: "third_party",
-        document_url: "https://audit.example/7.pdf",
-      },
-      photo_url: "https://photos.example/7.jpg",
-      project: { name: "Gazi Bay", country: "Kenya" },
-    });
+  },
+);
+
+const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
+  const { apiKeyProd, apiKeyTest, importText } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  /** Returns a donation's certificate, as JSON and as a page with single spaces. */
+  const certificateOf = async (key: string, id: string) => {
+    // Another server has an empty cache.
+    const server = await startStandaloneApi(t, { db: t.context.db });
+    const { body } = await server.call("GET", `/certificate_url?id=${id}`, { key });
+    const url = String(body["certificate_url"]);
+    return {
+      json: z.looseObject({}).parse(await (await fetch(`${url}.json`)).json()),
+      page: (await (await fetch(url)).text()).replaceAll(/\s+/gu, " "),
+    };
+  };
+  return { apiKeyProd, apiKeyTest, importText, call, certificateOf };
+};
+
+const OCEANA = { amount_cents: 2550, ein: "51-0401308" };
+const LOOKED_UP = /The charity was looked up when the donation was recorded\./u;
+
+test.serial(
+  "a certificate names the charity that was looked up, and says if the donation was refunded",
+  async (t) => {
+    const { apiKeyTest: key, call, certificateOf } = await setUpDonations(t);
+    const item = { ...OCEANA, charity_name: "American Red Cross", attribution: "spring" };
+    await call("POST", "/charities/subscribe", { key });
+    const single = await call("POST", "/charities/donate", { key, body: item });
+    t.like(single.body, { charity_name: "American Red Cross" });
+    const batch = await call("POST", "/charities/donate/batch", { key, body: { items: [item] } });
+    const ids = [
+      ...JSON.stringify([single.body, batch.body]).matchAll(/"donation_id":"([^"]+)"/gu),
+    ];
+    t.is(ids.length, 2);
+    for (const [, id = ""] of ids) {
+      const { json, page } = await certificateOf(key, id);
+      t.like(json, {
+        type: "donation",
+        state: "registered",
+        test: true,
+        amount_cents: 2550,
+        charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
+      });
+      t.regex(page, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
+      t.regex(page, /\$25\.50 to <bdi>Oceana<\/bdi> on/u);
+      t.regex(page, LOOKED_UP);
+      t.notRegex(page, /Red Cross|spring/u);
+      t.is((await call("POST", "/refund/donations", { key, body: { id } })).status, 200);
+      const refunded = await certificateOf(key, id);
+      t.like(refunded.json, { state: "refunded" });
+      t.regex(refunded.page, /no longer counts/u);
+    }
+  },
+);
+
+test.serial("a blank name of a charity is the same as none", async (t) => {
+  const { apiKeyTest: key, call } = await setUpDonations(t);
+  const body = { ...OCEANA, charity_name: " \t" };
+  t.like((await call("POST", "/charities/donate", { key, body })).body, { charity_name: "Oceana" });
+});
+
+test.serial(
+  "an imported donation's charity was not looked up, and only a refund here has a date",
+  async (t) => {
+    const { apiKeyProd: key, importText, call, certificateOf } = await setUpDonations(t);
+    const line = {
+      ...OCEANA,
+      kind: "donation",
+      charity_name: "Oceana, as the old system wrote it",
+      created_at: "2024-01-15T10:00:00Z",
+    };
+    const [before, later, here] = [
+      { ...line, id: "before" },
+      { ...line, id: "later" },
+      { ...line, id: "here" },
+    ];
+    const run = await importText(linesOf({ ...before, refunded: true }, later, here));
+    t.is(run.exitCode, 0, run.stderr);
+    const { json: imported, page: unproven } = await certificateOf(key, "here");
+    t.like(imported, { charity: { name: line.charity_name, looked_up: false } });
+    t.regex(unproven, /An earlier system recorded the donation and named the charity\./u);
+    t.notRegex(unproven, LOOKED_UP);
+
+    await importText(linesOf({ ...later, refunded: true }));
+    t.is((await call("POST", "/refund/donations", { key, body: { id: "here" } })).status, 200);
+    for (const id of ["before", "later"]) {
+      const { json, page } = await certificateOf(key, id);
+      t.like(json, { state: "refunded" });
+      t.regex(page, /<dt>Refunded<\/dt> <dd>Refunded\.<\/dd>/u);
+      t.regex(page, /This certificate no longer counts\./u);
+    }
+    const { page } = await certificateOf(key, "here");
+    t.regex(page, /<dd>On \w{3}.\d+,.\d{4}\.<\/dd>/u);
   },
 );

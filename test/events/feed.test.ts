@@ -2,13 +2,13 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
-import type { AccountMode } from "../../modules/records/owner.rules.ts";
+
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
+
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
+
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
@@ -17,7 +17,7 @@ import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
 import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
-import { setUpPlanting } from "../planting/setUpPlanting.ts";
+
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -127,32 +127,6 @@ test("usage that fails and is retried is two events, and closing it or a refund 
     { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
   );
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
-});
-
-test("a planting order that reaches a milestone is an event, and a repeated report is none", async (t) => {
-  const { db } = t.context;
-  const setup = await setUpPlanting(db, { partner: "manual" });
-  await setup.register(10);
-  await setup.createOrders();
-  await setup.place();
-  const [order] = await setup.orders();
-  if (!order) {
-    throw new Error("There is an order.");
-  }
-  const fact = simulateAllocated(order, setup.clock.now());
-  for (let attempt = 0; attempt < 2; attempt += 1) {
-    await recordPlantingFacts(setup.deps, order.id, [fact], "operator");
-  }
-  const owner: AccountMode = { accountId: setup.organization.id, mode: "live" };
-  const events = await readEvents(setup.deps, owner, { types: ["evidence.milestone_reached"] });
-  const common = { order_id: order.id, public_id: order.publicId, tree_count: 10 };
-  t.deepEqual(
-    events.map(({ data }) => data),
-    [
-      { ...common, milestone: "funds_distributed" },
-      { ...common, milestone: "allocated" },
-    ],
-  );
 });
 
 const BASE = "https://impact.example/api";

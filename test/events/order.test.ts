@@ -13,7 +13,16 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createRandom } from "../support/random.ts";
-import { refunded } from "./readEvents.ts";
+import { refunded, readEvents } from "./readEvents.ts";
+import { z } from "zod";
+import { readFile } from "node:fs/promises";
+import { Client } from "pg";
+import { claimDeliveries } from "../../modules/events/attempts.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import type { EventType } from "../../modules/events/events.rules.ts";
+import { deleteOldEvents } from "../../modules/events/deleteOldEvents.ts";
+import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
+import { createMovableClock } from "../support/movableClock.ts";
 
 // PostgreSQL's transactions are numbered for the whole server, and other test files have transactions of their own. So a
 // test may wait for an event, but must not expect that one is in the feed as soon as it is committed.
@@ -23,7 +32,7 @@ const WRITERS = 64;
 const WRITES = 12;
 const DEADLINE_MS = 150_000;
 
-const read = (
+const readPage = (
   db: DatabasePool,
   owner: AccountMode,
   startingAfter: string | null = null,
@@ -45,7 +54,7 @@ const follow = async (
     if (Date.now() > deadline) {
       throw new Error(`The feed has only ${ids.length} events.`);
     }
-    const page = await read(db, owner, ids.at(-1) ?? null, limit);
+    const page = await readPage(db, owner, ids.at(-1) ?? null, limit);
     ids.push(...idsOf(page));
     if (page.events.length === 0) {
       await delay(2);
@@ -127,7 +136,7 @@ test("a reader beside writers whose transactions last differently long sees ever
   const seen = new Set<string>();
   let page: Feed;
   do {
-    page = await read(db, owner, whole.at(-1) ?? null);
+    page = await readPage(db, owner, whole.at(-1) ?? null);
     whole.push(...idsOf(page));
     for (const { type, data } of page.events) {
       if (type === "registration.created" || type === "registration.refunded") {
@@ -156,7 +165,7 @@ test("an open transaction holds later events back, which the feed says, and they
   await opened.promise;
   await recordEvent(db, owner, at(2), refunded("second"));
 
-  const held = await read(db, owner);
+  const held = await readPage(db, owner);
   t.deepEqual(held.events, []);
   t.false(held.hasMore);
   t.deepEqual(held.heldBackSince, at(2));
@@ -170,7 +179,7 @@ test("an open transaction holds later events back, which the feed says, and they
   mayCommit.resolve(undefined);
   await first;
   await follow(db, owner, { limit: 10, until: (events) => events === 2 });
-  const shown = await read(db, owner);
+  const shown = await readPage(db, owner);
   t.deepEqual(namesOf(shown), ["first", "second"]);
   t.is(shown.heldBackSince, null);
 });
@@ -208,3 +217,191 @@ test("the ids of events sort as the feed does", (t) => {
   t.is(parseEventId("evt_1"), null);
   t.is(parseEventId(`${ids[0]}0`), null);
 });
+
+const KNOWN_ACCOUNTS = 20;
+/** Of each account, mixed with those of the others. */
+const RECORDS = 1000;
+/** PostgreSQL compares the plans of so many executions with one that it could keep. */
+const PLANNED_EXECUTIONS = 5;
+
+const insertEvents = async (filler: DatabasePool, accountIds: readonly string[]): Promise<void> => {
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch, transaction_id)
+    SELECT gen_random_uuid(), account_id, 'live', 'tree', 1, now(), 0, (3 + number % 100)::text::xid8
+    FROM generate_series(1, ${RECORDS}::integer) AS number
+    CROSS JOIN unnest(${sql.array([...accountIds], "uuid")}) AS account_id
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO event (id, account_id, mode, type, created_at, data)
+    SELECT gen_random_uuid(), account_id, 'live', type, created_at, ${JSON.stringify(refunded("1").data)}::json
+    FROM registration
+    CROSS JOIN unnest(ARRAY['registration.refunded', 'balance.low']) AS type
+    WHERE account_id = ANY(${sql.array([...accountIds], "uuid")})
+  `);
+};
+
+const plansRow = z.strictObject({ planned: z.int(), kept: z.int() });
+
+test("a page is one statement, and not planned each time, whatever is asked for and whatever the statistics say", async (t) => {
+  const { owner: filler, databaseUrl } = t.context;
+  let statements = 0;
+  const db = await openTestPool(t, databaseUrl, 1, {
+    interceptors: [
+      {
+        name: "count-statements",
+        beforeQueryExecution: () => {
+          statements += 1;
+          return null;
+        },
+      },
+    ],
+  });
+  const known: string[] = [];
+  for (let index = 0; index < KNOWN_ACCOUNTS; index += 1) {
+    known.push((await createTestOrganization(db)).id);
+  }
+  const unknown = await createTestOrganization(db);
+  const owner: AccountMode = { accountId: unknown.id, mode: "live" };
+  await insertEvents(filler, known);
+  await filler.query(sql.typeAlias("void")`ANALYZE`);
+  await insertEvents(filler, [unknown.id]);
+  const read = (
+    startingAfter: string | null,
+    limit: number,
+    types: Parameters<typeof readFeed>[2]["types"] = EVENT_TYPES,
+  ) => readFeed({ db, clock: systemClock }, owner, { types, startingAfter, limit });
+  // Other files' transactions may hold events back.
+  let first = await read(null, 3);
+  while (first.events.length === 0) {
+    first = await read(null, 3);
+  }
+  const [after = t.fail()] = first.events.map(eventIdOf);
+
+  statements = 0;
+  const limits = [1, 2, 10, 100, 1000, 1, 2, 10];
+  for (const limit of limits) {
+    await read(null, limit);
+    await read(after, limit);
+    await read(after, limit, ["registration.refunded"]);
+  }
+
+  t.is(statements, 3 * limits.length);
+  const { planned, kept } = await db.one(sql.type(plansRow)`
+    SELECT custom_plans::integer AS planned, generic_plans::integer AS kept
+    FROM pg_prepared_statements
+    WHERE name LIKE 'read_feed%'
+  `);
+  t.is(planned, PLANNED_EXECUTIONS);
+  t.true(kept >= statements - PLANNED_EXECUTIONS);
+});
+
+const NEVER = new AbortController().signal;
+
+const failed = {
+  type: "usage.failed" as const,
+  data: { kind: "tree" as const, count: 1, registered_at: "2026-01-01T00:00:00.000Z" },
+};
+
+test.serial(
+  "events are deleted after 30 days, and a client that may have missed one gets event_gone",
+  async (t) => {
+    const { db } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const owner: AccountMode = { accountId, mode: "live" };
+    const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+    const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
+      (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
+
+    await recordEvent(db, owner, clock.now(), failed);
+    await recordEvent(db, owner, clock.now(), refunded("1"));
+    await recordEvent(db, owner, clock.now(), refunded("2"));
+    const [failure = "", first = "", second = ""] = await read(null);
+    clock.set("2031-01-04T00:00:00.000Z");
+    await recordEvent(db, owner, clock.now(), refunded("3"));
+    clock.set("2031-01-31T00:00:00.000Z");
+    t.is((await read(null)).length, 4, "none is older than 30 days");
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+
+    clock.set("2031-02-02T00:00:00.000Z");
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+    const kept = await read(null);
+    t.is(kept.length, 1);
+    t.deepEqual(await read(second), kept, "a client that has read everything continues");
+    t.deepEqual(await read(failure, ["usage.failed"]), []);
+    await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
+    await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
+  },
+);
+
+test.serial("registrations leave the feed after 30 days", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+  const writer = createRegistrationWriter({ db, clock });
+  const register = () => writer.register(registrationOf(accountId, {}));
+  const read = async (startingAfter: string | null) =>
+    (await readEvents({ db, clock }, { accountId, mode: "live" }, { startingAfter })).map(
+      eventIdOf,
+    );
+  await register();
+  clock.set("2031-01-03T00:00:00.000Z");
+  await register();
+  await register();
+  const [first = "", second = "", third = ""] = await read(null);
+  clock.set("2031-02-01T00:00:00.000Z");
+  t.deepEqual(await read(null), [second, third]);
+  t.deepEqual(await read(first), [second, third]);
+  clock.set("2031-02-04T00:00:00.000Z");
+  t.deepEqual(await read(null), []);
+  t.deepEqual(await read(third), []);
+  await t.throwsAsync(read(first), { code: "event_gone", message: /older than 30 days/u });
+});
+
+/** Returns the statements with which docs/backup.md lets operators renumber events. */
+const readRenumbering = async (): Promise<string> => {
+  const page = await readFile(new URL("../../docs/backup.md", import.meta.url), "utf8");
+  const [, section = ""] = page.split("\n## Events after a restored dump\n");
+  return /```sql\n(BEGIN;.*?)```/su.exec(section)?.[1] ?? "";
+};
+
+test.serial(
+  "records that were copied from a server with higher transactions are an error until they are renumbered",
+  async (t) => {
+    const { db, owner, ownerUrl } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const account: AccountMode = { accountId, mode: "live" };
+    const clock = { now: () => new Date() };
+    const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
+    const { endpoint } = await createWebhookEndpoint(
+      { db, clock, actor: SERVICE, webhookSettings },
+      account,
+      { url: "https://shop.example/hook", types: null, description: "" },
+    );
+    const read = () => readEvents({ db, clock }, account);
+    await recordEvent(db, account, clock.now(), refunded("copied"));
+    await owner.query(sql.typeAlias("void")`
+      UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
+    `);
+    await owner.query(sql.typeAlias("void")`
+      UPDATE webhook_delivery SET transaction_id = '9000000000' WHERE endpoint_id = ${endpoint.id}
+    `);
+    await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
+
+    const client = new Client({ connectionString: ownerUrl });
+    await client.connect();
+    await client.query(await readRenumbering());
+    await client.end();
+
+    const [delivery] = await claimDeliveries(
+      db,
+      [{ endpointId: endpoint.id, places: 1 }],
+      clock.now(),
+    );
+    t.is(delivery?.transactionId, 9_000_000_000n, "its receiver may have it under this id");
+    await recordEvent(db, account, clock.now(), refunded("new"));
+    const events = await read();
+    t.is(events.length, 1);
+    t.like(events[0], { data: { registration_id: "new" } });
+  },
+);

@@ -7,6 +7,13 @@ import { createWebhookSender } from "../../modules/events/createWebhookSender.ts
 import { isAllowedAddress } from "../../modules/events/allowedAddresses.ts";
 import { createTestCa } from "../support/createTestCa.ts";
 import { answer, holdOpen, startReceiver } from "./startReceiver.ts";
+import {
+  decideDelivery,
+  decideDisabling,
+  parseRetryAfter,
+} from "../../modules/events/decideDelivery.rules.ts";
+import type { AttemptResult } from "../../modules/events/decideDelivery.rules.ts";
+import { createEndpointQueue } from "../../modules/events/createEndpointQueue.ts";
 
 const LOCAL = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const NO_SIGNAL = new AbortController().signal;
@@ -244,4 +251,219 @@ test("HTTPS checks the certificate and the address, and plain HTTP is refused by
     error: "the URL must begin with https://",
   });
   t.is(receiver.received.length, 1);
+});
+
+const NOW = new Date("2027-01-01T00:00:00Z");
+const FAILED: AttemptResult = {
+  status: 500,
+  error: "status 500",
+  response: "",
+  retryAfterMs: null,
+};
+
+const delaySeconds = (attempts: number, given: Partial<AttemptResult> = {}, random = 0.5) => {
+  const { dueAt } = decideDelivery({ ...FAILED, ...given }, { attempts, now: NOW, random });
+  return dueAt && (dueAt.getTime() - NOW.getTime()) / 1000;
+};
+
+test("ten attempts are made in 75 hours, and then the delivery has failed", (t) => {
+  const delays = Array.from({ length: 9 }, (_, index) => delaySeconds(index + 1) ?? 0);
+  t.deepEqual(
+    delays.map((seconds) => seconds / 60),
+    [1 / 12, 5, 30, 120, 300, 600, 840, 1200, 1440],
+  );
+  t.is(Math.floor(delays.reduce((sum, delay) => sum + delay, 0) / 3600), 75);
+  t.deepEqual(decideDelivery(FAILED, { attempts: 10, now: NOW, random: 0.5 }), {
+    state: "failed",
+    dueAt: null,
+  });
+});
+
+test("delays are spread by a fifth in both directions", (t) => {
+  t.is(delaySeconds(2, {}, 0), 240);
+  t.is(delaySeconds(2, {}, 0.999_999_9), 360);
+});
+
+test("a receiver's delay is respected up to twice the schedule's, and does not shorten it", (t) => {
+  t.is(delaySeconds(2, { retryAfterMs: 400_000 }), 400);
+  t.is(delaySeconds(2, { retryAfterMs: 4_000_000 }), 600);
+  t.is(delaySeconds(2, { retryAfterMs: 1000 }), 300);
+});
+
+test("Retry-After is a number of seconds or a date; anything else is ignored", (t) => {
+  t.is(parseRetryAfter("120", NOW), 120_000);
+  t.is(parseRetryAfter("Fri, 01 Jan 2027 00:01:00 GMT", NOW), 60_000);
+  t.is(parseRetryAfter("Thu, 31 Dec 2026 00:00:00 GMT", NOW), 0);
+  t.is(parseRetryAfter("soon", NOW), null);
+  t.is(parseRetryAfter(undefined, NOW), null);
+});
+
+test("an endpoint is disabled by a 410, and by a delivery that failed after five days of failures alone", (t) => {
+  const fiveDaysAgo = new Date("2026-12-27T00:00:00Z");
+  const later = new Date(fiveDaysAgo.getTime() + 1);
+  t.is(decideDisabling({ status: 410 }, "failed", NOW, NOW), "gone");
+  t.is(decideDisabling({ status: 500 }, "failed", fiveDaysAgo, NOW), "failing");
+  t.is(decideDisabling({ status: null }, "failed", later, NOW), null);
+  t.is(decideDisabling({ status: 500 }, "pending", fiveDaysAgo, NOW), null);
+});
+
+const SECOND_MS = 1000;
+
+const RESPONSE = { status: 204 };
+const TIMEOUT = { status: null };
+
+const named = (prefix: string, count: number): readonly string[] =>
+  Array.from({ length: count }, (_, index) => `${prefix}${index}`);
+
+const setUp = () => {
+  let nowMs = 0;
+  const queue = createEndpointQueue(() => nowMs);
+  const pass = (ms: number): void => {
+    nowMs += ms;
+  };
+  return {
+    queue,
+    pass,
+    add: (...ids: readonly string[]): void => {
+      for (const id of ids) {
+        queue.add({ id, isFailing: false });
+      }
+    },
+    /** Occupies the places that can be taken, and returns how many each endpoint got and what ends all their requests. */
+    begin: () => {
+      const taken = queue.take();
+      const ends = taken.flatMap(({ endpointId, places }) =>
+        Array.from({ length: places }, () => queue.begin(endpointId)),
+      );
+      return {
+        places: Object.fromEntries(taken.map(({ endpointId, places }) => [endpointId, places])),
+        total: ends.length,
+        end: () => {
+          for (const end of ends) {
+            end(RESPONSE);
+          }
+        },
+      };
+    },
+    /** Makes endpoints known by a request to each that takes so long. */
+    know: (
+      ids: readonly string[],
+      durationMs: number,
+      result: { readonly status: number | null } = RESPONSE,
+    ): void => {
+      const ends = ids.map((id) => queue.begin(id));
+      pass(durationMs);
+      for (const end of ends) {
+        end(result);
+      }
+    },
+  };
+};
+
+test("an endpoint receives one request at a time until it has responded, and then ten", (t) => {
+  const { add, begin, pass } = setUp();
+  add("a");
+  const first = begin();
+  t.deepEqual(first.places, { a: 1 });
+  add("a");
+  t.deepEqual(begin().places, {});
+  pass(2 * SECOND_MS);
+  t.deepEqual(begin().places, {});
+  first.end();
+  t.deepEqual(begin().places, { a: 10 });
+  add("a");
+  t.deepEqual(begin().places, {});
+});
+
+test("quick, slow and silent endpoints have separate places, in equal shares, however many wait", (t) => {
+  const { add, begin, know, pass } = setUp();
+  const [quick, slow, silent] = [named("quick", 20), named("slow", 60), named("silent", 600)];
+  know(silent, 15 * SECOND_MS, TIMEOUT);
+  know(slow, SECOND_MS);
+  know(quick, SECOND_MS - 1);
+  add(...silent, ...slow, ...quick);
+  const { places } = begin();
+  t.true(quick.every((id) => places[id] === 3));
+  t.true(slow.every((id) => places[id] === 1));
+  t.is(silent.filter((id) => places[id] === 1).length, 60);
+  add(...silent, ...slow, ...quick);
+  t.deepEqual(begin().places, {});
+  pass(SECOND_MS);
+  // The requests to quick endpoints that have lasted for a second no longer occupy their places.
+  know(["late"], 5);
+  add("late");
+  t.true((begin().places["late"] ?? 0) > 0);
+});
+
+test("endpoints that were not called before delay no others, and leave their places after a second", (t) => {
+  const { add, begin, know, pass } = setUp();
+  know(["quick"], 5);
+  add(...named("new", 100), "quick");
+  const { places, total } = begin();
+  t.is(total, 70);
+  t.is(places["quick"], 10);
+  add("late");
+  t.deepEqual(begin().places, {});
+  pass(SECOND_MS);
+  const later = begin();
+  t.is(later.total, 41);
+  t.is(later.places["late"], 1);
+});
+
+for (const durationMs of [5, 2 * SECOND_MS]) {
+  test(`250 endpoints that respond in ${durationMs} ms take turns`, (t) => {
+    const { add, begin, know, pass } = setUp();
+    const ids = named("endpoint", 250);
+    know(ids, durationMs);
+    add(...ids);
+    const called = new Set<string>();
+    for (let turn = 0; called.size < ids.length; turn += 1) {
+      t.true(turn < 42);
+      const { places, end } = begin();
+      for (const id of Object.keys(places)) {
+        called.add(id);
+        add(id);
+      }
+      pass(durationMs);
+      end();
+    }
+  });
+}
+
+test("an endpoint that is failing counts as silent, unless this worker knows better", (t) => {
+  const { queue, add, know, begin } = setUp();
+  const silent = named("silent", 100);
+  know(silent, 15 * SECOND_MS, TIMEOUT);
+  add(...silent);
+  t.is(begin().total, 60);
+  queue.add({ id: "failing", isFailing: true });
+  t.deepEqual(begin().places, {});
+  know(["failing"], 5);
+  queue.add({ id: "failing", isFailing: true });
+  t.deepEqual(begin().places, { failing: 10 });
+});
+
+/** Returns the CPU time of a hundred searches for free places while the slow endpoints that wait have none, in microseconds. */
+const measureSearches = (waiting: number): number => {
+  const { queue, begin } = setUp();
+  for (const id of named("slow", waiting)) {
+    queue.add({ id, isFailing: true });
+  }
+  begin();
+  const rounds = Array.from({ length: 5 }, () => {
+    const before = process.cpuUsage();
+    for (let search = 0; search < 100; search += 1) {
+      queue.take();
+    }
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  });
+  return Math.min(...rounds);
+};
+
+test("the search for free places does not grow with the endpoints that wait", (t) => {
+  const few = measureSearches(1000);
+  const many = measureSearches(50_000);
+
+  t.true(many < 10 * few, `${few} and ${many} µs`);
 });

@@ -120,31 +120,6 @@ test.serial("a shard that stops finishes its calls, and leaves the rest to anoth
   ]);
 });
 
-test.serial("interrupted requests are repeated after their leases", async (t) => {
-  const { db } = t.context;
-  const receiver = await startReceiver(t);
-  receiver.respond(holdOpen);
-  const [id = ""] = await insertShard(db, { url: receiver.url, count: 1, deliveries: 1 });
-  const [stop, abort] = [new AbortController(), new AbortController()];
-  const shards = createDeliveryRuns(deliveryContext(db), { onFailure: throwError });
-  const interrupted = shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
-  await eventually(() => receiver.received.length === 1);
-  abort.abort();
-  await interrupted;
-  t.deepEqual(await readStates(db, id), [{ state: "pending", attempts: 0, isDue: false }]);
-
-  receiver.respond((response) => response.writeHead(204).end());
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery SET due_at = now() WHERE endpoint_id = ${id}
-  `);
-  const { signal } = new AbortController();
-  const last = shards.run(SHARD, { stop: stop.signal, signal });
-  await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
-  stop.abort();
-  await last;
-  t.is(receiver.received.length, 2);
-});
-
 test("the endpoints of the other shards are left to these", async (t) => {
   const { db } = t.context;
   const receiver = await startReceiver(t);

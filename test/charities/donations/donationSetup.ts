@@ -10,6 +10,7 @@ import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 
 /** Settings with all remote providers at one double. */
 export const settingsOf = (
@@ -109,4 +110,27 @@ export const addEveryOrgCharity = (
   const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
   responses.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
   responses.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
+};
+
+/** Inserts the totals of an account whose donations a test has inserted without them. */
+export const insertDonationTotals = async (db: DatabasePool, accountId: string): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO donor (account_id, mode, count, amount_cents)
+    SELECT account_id, mode, count(*), sum(amount_cents)
+    FROM donation
+    WHERE account_id = ${accountId} AND NOT refunded
+    GROUP BY account_id, mode
+  `);
+};
+
+/** Stores a donation of $25 by a new organization and returns its id. */
+export const createDonation = async (db: DatabasePool): Promise<string> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const id = crypto.randomUUID();
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO donation (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at)
+    VALUES (${id}, ${accountId}, 'live', 2500, 'n1', 'catalogue', 'Sea', now())
+  `);
+  await insertDonationTotals(db, accountId);
+  return id;
 };

@@ -5,11 +5,24 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import {
   EIN,
-  fillDonationTotal,
   NOTHING_RECORDED,
   RED_CROSS,
   startDonationApi,
+  fillDonationTotal,
+  readDonationLedger,
 } from "./donationSetup.ts";
+import { wrapPool } from "../../../db/pools/wrapPool.ts";
+import type { CharityIds } from "../../../modules/charities/charities.rules.ts";
+import { systemClock } from "../../../runtime/clock.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { createCharities } from "../../../modules/charities/createCharities.ts";
+import { charityKey, confirmCharities } from "../../../modules/charities/confirmCharity.ts";
+import { Client } from "pg";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
 
 // The catalogue confirms these charities, so no test here needs Temporal, and the API cannot reach it.
 const test = testWithDatabase();
@@ -46,17 +59,6 @@ test("a rejected donation or refund records nothing, and the error says why", as
   t.deepEqual(await ledger(), NOTHING_RECORDED);
 });
 
-test("concurrent donations of one account are all counted", async (t) => {
-  const { call, test: key, ledger } = await startDonationApi(t);
-  const responses = await Promise.all(
-    Array.from({ length: 30 }, (_, index) =>
-      call("POST", DONATE, { key, body: { amount_cents: index + 1, ein: EIN } }),
-    ),
-  );
-  t.true(responses.every(({ status }) => status === 200));
-  t.deepEqual(await ledger(), { donations: 30, count: 30, cents: 465 });
-});
-
 test("live donations need the subscription, and test donations do not", async (t) => {
   const { call, donate, live, test: testKey, ledger } = await startDonationApi(t);
   const subscribe = (key: string) => call("POST", "/charities/subscribe", { key });
@@ -76,16 +78,6 @@ test("live donations need the subscription, and test donations do not", async (t
   t.is(recorded.headers.get("Idempotent-Replayed"), null);
   t.is(recorded.body["total_donations"], 1, "each mode has its own total");
   t.like(await ledger(), { donations: 2 });
-});
-
-test("a donation that would take a total beyond 2^53 - 1 is a 400 that records nothing", async (t) => {
-  const { donate, ledger, accountId } = await startDonationApi(t);
-  const before = await fillDonationTotal(t.context.db, accountId);
-  const refused = await donate({ amount_cents: MAXIMUM_CENTS });
-  t.is(refused.status, 400);
-  t.regex(String(refused.body["error"]), /^amount_cents: would increase the account's total/u);
-  t.is((await donate({ amount_cents: MAXIMUM_CENTS - 1 })).status, 200);
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: before + MAXIMUM_CENTS - 1 });
 });
 
 /** Makes donations of 1, 2, … dollars, and returns their ids and a function that lists the refunded ones. */
@@ -108,33 +100,6 @@ const stage = async (t: ExecutionContext<DatabaseContext>, donations: number) =>
   };
 };
 
-test("a key belongs to the donation that it was first used for, and refunds no other", async (t) => {
-  const { ids, refund, listRefunded } = await stage(t, 2);
-  const [id, other] = ids;
-  const first = await refund({ id, idempotency_key: "k" });
-  t.deepEqual((await refund({ id, idempotency_key: "k" })).body, first.body);
-  t.is((await refund({ id, idempotency_key: "later" })).status, 200);
-  for (const known of ["k", "later"]) {
-    t.like(await refund({ id: other, idempotency_key: known }), {
-      status: 400,
-      body: { error: "idempotency_key: belongs to the refund of another donation" },
-    });
-  }
-  t.deepEqual(await listRefunded(), [id]);
-});
-
-test("concurrent refunds of one donation refund it once, whichever keys they have", async (t) => {
-  const { ids, refund } = await stage(t, 2);
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, (_, index) =>
-      refund({ id: ids[1], idempotency_key: `k${index % 4}` }),
-    ),
-  );
-  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
-  t.is(new Set(responses.map(({ body }) => JSON.stringify(body))).size, 1);
-  t.is(responses.filter(({ headers }) => !headers.has("Idempotent-Replayed")).length, 1);
-});
-
 test("concurrent refunds of several donations with one key refund one of them", async (t) => {
   const { ids, refund, listRefunded } = await stage(t, 3);
   const responses = await Promise.all(ids.map((id) => refund({ id, idempotency_key: "k" })));
@@ -144,4 +109,311 @@ test("concurrent refunds of several donations with one key refund one of them", 
   );
   t.is((await listRefunded()).length, 1);
   t.is(responses.find(({ status }) => status === 200)?.body["total_donations"], 2);
+});
+
+const KNOWN = ["530196605", "521693387", "530242652", "530196544", "464664562", "510401308"];
+
+test("the charities of a batch are looked up by one statement", async (t) => {
+  let statements = 0;
+  const db = wrapPool(t.context.db, (method) => (...parameters) => {
+    statements += 1;
+    return method(...parameters);
+  });
+  const settings = { everyorg: null, change: null, pledge: null };
+  const charities = createCharities({ db, clock: systemClock, settings });
+  const accepted: readonly CharityIds[] = [
+    ...KNOWN.map((ein) => ({ ein, nonprofitId: null })),
+    ...KNOWN.map((ein) => ({ ein: null, nonprofitId: `irs_${ein}` })),
+    { ein: "530196605", nonprofitId: "irs_53-0196605" },
+  ];
+  const rejected: readonly CharityIds[] = [
+    { ein: "000000001", nonprofitId: null },
+    { ein: null, nonprofitId: "irs_none" },
+    { ein: "530196605", nonprofitId: "irs_521693387" },
+  ];
+
+  const outcomes = await confirmCharities(
+    { validateCharity: () => Promise.reject(new Error("not reached")) },
+    charities.named("catalogue", "account"),
+    "account",
+    [...accepted, ...rejected, ...accepted].map((charity) => ({ id: "id", charity })),
+  );
+
+  t.is(statements, 1);
+  for (const [index, ids] of accepted.entries()) {
+    const ein = KNOWN[index % KNOWN.length] ?? "";
+    const charity = { ein, nonprofitId: `irs_${ein}` };
+    t.like(outcomes.get(charityKey(ids)), { provider: "catalogue", charity });
+  }
+  t.deepEqual(
+    rejected.map((ids) => {
+      const outcome = outcomes.get(charityKey(ids));
+      return outcome instanceof DomainError && outcome.code;
+    }),
+    ["charity_not_found", "charity_not_found", "request_invalid"],
+  );
+});
+
+const ascending = (left: number, right: number): number => left - right;
+
+const totalOf = (body: Readonly<Record<string, unknown>> | undefined): number =>
+  Number(body?.["total_donations"]);
+
+test("a donation beyond the total of its account rejects none of those that are recorded with it", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const [full, ...others] = await Promise.all(
+    Array.from({ length: 8 }, () => createTestOrganization(db)),
+  );
+  await fillDonationTotal(db, full?.id ?? "");
+  const donate = (key = "", cents = MAXIMUM_CENTS) =>
+    call("POST", "/charities/donate", { key, body: { amount_cents: cents, ein: EIN } });
+
+  // Only one of the first two fits, whichever is decided first: they have read the same total.
+  const [half, otherHalf, ...responses] = await Promise.all([
+    donate(full?.apiKeyTest, MAXIMUM_CENTS - 1),
+    donate(full?.apiKeyTest, MAXIMUM_CENTS - 1),
+    ...others.flatMap(({ apiKeyTest: key }) => [donate(key, 100), donate(key, 100), donate(key)]),
+  ]);
+
+  t.deepEqual([half.status, otherHalf.status].toSorted(ascending), [200, 400]);
+  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  for (const { id } of others) {
+    const cents = MAXIMUM_CENTS + 200;
+    t.deepEqual(await readDonationLedger(db, id), { donations: 3, count: 3, cents });
+  }
+});
+
+test("donations of several accounts at the same time have totals and replays of their own", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const donors = await Promise.all(Array.from({ length: 5 }, () => createTestOrganization(db)));
+  const ids = new Set<unknown>();
+  await Promise.all(
+    donors.map(async ({ id, apiKeyTest: key }) => {
+      // Each donor uses the same keys, and the first one twice.
+      const responses = await Promise.all(
+        [1, 1, 2, 3, 4].map((number) => {
+          const body = { amount_cents: number, ein: EIN, idempotency_key: `key ${number}` };
+          return call("POST", "/charities/donate", { key, body });
+        }),
+      );
+      const [first, replay, ...rest] = responses.map(({ body }) => body);
+      t.is(first?.["donation_id"], replay?.["donation_id"]);
+      // Either of the first two is the replay, which has the total of a later time.
+      const totals = [Math.min(totalOf(first), totalOf(replay)), ...rest.map(totalOf)];
+      t.deepEqual(totals.toSorted(ascending), [1, 2, 3, 4]);
+      for (const { body } of responses) {
+        ids.add(body["donation_id"]);
+      }
+      t.deepEqual(await readDonationLedger(db, id), { donations: 4, count: 4, cents: 10 });
+    }),
+  );
+  t.is(ids.size, 20);
+});
+
+test("refunds of other accounts do not wait for a donation that is locked", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const [{ apiKeyTest: key }, { apiKeyTest: otherKey }] = [
+    await createTestOrganization(db),
+    await createTestOrganization(db),
+  ];
+  const donate = async (owner: string): Promise<string> => {
+    const body = { amount_cents: 100, ein: EIN };
+    const response = await call("POST", "/charities/donate", { key: owner, body });
+    return String(response.body["donation_id"]);
+  };
+  const refund = (owner: string, id: string) =>
+    call("POST", "/refund/donations", { key: owner, body: { id } });
+  const [id, next, otherId] = [await donate(key), await donate(key), await donate(otherKey)];
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  t.teardown(() => client.end());
+  await client.query("BEGIN");
+  await client.query("SELECT FROM donation WHERE id = $1 FOR UPDATE", [id]);
+
+  const waiting = [refund(key, id), refund(key, next), refund(key, id)];
+  await eventually(() => db.state().acquiredConnections > 0);
+  t.is((await refund(otherKey, otherId)).status, 200);
+  t.is((await refund(otherKey, "unknown")).status, 404);
+
+  await client.query("COMMIT");
+  const responses = await Promise.all(waiting);
+  t.deepEqual(
+    responses.map(({ status }) => status),
+    [200, 200, 200],
+  );
+  const list = await call("GET", "/charities/donations", { key });
+  t.is(JSON.stringify(list.body).match(/"refunded":true/gu)?.length, 2);
+});
+
+const listed = z.array(z.looseObject({ id: z.string() }));
+
+const stageList = async (t: ExecutionContext<DatabaseContext>) => {
+  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+  const api = await startDonationApi(t, { clock });
+  return {
+    ...api,
+    /** Records a donation with the test key and returns its id. */
+    donate: async (fields: object = {}, at: string | null = null): Promise<string> => {
+      if (at !== null) {
+        clock.set(at);
+      }
+      return String((await api.donate(fields)).body["donation_id"]);
+    },
+    /** Returns the ids on one page of the test key's list. */
+    list: async (query: Record<string, string> = {}) => {
+      const { status, headers, body } = await api.call(
+        "GET",
+        `/charities/donations?${new URLSearchParams(query).toString()}`,
+        { key: api.test },
+      );
+      t.is(status, 200);
+      const ids = listed.parse(body["donations"]).map(({ id }) => id);
+      return { ids, body, link: headers.get("link") };
+    },
+  };
+};
+
+test("pages hold every donation once, newest first, and link to the next one with the same filters", async (t) => {
+  const { donate, list } = await stageList(t);
+  const ids: string[] = [];
+  for (let index = 0; index < 7; index += 1) {
+    ids.unshift(await donate({ attribution: "a" }));
+  }
+  await donate({ attribution: "b" });
+
+  const pages = await Promise.all(
+    ["1", "2", "3"].map((page) => list({ attribution: "a", page, page_size: "3" })),
+  );
+
+  t.deepEqual(
+    pages.flatMap((page) => page.ids),
+    ids,
+    "donations of the same time are in the order of their ids",
+  );
+  t.like(pages[2]?.body, { total_items: 7, total_pages: 3, page: 3, page_size: 3 });
+  t.regex(
+    pages[1]?.link ?? "",
+    /^<http:\/\/127\.0\.0\.1:\d+\/charities\/donations\?attribution=a&page_size=3&page=3>; rel="next"$/u,
+  );
+  t.is(pages[2]?.link, null);
+  t.like(await list({ attribution: "c" }), {
+    link: null,
+    body: { total_items: 0, total_pages: 0 },
+  });
+  t.like((await list({ page: "4", page_size: "3" })).body, { total_items: 8, donations: [] });
+  t.like((await list({ page: "999999999" })).body, { total_items: 8, total_pages: 1 });
+});
+
+test("a range includes its first and its last day, in UTC", async (t) => {
+  const { donate, list } = await stageList(t);
+  await donate({}, "2026-03-09T23:59:59.999Z");
+  const first = await donate({}, "2026-03-10T00:00:00.000Z");
+  const last = await donate({}, "2026-03-11T23:59:59.999Z");
+  await donate({}, "2026-03-12T00:00:00.000Z");
+
+  const { ids, body } = await list({ start_date: "2026-03-10", end_date: "2026-03-11" });
+
+  t.deepEqual(ids, [last, first]);
+  t.is(body["total_items"], 2, "the total counts the filtered list");
+  t.is((await list({ start_date: "2026-03-11" })).ids.length, 2);
+  t.is((await list({ end_date: "2026-03-09" })).ids.length, 1);
+  t.is((await list({ end_date: "9999-12-31" })).ids.length, 4);
+});
+
+test("an attribution must match exactly", async (t) => {
+  const { donate, list } = await stageList(t);
+  const one = await donate({ attribution: "spring" });
+  const none = await donate();
+  await donate({ attribution: "Spring" });
+  t.deepEqual((await list({ attribution: "spring" })).ids, [one]);
+  t.deepEqual((await list({ without_attribution: "true" })).ids, [none]);
+  const empty = { attribution: "", metadata_key: "", start_date: "", end_date: "", page_size: "" };
+  t.is((await list(empty)).ids.length, 3);
+});
+
+test("donations are found by a key of their metadata, and by its value as text or JSON", async (t) => {
+  const { donate, list } = await stageList(t);
+  const text = await donate({ metadata: { a: "1", quoted: '"x"' } });
+  const number = await donate({ metadata: { a: 1 } });
+  const flag = await donate({ metadata: { a: true } });
+  const nothing = await donate({ metadata: { a: null } });
+  const nested = await donate({ metadata: { a: { b: [1, "c"] } } });
+  await donate({ metadata: { b: 1 } });
+  const all = [nested, nothing, flag, number, text];
+
+  for (const [metadata_key, metadata_value, ids] of [
+    ["a", "", all],
+    ["a", "1", [number, text]],
+    ["a", "true", [flag]],
+    ["a", "null", [nothing]],
+    ["a", '{"b":[1,"c"]}', [nested]],
+    ["a", '{ "b": [1, "c"] }', [nested]],
+    // A string is not compared as JSON.
+    ["a", '"1"', []],
+    ["quoted", '"x"', [text]],
+    ["a", "1e999", []],
+    ["a", String.raw`{"b":"\u0000"}`, []],
+    ["a", "[".repeat(2000), []],
+    ["missing", "", []],
+    ["a.b", "", []],
+  ] as const) {
+    const found = await list({ metadata_key, metadata_value });
+    t.deepEqual(found.ids, ids, `${metadata_key} ${metadata_value}`);
+  }
+  t.deepEqual((await list({ metadata_key: "a" })).ids, all);
+});
+
+test("a donation must match all filters", async (t) => {
+  const { donate, list } = await stageList(t);
+  const wanted = await donate({ attribution: "x", metadata: { k: "v" } });
+  await donate({ attribution: "y", metadata: { k: "v" } });
+  await donate({ attribution: "x", metadata: { k: "w" } });
+  const query = { attribution: "x", metadata_key: "k", metadata_value: "v" };
+  t.deepEqual((await list({ ...query, start_date: "2026-03-10" })).ids, [wanted]);
+  t.deepEqual((await list({ ...query, start_date: "2026-03-11" })).ids, []);
+});
+
+test("the command line shows an organization's donations, subscription and provider", async (t) => {
+  const { call, donate, refund, live, accountId } = await startDonationApi(t);
+  const run = impactOf(t);
+  const list = (...args: readonly string[]) => run("donation", "list", "--org", accountId, ...args);
+  t.regex((await run("org", "show", accountId)).stdout, /live +0 +\$0\.00 +none/u);
+
+  await call("POST", "/charities/subscribe", { key: live });
+  const { body } = await donate({ amount_cents: 123_405 }, live);
+  const id = String(body["donation_id"]);
+
+  const shown = await run("org", "show", accountId);
+  t.regex(shown.stdout, /live +1 +\$1,234\.05 +active since \S+ \S+ \(ledger\)/u);
+  t.regex((await list()).stdout, /\$1,234\.05 +American Red Cross +53-0196605/u);
+  t.deepEqual(readJson(await list("--mode", "test", "--json")), []);
+  await donate({}, live);
+  const more = /Showing the first 1\. To see more, raise --limit\./u;
+  t.regex((await list("--limit", "1")).stderr, more);
+  t.notRegex((await list("--limit", "2")).stderr, /Showing the first/u);
+
+  const given = { reason: "by mistake", idempotency_key: "r-1", metadata: { ticket: 7 } };
+  await refund({ id, ...given }, live);
+  const details = z.looseObject({}).parse(readJson(await run("donation", "show", id, "--json")));
+  t.like(details, {
+    id,
+    account_id: accountId,
+    mode: "live",
+    amount_cents: 123_405,
+    refunded: true,
+    refund_reason: "by mistake",
+    refund_idempotency_key: "r-1",
+    refund_metadata: { ticket: 7 },
+  });
+  t.regex((await run("donation", "show", id)).stdout, /refund metadata +\{"ticket":7\}/u);
+  t.is((await run("donation", "show", crypto.randomUUID())).exitCode, 3);
+  t.is((await run("donation", "list", "--org", crypto.randomUUID())).exitCode, 3);
+
+  const updated = await run("org", "update", accountId, "--charity-provider", "everyorg");
+  t.regex(updated.stdout, /charity provider +everyorg/u);
+  t.is((await run("org", "update", accountId, "--charity-provider", "other")).exitCode, 2);
+  t.is((await call("GET", "/charities/search?name=red%20cross", { key: live })).status, 500);
 });

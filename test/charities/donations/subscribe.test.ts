@@ -149,12 +149,9 @@ test("only missing items are added", async (t) => {
 });
 
 const FAULTS: readonly (readonly [string, Parameters<StripeDouble["control"]["addFault"]>[0]])[] = [
-  ["responds 500", { kind: "server_error" }],
   ["stores a 500 under the idempotency key", { kind: "server_error_saved" }],
-  ["rate-limits us", { kind: "rate_limit" }],
   ["never responds", { kind: "hang" }],
   ["closes the connection", { kind: "drop" }],
-  ["responds with HTML", { kind: "bad_gateway" }],
   ["fails when the subscription is read", { kind: "server_error", method: "GET" }],
 ];
 for (const [title, fault] of FAULTS) {

@@ -1,83 +1,14 @@
 import { z } from "zod";
-import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";
-import { eventsOf, createAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
+import { createAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
 import type { Evidence } from "./evidenceApi.ts";
-import { setUpPlanting } from "../setUpPlanting.ts";
+import { EVIDENCE_STAGES } from "../../../modules/planting/timeline.rules.ts";
 
 const test = testWithDatabase();
 
 const evidenceOf = ({ timeline = [] }: Evidence, event: string): unknown =>
   timeline.find((milestone) => milestone.event === event)?.evidence;
-
-test.serial(
-  "a new registration is registered; later milestones are pending, without dates or evidence",
-  async (t) => {
-    const { setup, read } = await startEvidenceApi(t);
-    const id = await setup.register(3);
-    const { status, json, headers } = await read(`/evidence/tree/${id}`);
-    t.is(status, 200);
-    t.is(json.status, "registered");
-    t.is(json.impact_provider, "North Coast Planting");
-    t.true(json.simulated);
-    t.is(headers.get("Evidence-Simulated"), "true");
-    t.deepEqual(json.provider_meta, {});
-    t.deepEqual(eventsOf(json), [
-      "1 registered completed",
-      "2 funds_distributed pending",
-      "3 allocated pending",
-      "4 planted pending",
-    ]);
-    for (const milestone of json.timeline?.slice(1) ?? []) {
-      t.deepEqual(Object.keys(milestone), ["step", "event", "title", "status", "description"]);
-    }
-    t.deepEqual(evidenceOf(json, "registered"), {
-      tree_id: id,
-      record_id: id,
-      registered_at: "2026-05-01T10:00:00.000Z",
-      count: 3,
-      fractional_count: 0.5,
-      attribution: "spring",
-    });
-    t.is(headers.get("Cache-Control"), "private, no-cache");
-  },
-);
-
-const COMPLETE = {
-  allocations: [
-    "1 registered completed",
-    "2 funds_distributed completed",
-    "3 allocated completed",
-    "4 planted completed",
-  ],
-  sessions: [
-    "1 registered completed",
-    "2 funds_distributed completed",
-    "3 planted_and_verified completed",
-  ],
-};
-
-test.serial("planted trees have four events, and five ids", async (t) => {
-  const { setup, read } = await startEvidenceApi(t);
-  const id = await setup.register(3);
-  await createAndPlace(setup);
-  await setup.pass(2 * STAGE_MS);
-  const { json, headers } = await read(`/evidence/tree/${id}`);
-  t.is(json.status, "planted");
-  t.deepEqual(eventsOf(json), COMPLETE.allocations);
-  for (const { date, timestamp } of json.timeline ?? []) {
-    t.is(date, String(timestamp).slice(0, 10));
-  }
-  t.deepEqual(Object.keys(json.provider_meta ?? {}), [
-    "order_id",
-    "public_id",
-    "allocation_id",
-    "field_update_id",
-    "planting_session_id",
-  ]);
-  t.is(headers.get("Cache-Control"), "private, no-cache");
-});
 
 test.serial("trees planted in the same session show the same ids", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
@@ -90,36 +21,31 @@ test.serial("trees planted in the same session show the same ids", async (t) => 
   t.deepEqual(one, other);
 });
 
-test.serial("a partner that reports sessions has three steps", async (t) => {
-  const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
-  const id = await setup.register(3);
-  await createAndPlace(setup);
-  t.deepEqual(eventsOf((await read(`/evidence/tree/${id}`)).json), [
-    "1 registered completed",
-    "2 funds_distributed completed",
-    "3 planted_and_verified pending",
-  ]);
-  await setup.pass(3 * STAGE_MS);
-  const { json } = await read(`/evidence/tree/${id}`);
-  t.is(json.status, "planted_and_verified");
-  t.deepEqual(eventsOf(json), COMPLETE.sessions);
-});
-
-test.serial("the simulated photos in the evidence can be fetched", async (t) => {
-  const { setup, read, url } = await startEvidenceApi(t);
-  const id = await setup.register(3);
-  await createAndPlace(setup);
-  await setup.pass(2 * STAGE_MS);
-  const { text } = await read(`/evidence/tree/${id}`);
-  const paths = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(([, path]) => path);
-  t.true(paths.length >= 5);
-  for (const path of paths) {
-    const response = await fetch(`${url}${path ?? ""}`);
-    t.is(response.status, 200);
-    t.is(response.headers.get("Content-Type"), "image/svg+xml");
-    t.true((await response.text()).startsWith("<svg"));
-  }
-});
+test.serial(
+  "the simulated photos in the evidence can be fetched, at the public base URL",
+  async (t) => {
+    const { setup, read, url } = await startEvidenceApi(t);
+    const id = await setup.register(3);
+    await createAndPlace(setup);
+    await setup.pass(2 * STAGE_MS);
+    const texts = await Promise.all(
+      [`/evidence/tree/${id}`, "/evidence"].map(async (path) => (await read(path)).text),
+    );
+    const text = texts.join("\n");
+    const origins = text.match(/https?:\/\/[a-z.]+/gu) ?? [];
+    t.deepEqual([...new Set(origins)], ["https://impact.example"]);
+    const paths = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(
+      ([, path]) => path,
+    );
+    t.true(paths.length >= 5);
+    for (const path of paths) {
+      const response = await fetch(`${url}${path ?? ""}`);
+      t.is(response.status, 200);
+      t.is(response.headers.get("Content-Type"), "image/svg+xml");
+      t.true((await response.text()).startsWith("<svg"));
+    }
+  },
+);
 
 test.serial("all processes return the same bytes until a milestone is reached", async (t) => {
   const { setup, read, serve } = await startEvidenceApi(t);
@@ -230,55 +156,64 @@ test.serial("evidence shows each refund at once, from every process", async (t) 
   }
 });
 
-test.serial("URLs of paths on this service begin with its public base URL", async (t) => {
+test.serial("simulated evidence shows the same reference ids at every stage", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
-  const id = await setup.register(Number.MAX_SAFE_INTEGER);
-  await createAndPlace(setup);
-  await setup.pass(3 * STAGE_MS);
-  for (const path of [`/evidence/tree/${id}`, "/evidence"]) {
-    const origins = (await read(path)).text.match(/https?:\/\/[a-z.]+/gu) ?? [];
-    t.deepEqual([...new Set(origins)], ["https://impact.example"]);
-  }
-});
-
-test.serial("trees of other accounts or modes, bottles and bad ids are not found", async (t) => {
-  const { setup, read } = await startEvidenceApi(t);
-  const other = await setUpPlanting(t.context.db);
-  const ids = [
-    await other.register(1),
-    await setup.register(1, { mode: "test" }),
-    await setup.register(1, { kind: "bottle" }),
-    crypto.randomUUID(),
-    "nonsense",
-    "%00",
-    "%E0%A4%A",
-  ];
-  for (const id of ids) {
-    const { status, json } = await read(`/evidence/tree/${id}`);
-    t.is(status, 404, id);
-    t.deepEqual(json, { error: "failed to find tree" });
-  }
+  const id = await setup.register(3);
+  const numbersAt = async (stage: string) => {
+    const { json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+    const { evidence } = json.timeline?.find(({ event }) => event === "funds_distributed") ?? {};
+    const funds = z.looseObject({ order_id: z.int(), tree_order_id: z.int() }).parse(evidence);
+    return { ...json.provider_meta, ...funds };
+  };
+  const planted = await numbersAt("planted");
+  const verified = await numbersAt("planted_and_verified");
+  t.like(verified, planted);
+  t.like(verified, await numbersAt("funds_distributed"));
+  const numbers = Object.values(verified).filter((value) => typeof value === "number");
+  t.is(new Set(numbers).size, numbers.length);
 });
 
 test.serial(
-  "the dashboard URL is stable, and a missing key has another error than a wrong one",
+  "simulated evidence has the date of the registration, and is the same at each call",
   async (t) => {
-    const { read, url, setup } = await startEvidenceApi(t, { name: "Möbel & Söhne <GmbH>" });
-    const first = await read("/dashboard_url");
-    const body = z.record(z.string(), z.string()).parse(JSON.parse(first.text));
-    t.regex(
-      body["dashboard_url"] ?? "",
-      /^https:\/\/impact\.example\/dashboard\/mobel-sohne-gmbh-[a-z2-9]{8}$/u,
-    );
-    t.is(body["org_id"], setup.organization.id);
-    await updateAccount(t.context.db, setup.organization.id, { name: "New name" });
-    t.is((await read("/dashboard_url", { mode: "test" })).text, first.text);
-    const missing = await fetch(`${url}/dashboard_url`);
-    t.is(missing.status, 401);
-    t.deepEqual(await missing.json(), { error: "missing Authorization header" });
-    const wrong = await fetch(`${url}/dashboard_url`, { headers: { Authorization: "wrong" } });
-    t.is(wrong.status, 403);
-    t.deepEqual(await wrong.json(), { error: "invalid API key" });
-    t.is((await fetch(`${url}/evidence`)).status, 403);
+    const { setup, read } = await startEvidenceApi(t);
+    const id = await setup.register(3, { mode: "test" });
+    const path = `/evidence/tree/${id}`;
+    const real = await read(path, { mode: "test" });
+    for (const stage of EVIDENCE_STAGES) {
+      const readStage = () => read(`${path}?evidence_stage=${stage}`, { mode: "test" });
+      const { json, text } = await readStage();
+      t.true(json.simulated);
+      for (const { timestamp } of json.timeline ?? []) {
+        t.true(timestamp === undefined || timestamp === "2026-05-01T10:00:00.000Z");
+      }
+      t.is((await readStage()).text, text);
+    }
+    t.is((await read(path, { mode: "test" })).text, real.text);
+  },
+);
+
+test.serial("a test key's trees are simulated with every partner", async (t) => {
+  const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+  const id = await setup.register(7, { mode: "test" });
+  const path = `/evidence/tree/${id}`;
+  t.true((await read(path, { mode: "test" })).json.simulated);
+  await createAndPlace(setup);
+  const { json, headers } = await read(path, { mode: "test" });
+  t.is(json.status, "funds_distributed");
+  t.true(json.simulated);
+  t.is(headers.get("Evidence-Simulated"), "true");
+});
+
+test.serial(
+  "evidence_stage works with a live key, and says in the body that it is simulated",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+    const id = await setup.register(7);
+    const { status, json, headers } = await read(`/evidence/tree/${id}?evidence_stage=planted`);
+    t.is(status, 200);
+    t.true(json.simulated);
+    t.is(headers.get("Evidence-Simulated"), "true");
+    t.is(Object.keys(json.provider_meta ?? {}).length, 5);
   },
 );

@@ -1,16 +1,22 @@
 import { parseConfig } from "../../../runtime/config/config.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
-import { readSummary } from "../../../modules/planting/summary.sql.ts";
+
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { plantingOrderIntervalMs } from "../../../modules/planting/createPlanting.ts";
 import { placePlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { runBehindLocks, openDeadlockPool } from "../../support/lockWaits.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
+import { setTimeout as delay } from "node:timers/promises";
+import { sql } from "../../../db/sql.ts";
+import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
+import { createRandom } from "../../support/random.ts";
 
 const test = testWithDatabase();
 
@@ -91,26 +97,6 @@ test.serial(
     t.is(await createOrders({ intervalMs }), 2);
     t.deepEqual(await ordersOf(setups), [2, 1, 1]);
     t.is(await createOrders({ intervalMs }), 0);
-  },
-);
-
-test.serial(
-  "live and test trees never share an order, and test orders are always simulated",
-  async (t) => {
-    const setup = await setUpPlanting(t.context.db, { partner: "manual" });
-    await setup.register(3);
-    await setup.register(4, { mode: "test" });
-    t.is(await setup.createOrders(), 2);
-    const orders = await setup.orders();
-    t.deepEqual(
-      orders
-        .map(({ mode, partner, treeCount }) => [mode, partner, treeCount])
-        .toSorted((left, right) => Number(left[2]) - Number(right[2])),
-      [
-        ["live", "manual", 3],
-        ["test", "simulated", 4],
-      ],
-    );
   },
 );
 
@@ -201,49 +187,6 @@ test.serial("stages that passed between two polls are recorded with their own ti
   t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
 });
 
-test.serial(
-  "trees of a partner that reports only sessions count as planted when verified",
-  async (t) => {
-    const setup = await setUpPlanting(t.context.db, { timeline: "sessions" });
-    await setup.register(10);
-    await setup.createOrders();
-    await setup.place();
-    await setup.pass(3 * STAGE_MS - 1);
-    t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-    await setup.pass(1);
-    t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
-  },
-);
-
-test.serial("refunds before and after planting lower the planted trees", async (t) => {
-  const setup = await setUpPlanting(t.context.db);
-  const id = await setup.register(3001);
-  await setup.createOrders();
-  await setup.place();
-  await setup.refund(id, 500);
-  await setup.pass(10 * STAGE_MS);
-  t.deepEqual(await plantedOf(setup), { planted: 2501, verified: 2501 });
-  await setup.refund(id, 1500);
-  t.deepEqual(await plantedOf(setup), { planted: 1001, verified: 1001 });
-  await setup.refund(id, 1001);
-  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-});
-
-/** The summary of live trees while the partner is simulated. */
-const SIMULATION = { mode: "live", isSimulated: true } as const;
-
-test.serial("test trees never count as planted", async (t) => {
-  const setup = await setUpPlanting(t.context.db);
-  const { planted: before } = await readSummary(t.context.db, SIMULATION);
-  await setup.register(10, { mode: "test" });
-  await setup.createOrders();
-  await setup.place();
-  await setup.pass(10 * STAGE_MS);
-  t.is((await setup.orders())[0]?.stage, "planted_and_verified");
-  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-  t.deepEqual((await readSummary(t.context.db, SIMULATION)).planted, before);
-});
-
 const MINUTE_MS = 60 * 1000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
@@ -262,4 +205,113 @@ test(
   ordersEvery,
   { PLANTING_PARTNER: "manual", PLANTING_ORDER_INTERVAL_SECONDS: "90" },
   90_000,
+);
+
+// Serial, because planting orders are created of all accounts' trees.
+for (const seed of [1, 2, 3]) {
+  test.serial(
+    `refunds beside the creation of planting orders and the planting of their trees leave equal sums everywhere (${seed})`,
+    async (t) => {
+      const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+      const setup = await setUpPlanting(db);
+      const { clock, deps, organization } = setup;
+      const random = createRandom(seed);
+      const counts = Array.from({ length: 12 }, () => 2 + random.below(8));
+      const half = counts.length / 2;
+      const first = await Promise.all(counts.slice(0, half).map((count) => setup.register(count)));
+      await setup.createOrders();
+      const second = await Promise.all(counts.slice(half).map((count) => setup.register(count)));
+      const ids = [...first, ...second];
+      const refunds = ids.flatMap((id, index) => {
+        const count = counts[index] ?? 0;
+        // Whole registrations, parts in two refunds, and none.
+        return [
+          [{ id, count }],
+          [
+            { id, count: 1 },
+            { id, count: count - 1 },
+          ],
+          [{ id, count: 1 }],
+          [],
+        ][index % 4]!;
+      });
+      const refunded = refunds.reduce((sum, { count }) => sum + count, 0);
+      const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
+      const order = async (delayMs: number): Promise<void> => {
+        await delay(delayMs);
+        await setup.createOrders();
+        await setup.place();
+      };
+
+      const refundSome = (isFirstHalf: boolean) =>
+        refunds
+          .filter((_, index) => index < refunds.length / 2 === isFirstHalf)
+          .map(async ({ id, count }) => {
+            await delay(random.below(40));
+            await setup.refund(id, count);
+          });
+      const pass = async (): Promise<void> => {
+        for (let stage = 0; stage < 4; stage += 1) {
+          await setup.pass(STAGE_MS);
+        }
+      };
+
+      await Promise.all([...refundSome(true), order(random.below(20)), order(random.below(40))]);
+      await Promise.all([...refundSome(false), order(random.below(40)), pass()]);
+      await order(0);
+      await pass();
+
+      t.deepEqual(deadlocks, []);
+      t.like(await readAccountSums(db, organization.id), {
+        refunded: BigInt(refunded),
+        total: BigInt(remaining),
+        usage: BigInt(remaining),
+      });
+      const orders = await setup.orders();
+      t.is(
+        orders.reduce((sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount, 0),
+        remaining,
+      );
+      const slug = await getDashboardSlug({ db, clock }, organization.id);
+      const dashboard = await readDashboard(deps, slug);
+      t.like(dashboard?.trees, {
+        total: remaining,
+        month: remaining,
+        planted: remaining,
+        plantedAndVerified: remaining,
+      });
+      const sites = await listPlantedSites(db, organization.id, true);
+      t.is(
+        sites.reduce((sum, { planted }) => sum + planted, 0),
+        remaining,
+      );
+    },
+  );
+}
+
+test.serial(
+  "a refund waits for the planting of its trees, and subtracts them from the planted ones",
+  async (t) => {
+    const { db } = t.context;
+    const setup = await setUpPlanting(db, { timeline: "sessions" });
+    const planted = async () =>
+      (await listPlantedSites(db, setup.organization.id, true)).reduce(
+        (sum, site) => sum + site.planted,
+        0,
+      );
+    const id = await setup.register(5);
+    await setup.createOrders();
+    await setup.place();
+
+    // The fact has the order's lock, and waits for the site.
+    await runBehindLocks<readonly unknown[]>(
+      db,
+      (transaction) =>
+        transaction.query(sql.typeAlias("void")`LOCK TABLE planting_tally IN EXCLUSIVE MODE`),
+      () => setup.pass(4 * STAGE_MS),
+      () => setup.refund(id, 2),
+    );
+
+    t.is(await planted(), 3);
+  },
 );

@@ -182,18 +182,6 @@ test.serial("an order waits for a refund of its trees, and does not have them", 
   );
 });
 
-test.serial("trees that are all refunded make no order", async (t) => {
-  const setup = await setUpPlanting(t.context.db);
-  await setup.refund(await setup.register(5), 5);
-  t.is(await setup.createOrders(), 0);
-  await setup.register(2);
-  t.is(await setup.createOrders(), 1);
-  t.deepEqual(
-    (await setup.orders()).map((order) => order.treeCount),
-    [2],
-  );
-});
-
 /** Returns the evidence of a registration. */
 const readEvidence = async (
   { deps, organization }: Awaited<ReturnType<typeof setUpPlanting>>,
@@ -202,23 +190,6 @@ const readEvidence = async (
   const selection = { accountId: organization.id, mode: "live", id } as const;
   return (await createEvidenceReader(deps).read(selection, null)).evidence;
 };
-
-test.serial(
-  "evidence of trees that were all refunded before their order was created has no order",
-  async (t) => {
-    const setup = await setUpPlanting(t.context.db);
-    const refundedId = await setup.register(5);
-    await setup.refund(refundedId, 5);
-    await setup.register(2);
-    t.is(await setup.createOrders(), 1);
-
-    t.like(await readEvidence(setup, refundedId), {
-      status: "registered",
-      order: null,
-      fullRefund: "beforeOrder",
-    });
-  },
-);
 
 test.serial("evidence shows the trees of a registration when its order was created", async (t) => {
   const { db } = t.context;

@@ -146,27 +146,6 @@ test.serial("claims of several processes credit no tree to two orders", async (t
   t.deepEqual(claimed, [{ reference: "contested", trees: 30 }]);
 });
 
-test.serial(
-  "an order gets only the trees that another process has left since the download",
-  async (t) => {
-    const { db } = t.context;
-    const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
-    const [first, last] = [await here.order(10), await here.order(70)];
-    const between = await elsewhere.order(70);
-    for (const { state, setup } of [here, elsewhere]) {
-      setup.clock.set("2026-07-10T10:00:00.000Z");
-      state.interventions = [planting("divided", "2026-07-05", [100])];
-    }
-    t.true((await here.poll(first)).isFinished);
-    t.true((await elsewhere.poll(between)).isFinished);
-    t.false((await here.pollNow(last)).isFinished);
-    t.deepEqual(
-      (await listRows(db, [first, last, between])).map(({ trees }) => trees),
-      [10n, 20n, 70n],
-    );
-  },
-);
-
 test.serial("a poll that another one of its order overtakes gives up no trees", async (t) => {
   const { db } = t.context;
   const { state, setup, partner, order, poll, pollNow } = await startTreeMapperPlanting(t);

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { claimTrees } from "../../../modules/planting/claimTrees.ts";
+
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
@@ -113,52 +113,6 @@ test.serial("a deleted or merged record does not block an order", async (t) => {
     { reference: "merged", trees: 70n },
     { reference: "new", trees: 30n },
   ]);
-});
-
-test.serial(
-  "a complete order that was not yet planted is credited again when a record is deleted",
-  async (t) => {
-    const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-    const id = await order(100);
-    setup.clock.set("2026-07-10T10:00:00.000Z");
-    await claimTrees(
-      t.context,
-      { id, partner: "treemapper", treeCount: 100 },
-      () => [
-        { reference: "gone", trees: 60 },
-        { reference: "stays", trees: 40 },
-      ],
-      new AbortController().signal,
-    );
-    state.interventions = [planting("stays", "2026-07-06", [40])];
-    t.false((await poll(id)).isFinished);
-    state.interventions = [...state.interventions, planting("more", "2026-07-07", [60])];
-    t.true((await poll(id)).isFinished);
-  },
-);
-
-test.serial("an order gets the trees by which its record grows", async (t) => {
-  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-  const [first, second] = [await order(100), await order(20)];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = [planting("grown", "2026-07-05", [60])];
-  t.false((await poll(first)).isFinished);
-  state.interventions = [planting("grown", "2026-07-05", [110])];
-  t.true((await poll(first)).isFinished);
-  t.false((await poll(second)).isFinished);
-  t.deepEqual(await credits(t, ["grown"]), [{ reference: "grown", trees: 110n }]);
-});
-
-test.serial("an order keeps only the rest of a record that shrinks", async (t) => {
-  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-  const [first, second] = [await order(30), await order(50)];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = [planting("shrunk", "2026-07-05", [60])];
-  t.true((await poll(first)).isFinished);
-  t.false((await poll(second)).isFinished);
-  state.interventions = [planting("shrunk", "2026-07-05", [40])];
-  t.false((await poll(second)).isFinished);
-  t.deepEqual(await credits(t, ["shrunk"]), [{ reference: "shrunk", trees: 40n }]);
 });
 
 test.serial("unusable names, images and plantings without a location are left out", async (t) => {
