@@ -8,11 +8,10 @@ import {
   evidenceStage,
   renderEvidence,
   renderStage,
-  TREE_EVIDENCE_EXAMPLE,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";

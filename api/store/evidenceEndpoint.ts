@@ -14,10 +14,9 @@ import {
   evidenceStage,
   renderEvidence,
   renderStage,
-  TREE_EVIDENCE_EXAMPLE,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
-import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR, queryError } from "../http/errorResponses.ts";

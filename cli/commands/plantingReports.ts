@@ -6,11 +6,8 @@ import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.t
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
 import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
-import {
-  reinstatePlantingFact,
-  withdrawPlantingFact,
-} from "../../modules/planting/withdrawPlantingFact.ts";
-import type { CorrectedOrder } from "../../modules/planting/withdrawPlantingFact.ts";
+import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
+import type { CorrectedOrder } from "../../modules/planting/correctPlantingFact.ts";
 import type { RecordedFact } from "../../modules/planting/settleFacts.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -145,9 +142,8 @@ const correct = async (
   const isDryRun = dryRun === true;
   const replacement = file === undefined ? null : await readReport(io, file);
   const change = await openChange(context, { reason, ...options });
-  const corrected = await (undo
-    ? reinstatePlantingFact(change, factId, { isDryRun })
-    : withdrawPlantingFact(change, factId, { reason, replacement, isDryRun }));
+  const withdrawal = undo ? null : { reason, replacement };
+  const corrected = await correctPlantingFact(change, factId, { withdrawal, isDryRun });
   const { order, stageBefore, stageAfter, changes } = corrected;
   if (changes.length === 0) {
     say(io, `Fact ${factId} was already withdrawn.`);

@@ -190,8 +190,9 @@ export const validateCharity = async (
         ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
       };
     }
-    if (error instanceof CharityProviderError) {
-      return { kind: "unavailable", reason: error.message };
+    const failure = error instanceof OutageError ? error.cause : error;
+    if (failure instanceof CharityProviderError) {
+      return { kind: "unavailable", reason: failure.message };
     }
     throw error;
   }

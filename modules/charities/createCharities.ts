@@ -4,6 +4,7 @@ import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { OutageError } from "../../runtime/errors.rules.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityProvider } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";
@@ -21,7 +22,10 @@ import { pledgeApi } from "./remote/pledge.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
-  /** Returns a provider for an account; every method of one without an API key in the settings fails. */
+  /**
+   * Returns a provider for an account.
+   * @throws OutageError if the settings have no API key of it
+   */
   readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
@@ -70,19 +74,6 @@ const TIMEOUT_MS = 1500;
 /** The charities of remote providers that a process remembers, for a day. A text has at most 10,000 characters. */
 const REMEMBERED_CHARACTERS = 8_000_000;
 
-const createUnconfigured = (name: CharityProviderName): CharityProvider => {
-  const fail = (): Promise<never> =>
-    Promise.reject(new CharityProviderError(`${name}: its API key is not set`));
-  return {
-    name,
-    search: fail,
-    find: fail,
-    findKnown: fail,
-    knowsAll: true,
-    remember: () => undefined,
-  };
-};
-
 export const createCharities = ({
   db,
   searches = db,
@@ -120,9 +111,12 @@ export const createCharities = ({
         return catalogue;
       }
       const api = apis[name](apiUrlOf(settings, name), accountId);
-      return api
-        ? createRemoteProvider(api, { found, startTimeout, onUnusable })
-        : createUnconfigured(name);
+      if (api === null) {
+        throw new OutageError("charity search failed", {
+          cause: new CharityProviderError(`${name}: its API key is not set`),
+        });
+      }
+      return createRemoteProvider(api, { found, startTimeout, onUnusable });
     },
   };
 };

@@ -1,8 +1,7 @@
 import type { Mode } from "../records/owner.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
-import type { UnusableRecords } from "./treemapper/downloadRecords.ts";
-import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
+import type { TreeMapperAccess, UnusableRecords } from "./treemapper/downloadRecords.ts";
 import type { PlantingPartner } from "./partner.ts";
 import {
   createSimulatedPartner,

@@ -5,10 +5,7 @@ import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { listPlantedSites } from "../../modules/planting/tallies.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import {
-  reinstatePlantingFact,
-  withdrawPlantingFact,
-} from "../../modules/planting/withdrawPlantingFact.ts";
+import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -294,13 +291,13 @@ test("a withdrawn fact of imported evidence is gone, and reinstating it shows th
     actor: { kind: "operator", name: "ann", reason: null },
   } as const;
   const isDryRun = false;
-  const withdrawal = { reason: "wrong photos", replacement: null, isDryRun };
-  await withdrawPlantingFact(deps, fact?.id ?? 0, withdrawal);
+  const withdrawal = { reason: "wrong photos", replacement: null };
+  await correctPlantingFact(deps, fact?.id ?? 0, { withdrawal, isDryRun });
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);
   t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { known: 1 });
   t.like(await read("a"), { status: "allocated" });
-  await reinstatePlantingFact(deps, fact?.id ?? 0, { isDryRun });
+  await correctPlantingFact(deps, fact?.id ?? 0, { withdrawal: null, isDryRun });
   await shows(plantedRecord("a", 31));
 });
 

@@ -14,11 +14,8 @@ import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import {
-  reinstatePlantingFact,
-  withdrawPlantingFact,
-} from "../../modules/planting/withdrawPlantingFact.ts";
-import type { CorrectedOrder } from "../../modules/planting/withdrawPlantingFact.ts";
+import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
+import type { CorrectedOrder } from "../../modules/planting/correctPlantingFact.ts";
 import {
   simulateAllocated,
   simulatePlanted,
@@ -163,14 +160,19 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
       stage: PlantingFact["stage"],
       ...replacement: readonly PlantingFact[]
     ): Promise<CorrectedOrder> =>
-      withdrawPlantingFact(context, await numberOf(stage), {
-        reason: "wrong",
-        replacement:
-          replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
+      correctPlantingFact(context, await numberOf(stage), {
+        withdrawal: {
+          reason: "wrong",
+          replacement:
+            replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
+        },
         isDryRun: false,
       }),
     reinstate: async (stage: PlantingFact["stage"]): Promise<CorrectedOrder> =>
-      reinstatePlantingFact(context, await numberOf(stage, "withdrawn"), { isDryRun: false }),
+      correctPlantingFact(context, await numberOf(stage, "withdrawn"), {
+        withdrawal: null,
+        isDryRun: false,
+      }),
   };
 };
 

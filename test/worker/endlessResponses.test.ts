@@ -4,7 +4,7 @@ import type { ExecutionContext } from "ava";
 import test from "ava";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { boundBody } from "../../runtime/outgoing.ts";
-import { readTreeMapper } from "../../modules/planting/treemapper/readTreeMapper.ts";
+import { downloadRecords } from "../../modules/planting/treemapper/downloadRecords.ts";
 
 /** Large, so that the bound is reached long before a request's time limit, even on a busy machine. */
 const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");
@@ -51,7 +51,11 @@ test("a body within the bound is passed on unchanged, and a longer one fails", a
 test("an endless response of TreeMapper is an error", async (t) => {
   const { url } = await serveEndless(t);
   await t.throwsAsync(
-    readTreeMapper({ apiKey: "tm_key", apiBase: url }, new AbortController().signal),
+    downloadRecords(
+      { apiKey: "tm_key", apiBase: url },
+      new AbortController().signal,
+      () => undefined,
+    ),
     { message: /longer than \d+ bytes/u },
   );
 });

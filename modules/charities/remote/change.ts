@@ -45,5 +45,4 @@ export const changeApi = (
   hit: nonprofit,
   maximumHits: null,
   termsOf: (ein) => [ein],
-  takePermit: () => Promise.resolve(),
 });

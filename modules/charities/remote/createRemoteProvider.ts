@@ -32,8 +32,8 @@ export type RemoteApi = {
   readonly maximumHits: number | null;
   /** Returns the search terms that may find an EIN. */
   readonly termsOf: (ein: Ein) => readonly string[];
-  /** Counts a call against the API's rate limit; throws if the limit is reached. */
-  readonly takePermit: (call: CallName) => Promise<void>;
+  /** Counts a call against the API's rate limit, if it has one; throws if the limit is reached. */
+  readonly takePermit?: (call: CallName) => Promise<void>;
 };
 
 /** Records of a search's response that cannot be used. */
@@ -92,7 +92,7 @@ const createCalls = (api: RemoteApi, { startTimeout, onUnusable }: RemoteContext
         title: `${api.name}: ${name}`,
         schema,
         startTimeout,
-        takePermit: () => api.takePermit(name),
+        takePermit: async () => api.takePermit?.(name),
       },
       signal,
     );

@@ -1,25 +1,21 @@
-import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { waitForPermit } from "../../../db/rateLimits.ts";
 import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
-import { CharityProviderError } from "../provider.ts";
 import { charityOf } from "./charityFields.ts";
 import type { RemoteApi } from "./createRemoteProvider.ts";
 import type { CallName } from "./fetchJson.ts";
 
 /*
  * The partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,
- * docs/endpoints/nonprofits.md. A search returns at most 50 hits, without pages or a total. Rate limits are per API key
- * and minute.
+ * docs/endpoints/nonprofits.md. A search returns at most 50 hits, without pages or a total. An API key may request 100
+ * details and 500 searches a minute.
  */
 
 const MAXIMUM_HITS = 50;
-const PER_MINUTE: Readonly<Record<CallName, number>> = { details: 100, search: 500 };
-
-/** How much of each limit one account may use, so that the others can always call Every.org, too. */
-const SHARE_OF_ACCOUNT = 3 / 4;
+/** Three quarters of the limits, so that no account keeps the others from calling Every.org. */
+const PER_MINUTE_OF_ACCOUNT: Readonly<Record<CallName, number>> = { details: 75, search: 375 };
 
 const nonprofit = charityOf((fields) => ({
   nonprofitId: fields["primarySlug"],
@@ -55,53 +51,41 @@ const hit = charityOf(({ profileUrl, name, ein, description, websiteUrl, logoUrl
 
 /**
  * Returns the API for one account.
- * @param db counts the calls of all processes
+ * @param db counts the account's calls by all processes
  */
 export const everyOrgApi = (
   apiBase: string,
   { apiKey }: { readonly apiKey: string },
   db: CommonQueryMethods,
   accountId: string,
-): RemoteApi => {
-  // The hash names the key without storing it.
-  const buckets = `everyorg/${hash("sha256", apiKey).slice(0, 16)}`;
-  return {
-    name: "everyorg",
-    detailsRequest: (id) => ({ url: `${apiBase}/nonprofit/${id}`, parameters: { apiKey } }),
-    details,
-    findsEins: true,
-    searchRequest: (term) =>
-      term === null
-        ? null
-        : {
-            url: `${apiBase}/search/${encodeURIComponent(term)}`,
-            parameters: { take: String(MAXIMUM_HITS), apiKey },
-          },
-    searchResponse: z
-      .object({ nonprofits: z.array(z.unknown()) })
-      .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
-    hit,
-    maximumHits: MAXIMUM_HITS,
-    termsOf: () => [],
-    takePermit: async (call) => {
-      const requests = PER_MINUTE[call];
-      const share = requests * SHARE_OF_ACCOUNT;
-      const waitMs = await waitForPermit(db, `${buckets}/${call}/${accountId}`, {
-        requests: share,
-        windowMs: MINUTE_MS,
-      });
-      if (waitMs > 0) {
-        throw new DomainError(
-          "charity_unconfirmed",
-          `too many ${call} requests to the charity provider: an account may use ${share} a minute`,
-          { retryAfterSeconds: Math.ceil(waitMs / 1000) },
-        );
-      }
-      if ((await waitForPermit(db, `${buckets}/${call}`, { requests, windowMs: MINUTE_MS })) > 0) {
-        throw new CharityProviderError(
-          `everyorg: rate limit of ${requests} ${call} requests a minute reached`,
-        );
-      }
-    },
-  };
-};
+): RemoteApi => ({
+  name: "everyorg",
+  detailsRequest: (id) => ({ url: `${apiBase}/nonprofit/${id}`, parameters: { apiKey } }),
+  details,
+  findsEins: true,
+  searchRequest: (term) =>
+    term === null
+      ? null
+      : {
+          url: `${apiBase}/search/${encodeURIComponent(term)}`,
+          parameters: { take: String(MAXIMUM_HITS), apiKey },
+        },
+  searchResponse: z
+    .object({ nonprofits: z.array(z.unknown()) })
+    .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
+  hit,
+  maximumHits: MAXIMUM_HITS,
+  termsOf: () => [],
+  takePermit: async (call) => {
+    const requests = PER_MINUTE_OF_ACCOUNT[call];
+    const bucket = `everyorg/${call}/${accountId}`;
+    const waitMs = await waitForPermit(db, bucket, { requests, windowMs: MINUTE_MS });
+    if (waitMs > 0) {
+      throw new DomainError(
+        "charity_unconfirmed",
+        `too many ${call} requests to the charity provider: an account may use ${requests} a minute`,
+        { retryAfterSeconds: Math.ceil(waitMs / 1000) },
+      );
+    }
+  },
+});

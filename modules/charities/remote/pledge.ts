@@ -40,6 +40,5 @@ export const pledgeApi = (apiBase: string, { apiKey }: { readonly apiKey: string
     maximumHits: null,
     // The documentation does not say whether its search expects an EIN with or without the dash.
     termsOf: (ein) => [ein, formatEin(ein)],
-    takePermit: () => Promise.resolve(),
   };
 };

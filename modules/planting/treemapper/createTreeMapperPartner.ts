@@ -1,9 +1,7 @@
 import { createRecordPolls } from "../creditRecords.ts";
 import type { PlantingPartner } from "../partner.ts";
-import { downloadRecords } from "./downloadRecords.ts";
-import type { UnusableRecords } from "./downloadRecords.ts";
-import { readProject } from "./readTreeMapper.ts";
-import type { TreeMapperAccess } from "./readTreeMapper.ts";
+import { downloadRecords, readProject } from "./downloadRecords.ts";
+import type { TreeMapperAccess, UnusableRecords } from "./downloadRecords.ts";
 
 /**
  * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so orders are credited with

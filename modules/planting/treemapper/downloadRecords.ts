@@ -1,15 +1,157 @@
+import { geoCentroid } from "d3-geo";
+import { z } from "zod";
 import { link, name } from "../fact.rules.ts";
 import type { ReportedSite } from "../fact.rules.ts";
-import type { LeftOut } from "../../../runtime/splitReadable.ts";
-import { countLeftOut, yieldingEach } from "../../../runtime/splitReadable.ts";
 import type { PlantingRecord } from "../creditRecords.ts";
-import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
-import type {
-  Intervention,
-  Project,
-  TreeMapperAccess,
-  TreeMapperRecords,
-} from "./readTreeMapper.ts";
+import { boundBody } from "../../../runtime/outgoing.ts";
+import type { LeftOut } from "../../../runtime/splitReadable.ts";
+import { countLeftOut, splitReadable, yieldingEach } from "../../../runtime/splitReadable.ts";
+
+/*
+ * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
+ * one project per key, each response in an envelope, records a few minutes old. Times without a zone are read as UTC.
+ */
+
+const TIMEOUT_MS = 15_000;
+
+const position = z.tuple([z.number(), z.number()]).rest(z.number());
+
+const geometrySchema = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("Point"), coordinates: position }),
+  z.object({ type: z.literal("Polygon"), coordinates: z.array(z.array(position)).min(1) }),
+  z.object({
+    type: z.literal("MultiPolygon"),
+    coordinates: z.array(z.array(z.array(position))).min(1),
+  }),
+]);
+type Geometry = z.output<typeof geometrySchema>;
+
+/** An unreadable shape counts as absent, so that the rest of the record remains usable. */
+const location = geometrySchema.nullish().catch(null);
+
+const timestamp = z
+  .string()
+  .transform(
+    (text) => new Date(/[zZ]|[+-]\d{2}:\d{2}$/u.test(text) ? text : `${text.replace(" ", "T")}Z`),
+  )
+  .refine((date) => !Number.isNaN(date.getTime()), "is not a timestamp");
+
+const project = z.object({
+  uid: name(),
+  name: z.string(),
+  ecosystem: z.string().nullish(),
+  country: z.string().nullish(),
+});
+
+const site = z.object({
+  uid: name(),
+  name: z.string(),
+  location,
+  image: z.string().nullish(),
+});
+
+const imageSchema = z.object({ image: z.string().nullish() });
+
+/** Photos are referred to by the record's id and a number. */
+const recordId = () => name().refine((id) => id.length <= 190, "must be at most 190 characters");
+
+const intervention = z
+  .object({
+    id: recordId(),
+    type: z.string(),
+    scientificName: z.string().nullish(),
+    interventionStartDate: timestamp,
+    interventionEndDate: timestamp,
+    plantProjectSite: z.string().nullish(),
+    geometry: location,
+    coordinates: z.array(imageSchema).nullish(),
+    plantedSpecies: z
+      .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
+      .nullish(),
+    sampleInterventions: z
+      .array(
+        z.object({
+          id: recordId(),
+          geometry: location,
+          coordinates: z.array(imageSchema).nullish(),
+        }),
+      )
+      .nullish(),
+  })
+  .refine(
+    ({ interventionStartDate: start, interventionEndDate: end }) => start <= end,
+    "ends before it starts",
+  );
+type Intervention = z.output<typeof intervention>;
+
+/** A large project has some ten thousand interventions of about a kilobyte each. */
+const MAXIMUM_BYTES = 64 * 1024 * 1024;
+
+type Project = z.output<typeof project>;
+
+export type TreeMapperAccess = { readonly apiKey: string; readonly apiBase: string };
+
+const read = async <Schema extends z.ZodType>(
+  { apiKey, apiBase }: TreeMapperAccess,
+  path: string,
+  schema: Schema,
+  signal: AbortSignal,
+): Promise<z.output<Schema>> => {
+  const response = await fetch(`${apiBase}/${path}`, {
+    headers: { "x-api-key": apiKey, Accept: "application/json" },
+    redirect: "error",
+    signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+  });
+  if (!response.ok) {
+    throw new Error(`TreeMapper returned ${response.status} for ${path}.`);
+  }
+  const { data } = z
+    .object({ data: z.unknown() })
+    .parse(await boundBody(response, MAXIMUM_BYTES).json());
+  return schema.parse(data);
+};
+
+const PLANTING_TYPES = new Set([
+  "single-tree-registration",
+  "multi-tree-registration",
+  "enrichment-planting",
+]);
+
+/** Returns the number of trees that an intervention planted. */
+const treesOf = ({ type, plantedSpecies }: Intervention): number =>
+  type === "single-tree-registration"
+    ? 1
+    : (plantedSpecies ?? []).reduce((sum, { treeCount }) => sum + treeCount, 0);
+
+/** Returns a point, or the center of an area; null if it is not on Earth. */
+const centerOf = (
+  shape: Geometry | null | undefined,
+): { readonly latitude: number; readonly longitude: number } | null => {
+  if (!shape) {
+    return null;
+  }
+  const [longitude, latitude] = shape.type === "Point" ? shape.coordinates : ringCenter(shape);
+  // An area without corners has NaN as its center and fails this test too.
+  return Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180 ? { latitude, longitude } : null;
+};
+
+/** Averages the corners of the first ring on the sphere, because rings are not always wound as spherical geometry requires. */
+const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
+  const ring = shape.type === "Polygon" ? shape.coordinates[0] : shape.coordinates[0]?.[0];
+  const corners = (ring ?? []).slice(0, -1).map(([x, y]): [number, number] => [x, y]);
+  return geoCentroid({ type: "MultiPoint", coordinates: corners });
+};
+
+const typedRecord = z.object({ type: z.string() });
+
+const isPlanting = (record: unknown): boolean => {
+  const { data } = typedRecord.safeParse(record);
+  return data !== undefined && PLANTING_TYPES.has(data.type);
+};
+
+/** Reads the project of a key, without its sites and plantings. */
+export const readProject = (access: TreeMapperAccess, signal: AbortSignal): Promise<Project> =>
+  read(access, "project", project, signal);
 
 // Created once: a project may have tens of thousands of records.
 const NAME = name();
@@ -29,7 +171,7 @@ const isName = (text: string | undefined): text is string => NAME.safeParse(text
 const isImage = (text: string | null | undefined): text is string =>
   /^https?:/u.test(text ?? "") && LINK.safeParse(text).success;
 
-type Site = TreeMapperRecords["sites"][number];
+type Site = z.output<typeof site>;
 type Center = NonNullable<ReturnType<typeof centerOf>>;
 
 /** What facts say of a site; `center` is null while TreeMapper does not know its location. */
@@ -39,19 +181,19 @@ type SiteDetails = {
 };
 
 /** Describes a site; the project as a whole if a planting is at none. */
-const describeSite = (project: Project, site: Site | undefined): SiteDetails => {
-  const projectName = isName(project.name) ? project.name : project.uid;
+const describeSite = (own: Project, found: Site | undefined): SiteDetails => {
+  const projectName = isName(own.name) ? own.name : own.uid;
   return {
-    center: centerOf(site?.location),
+    center: centerOf(found?.location),
     details: {
-      reference: site?.uid ?? project.uid,
-      name: isName(site?.name) ? site.name : projectName,
+      reference: found?.uid ?? own.uid,
+      name: isName(found?.name) ? found.name : projectName,
       subsite_name: "",
       organization_name: projectName,
       region: projectName,
-      country: countryOf(project.country),
-      forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-      main_image: isImage(site?.image) ? site.image : "",
+      country: countryOf(own.country),
+      forest_type: own.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
+      main_image: isImage(found?.image) ? found.image : "",
     },
   };
 };
@@ -90,28 +232,45 @@ export const downloadRecords = async (
   signal: AbortSignal,
   onUnusable: (unusable: UnusableRecords) => void,
 ): Promise<readonly PlantingRecord[]> => {
-  const { project, sites, plantings, ...unreadable } = await readTreeMapper(access, signal);
-  const whole = describeSite(project, undefined);
-  const siteOf = new Map(sites.map((site) => [site.uid, describeSite(project, site)]));
+  const [own, listedSites, interventions] = await Promise.all([
+    readProject(access, signal),
+    read(access, "sites", z.array(z.unknown()), signal),
+    read(access, "interventions", z.array(z.unknown()), signal),
+  ]);
+  // Other interventions (fire breaks, removals) have other fields and plant nothing.
+  const planted = await splitReadable(interventions.filter(isPlanting), intervention);
+  // A list that changes while TreeMapper reads it may have a record twice.
+  const plantings = [...new Map(planted.readable.map((each) => [each.id, each])).values()]
+    .filter((each) => treesOf(each) > 0)
+    .toSorted(
+      (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
+    );
+  const sites = await splitReadable(listedSites, site);
+  const whole = describeSite(own, undefined);
+  const siteOf = new Map(sites.readable.map((each) => [each.uid, describeSite(own, each)]));
   const records: PlantingRecord[] = [];
   const nowhere: Intervention[] = [];
   for await (const planting of yieldingEach(plantings)) {
     const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
-    const location = center ?? centerOf(planting.geometry);
-    if (location) {
+    const place = center ?? centerOf(planting.geometry);
+    if (place) {
       records.push({
         reference: planting.id,
         startedAt: planting.interventionStartDate,
         endedAt: planting.interventionEndDate,
         trees: treesOf(planting),
-        site: { ...details, ...location },
+        site: { ...details, ...place },
         listMedia: () => listMedia(planting),
       });
     } else {
       nowhere.push(planting);
     }
   }
-  const unusable = { ...unreadable, plantingsWithoutLocation: countLeftOut(nowhere) };
+  const unusable = {
+    unreadablePlantings: planted.unreadable,
+    unreadableSites: sites.unreadable,
+    plantingsWithoutLocation: countLeftOut(nowhere),
+  };
   if (Object.values(unusable).some(({ count }) => count > 0)) {
     onUnusable(unusable);
   }

@@ -13,11 +13,8 @@ import type { ProviderDouble } from "../startProviderDouble.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
 /** Settings with all remote providers at one double. */
-export const settingsOf = (
-  { url }: ProviderDouble,
-  everyorgKey = "everyorg-key",
-): CharitySettings => ({
-  everyorg: { apiKey: everyorgKey },
+export const settingsOf = ({ url }: ProviderDouble): CharitySettings => ({
+  everyorg: { apiKey: "everyorg-key" },
   change: { publicKey: "change-public", secretKey: "change-secret" },
   pledge: { apiKey: "pledge-key" },
   apiBase: url,

@@ -18,7 +18,7 @@ import {
   simulatePlanted,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
-import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
+import { correctPlantingFact } from "../../../modules/planting/correctPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
@@ -297,14 +297,14 @@ test.serial(
     t.is((await workflow.describe()).status.name, "COMPLETED");
 
     const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
-    await withdrawPlantingFact(
+    await correctPlantingFact(
       {
         db,
         clock,
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { reason: "photos of another site", replacement: null, isDryRun: false },
+      { withdrawal: { reason: "photos of another site", replacement: null }, isDryRun: false },
     );
     await createOrders();
 

@@ -54,8 +54,15 @@ type Correction = {
   readonly isDryRun: boolean;
 };
 
-/** Withdraws or reinstates a fact, and stores what follows for its order, in one transaction. */
-const correctFact = async (
+/**
+ * Withdraws a reported fact and records those that replace it, or undoes its withdrawal, and stores what follows for its order,
+ * in one transaction. A withdrawn fact stays stored with its proof: facts that needed it wait, and contradictions of it are
+ * decided again. Repeating a withdrawal changes nothing. A reinstated fact takes effect again, waits, or contradicts what was
+ * recorded meanwhile.
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, the order would be placed
+ *   again or stay verified without its planting, or the fact to reinstate is not withdrawn
+ */
+export const correctPlantingFact = async (
   { db, clock, actor }: WithdrawalContext,
   factId: number,
   { withdrawal, isDryRun }: Correction,
@@ -113,29 +120,3 @@ const correctFact = async (
   };
   return isDryRun ? runAndRollBack(db, correct) : db.transaction(correct);
 };
-
-/**
- * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays stored with its
- * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
- * @param options.reason why; operators see it
- * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, the order would be
- *   placed again, or it would stay verified without its planting
- */
-export const withdrawPlantingFact = (
-  context: WithdrawalContext,
-  factId: number,
-  {
-    isDryRun,
-    ...withdrawal
-  }: NonNullable<Correction["withdrawal"]> & { readonly isDryRun: boolean },
-): Promise<CorrectedOrder> => correctFact(context, factId, { withdrawal, isDryRun });
-
-/**
- * Undoes a withdrawal: the fact takes effect again, waits, or contradicts what was recorded meanwhile.
- * @throws DomainError record_not_found, or request_invalid if the fact is not withdrawn
- */
-export const reinstatePlantingFact = (
-  context: WithdrawalContext,
-  factId: number,
-  { isDryRun }: { readonly isDryRun: boolean },
-): Promise<CorrectedOrder> => correctFact(context, factId, { withdrawal: null, isDryRun });
