@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Mode } from "../records/owner.rules.ts";
 import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
-import type { BillingProcessor } from "./processor.ts";
+import type { BillingProcessor, StripeConnection } from "./stripe/createStripeProcessor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
@@ -37,16 +37,6 @@ export const requireProcessor = async (
   if (decision.kind === "mismatch") {
     throw new ProcessorMismatchError(decision.problem);
   }
-};
-
-/** What `loadStripe` returns. Nothing here imports Stripe's library, so that only programs that call Stripe load it. */
-export type StripeConnection = {
-  /** @param requireAccount called with the key's account before the first call that depends on it, until it resolves */
-  readonly createProcessor: (
-    requireAccount: (account: StripeAccount) => Promise<void>,
-  ) => BillingProcessor;
-  /** Returns the account of the key. */
-  readonly readAccount: () => Promise<StripeAccount>;
 };
 
 /** Who bills usage in this deployment. The built-in ledger is the database itself, so only Stripe is called. */

@@ -1,6 +1,5 @@
-import type { StripeConnection } from "./createBilling.ts";
 import type { ReadWebhook } from "./stripe/createWebhookReader.ts";
-import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
+import type { StripeConnection, StripeOptions } from "./stripe/createStripeProcessor.ts";
 import type { StripeInspector } from "./stripe/inspectStripe.ts";
 import type { Config } from "../../runtime/config/config.ts";
 

@@ -1,9 +1,5 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Span } from "./usage.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
-import type { RefusalReport } from "./processorEvents/processorEvents.rules.ts";
-import type { BilledSubscription, InvoiceLine } from "./invoices/invoices.rules.ts";
-import type { SubscriptionState } from "./subscriptions.rules.ts";
 
 /** The account that usage belongs to, and its customer at the processor. */
 export type BillingCustomer = {
@@ -33,72 +29,6 @@ export const LEASE_ENDED: AttemptOutcome = {
   kind: "retry",
   reason: "The lease ended before the call: the process was stopped or too slow.",
   outcomeUnknown: false,
-};
-
-/** A system outside that bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
-export type BillingProcessor = {
-  /** Finds or creates our meters. Throws a ProcessorMismatchError if one of them counts differently than expected. */
-  readonly prepare: () => Promise<void>;
-  /**
-   * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of the processor's
-   * response.
-   * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
-   * false, no call is made: the usage may have been settled since then, and sealed anew under another identifier
-   */
-  readonly send: (
-    event: MeterEvent,
-    signal: AbortSignal,
-    mayCall?: () => boolean,
-  ) => Promise<AttemptOutcome>;
-  /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
-  readonly usageLagMs: number;
-  /**
-   * Returns the usage that the processor has recorded in a span of whole minutes. Throws a
-   * UsageUnreadableError if a repeated call would fail too, and any other error if it may succeed: a
-   * ProcessorUnavailableError if the processor does not answer.
-   */
-  readonly sumUsage: (
-    customerId: string,
-    kind: Kind,
-    span: Span,
-    signal: AbortSignal,
-  ) => Promise<number>;
-  /**
-   * Returns the state of a subscription, whatever it is. Throws a ProcessorUnavailableError if the processor does not
-   * answer, or its answer is not about the subscription.
-   */
-  readonly readSubscription: (
-    subscriptionId: string,
-    signal: AbortSignal,
-  ) => Promise<SubscriptionState>;
-  /**
-   * Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage.
-   * Throws a ProcessorUnavailableError if the processor does not answer.
-   */
-  readonly readInvoices: (
-    customerId: string,
-    since: number,
-    signal: AbortSignal,
-  ) => Promise<{
-    readonly subscriptions: readonly BilledSubscription[];
-    readonly lines: readonly InvoiceLine[];
-  }>;
-  /**
-   * Returns what a report of usage that was refused after it had been accepted says. Throws a
-   * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.
-   */
-  readonly readRefusalReport: (eventId: string, signal: AbortSignal) => Promise<RefusalReport>;
-  /**
-   * Adds the items that donations need to the account's subscription, as far as they are missing. Throws if it cannot
-   * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and
-   * any other error if the outcome is unknown. `keyGeneration` repeats that of an earlier call whose outcome is unknown,
-   * and differs from that of all others.
-   */
-  readonly provisionDonations: (
-    subscriber: { readonly accountId: string; readonly subscriptionId: string },
-    keyGeneration: number,
-    signal: AbortSignal,
-  ) => Promise<void>;
 };
 
 /** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */

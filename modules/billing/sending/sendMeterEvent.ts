@@ -3,7 +3,7 @@ import { inSpan } from "../../../runtime/tracing.ts";
 import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import type { BillingProcessor } from "../processor.ts";
+import type { BillingProcessor } from "../stripe/createStripeProcessor.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";

@@ -8,7 +8,7 @@ import {
   ProcessorMismatchError,
   ProcessorUnavailableError,
 } from "../processor.ts";
-import type { BillingProcessor, MeterEvent } from "../processor.ts";
+import type { MeterEvent } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
@@ -18,7 +18,8 @@ import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
 import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./outcomeOfResponse.ts";
 import { readRefusalReport } from "./readRefusalReport.ts";
-import type { StripeConnection } from "../createBilling.ts";
+import type { StripeAccount } from "../deployment.rules.ts";
+import type { Span } from "../usage.rules.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
 const MAXIMUM_CHECK_MS = 4000;
@@ -42,7 +43,7 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-type RequireAccount = Parameters<StripeConnection["createProcessor"]>[0];
+type RequireAccount = (account: StripeAccount) => Promise<void>;
 
 /** Our meters, which are checked once for all calls. */
 type CheckedMeters = {
@@ -135,10 +136,12 @@ const post = async (
   }
 };
 
-export const createStripeProcessor = (
-  options: StripeOptions,
-  requireAccount?: RequireAccount,
-): BillingProcessor => {
+/**
+ * Creates the processor that bills usage at Stripe. Time spans are half-open and in unix seconds; quantities are whole
+ * units. A read throws a ProcessorUnavailableError if Stripe does not answer.
+ * @param requireAccount called with the key's account before the first call that depends on it, until it resolves
+ */
+export const createStripeProcessor = (options: StripeOptions, requireAccount?: RequireAccount) => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
   const meters = createMeterCheck(stripe, options, requireAccount);
@@ -153,12 +156,23 @@ export const createStripeProcessor = (
     });
 
   return {
-    prepare: async () => {
+    /** Finds or creates our meters. Throws a ProcessorMismatchError if one of them counts differently than expected. */
+    prepare: async (): Promise<void> => {
       for (const kind of KINDS) {
         await meters.findId(kind);
       }
     },
-    send: async (event, signal, mayCall = () => true) => {
+    /**
+     * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of Stripe's
+     * response.
+     * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
+     * false, no call is made: the usage may have been settled since then, and sealed anew under another identifier
+     */
+    send: async (
+      event: MeterEvent,
+      signal: AbortSignal,
+      mayCall = () => true,
+    ): Promise<AttemptOutcome> => {
       const { accountId, customerId } = event.customer;
       if (customerId === null) {
         return {
@@ -182,25 +196,53 @@ export const createStripeProcessor = (
         return outcome;
       });
     },
+    /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
     usageLagMs: LONGEST_USAGE_LAG_MS,
-    sumUsage: (customerId, kind, span, signal) =>
+    /**
+     * Returns the usage that Stripe has recorded in a span of whole minutes. Throws a UsageUnreadableError if a repeated
+     * call would fail too.
+     */
+    sumUsage: (customerId: string, kind: Kind, span: Span, signal: AbortSignal) =>
       read(signal, async () =>
         sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span),
       ),
-    readSubscription: (subscriptionId, signal) =>
+    /** Returns the state of a subscription, whatever it is. */
+    readSubscription: (subscriptionId: string, signal: AbortSignal) =>
       read(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findIds(), donationPrices),
       ),
-    readInvoices: (customerId, since, signal) =>
+    /** Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage. */
+    readInvoices: (customerId: string, since: number, signal: AbortSignal) =>
       read(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
-    readRefusalReport: (eventId, signal) =>
+    /**
+     * Returns what a report of usage that was refused after it had been accepted says. Throws a
+     * ProcessorEventUnreadableError if a repeated call would fail too.
+     */
+    readRefusalReport: (eventId: string, signal: AbortSignal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
-    provisionDonations: (subscriber, keyGeneration, signal) =>
+    /**
+     * Adds the items that donations need to an account's subscription, as far as they are missing. Throws if it cannot
+     * add all of them, and then adds none: a ProvisioningRejectedError if Stripe's answer is final for the key, and any
+     * other error if the outcome is unknown.
+     * @param keyGeneration that of an earlier call whose outcome is unknown, or else different from that of all others
+     */
+    provisionDonations: (
+      subscriber: { readonly accountId: string; readonly subscriptionId: string },
+      keyGeneration: number,
+      signal: AbortSignal,
+    ) =>
       boundTo(signal, () => provisionDonations(stripe, subscriber, donationPrices, keyGeneration)),
   };
 };
 
-export const connectStripe = (options: StripeOptions): StripeConnection => ({
-  createProcessor: (requireAccount) => createStripeProcessor(options, requireAccount),
+export type BillingProcessor = ReturnType<typeof createStripeProcessor>;
+
+export const connectStripe = (options: StripeOptions) => ({
+  createProcessor: (requireAccount: RequireAccount) =>
+    createStripeProcessor(options, requireAccount),
+  /** Returns the account of the key. */
   readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
 });
+
+/** A key of Stripe. Programs import only its type, so that those that do not call Stripe do not load its library. */
+export type StripeConnection = ReturnType<typeof connectStripe>;

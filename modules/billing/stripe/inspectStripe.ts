@@ -3,34 +3,8 @@ import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import type { StripeAccount } from "../deployment.rules.ts";
 import { isMissing, readSubscriptionState } from "./subscriptions.ts";
 import { listSubscriptionProblems } from "../subscriptions.rules.ts";
-
-/**
- * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
- * Stripe cannot be reached or refuses the key.
- */
-export type StripeInspector = {
-  readonly readAccount: () => Promise<StripeAccount>;
-  /** Returns what prevents usage from being sent. */
-  readonly inspectMeters: () => Promise<readonly string[]>;
-  /** Returns what the key may not read, although it is needed. */
-  readonly inspectRights: () => Promise<readonly string[]>;
-  /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
-  readonly readGraceHours: (customerId: string) => Promise<number | null>;
-  /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
-  readonly inspectCustomer: (customerId: string) => Promise<string | null>;
-  /**
-   * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
-   * or has no price on the meter of one of the kinds, or prices with different periods.
-   */
-  readonly inspectSubscription: (
-    customerId: string | null,
-    subscriptionId: string,
-    kinds: readonly Kind[],
-  ) => Promise<readonly string[]>;
-};
 
 /** A list of what an unknown customer has is a 400. */
 const NOT_FOUND = new Set([400, 404]);
@@ -130,15 +104,33 @@ const readGraceHours = async (stripe: Stripe, customer: string): Promise<number 
   return newest === undefined ? null : Math.round(newest / 3600);
 };
 
-export const createStripeInspector = (options: StripeClientOptions): StripeInspector => {
+/**
+ * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
+ * Stripe cannot be reached or refuses the key.
+ */
+export const createStripeInspector = (options: StripeClientOptions) => {
   const { stripe } = createStripeClient(options);
   return {
     readAccount: () => readStripeAccount(stripe, options.secretKey),
+    /** Returns what prevents usage from being sent. */
     inspectMeters: () => inspectMeters(stripe),
+    /** Returns what the key may not read, although it is needed. */
     inspectRights: () => inspectRights(stripe),
-    readGraceHours: (customerId) => readGraceHours(stripe, customerId),
-    inspectCustomer: (customerId) => findProblem(requireExistingCustomer(stripe, customerId)),
-    inspectSubscription: (customerId, subscriptionId, kinds) =>
-      inspectSubscription(stripe, customerId, subscriptionId, kinds),
+    /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
+    readGraceHours: (customerId: string) => readGraceHours(stripe, customerId),
+    /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
+    inspectCustomer: (customerId: string) =>
+      findProblem(requireExistingCustomer(stripe, customerId)),
+    /**
+     * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
+     * or has no price on the meter of one of the kinds, or prices with different periods.
+     */
+    inspectSubscription: (
+      customerId: string | null,
+      subscriptionId: string,
+      kinds: readonly Kind[],
+    ) => inspectSubscription(stripe, customerId, subscriptionId, kinds),
   };
 };
+
+export type StripeInspector = ReturnType<typeof createStripeInspector>;

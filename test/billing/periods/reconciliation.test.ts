@@ -1,7 +1,7 @@
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import type { BillingProcessor } from "../../../modules/billing/processor.ts";
+import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import {

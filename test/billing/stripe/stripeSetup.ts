@@ -1,10 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import type {
-  BillingCustomer,
-  BillingProcessor,
-  MeterEvent,
-} from "../../../modules/billing/processor.ts";
+import type { BillingCustomer, MeterEvent } from "../../../modules/billing/processor.ts";
+import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
