@@ -1,10 +1,7 @@
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
-import {
-  recordReconciliationFailure,
-  runReconciliation,
-} from "../modules/billing/reconciliation/runReconciliation.ts";
+import { runReconciliation } from "../modules/billing/reconciliation/runReconciliation.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
@@ -56,21 +53,16 @@ export const createBillingActivities = (
       }),
     ),
 
-  /** Compares the processor's sums with ours. `hasFailed`: some of its sums could not be read, and may be later. */
-  reconcileUsage: async (): Promise<{
-    readonly compared: number;
-    readonly drifting: number;
-    readonly hasFailed: boolean;
-  }> => {
+  /** Compares the processor's sums with ours. Fails, so that Temporal retries, if some could not be read and may be later. */
+  reconcileUsage: async (): Promise<{ readonly compared: number; readonly drifting: number }> => {
     const { streams, drifting, failure } = await withHeartbeat((signal) =>
       runReconciliation(context, {}, signal),
     );
     context.observeDrift(drifting);
-    return {
-      compared: streams.length,
-      drifting: drifting.length,
-      hasFailed: failure !== null,
-    };
+    if (failure !== null) {
+      throw ApplicationFailure.retryable(failure);
+    }
+    return { compared: streams.length, drifting: drifting.length };
   },
 
   /** Compares the invoices of the customers that were not compared since a time, in milliseconds of the Unix epoch. */
@@ -82,9 +74,6 @@ export const createBillingActivities = (
         { signal, onFailure: context.observeUnreadSubscription },
       ),
     ),
-
-  recordReconciliationFailure: (error: string): Promise<void> =>
-    recordReconciliationFailure(context, error),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

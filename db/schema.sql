@@ -542,7 +542,7 @@ CREATE TABLE reconciliation (
   started_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone NOT NULL,
   asked bigint NOT NULL,
-  streams integer,
+  streams integer NOT NULL,
   unreadable jsonb NOT NULL,
   error text,
   CONSTRAINT reconciliation_pkey PRIMARY KEY (id)

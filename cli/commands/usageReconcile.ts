@@ -25,10 +25,7 @@ import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import {
-  recordReconciliationFailure,
-  runReconciliation,
-} from "../../modules/billing/reconciliation/runReconciliation.ts";
+import { runReconciliation } from "../../modules/billing/reconciliation/runReconciliation.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
@@ -97,21 +94,6 @@ const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
     );
   }
   return { start, end };
-};
-
-/** Runs a reconciliation. One of all usage that breaks off is stored as failed. */
-const runOnce = async (
-  deps: Deps,
-  compared: { readonly accountId: string | null; readonly span: Span | null },
-) => {
-  try {
-    return await runReconciliation(deps, compared, AbortSignal.timeout(TIMEOUT_MS));
-  } catch (error) {
-    if (compared.accountId === null && compared.span === null) {
-      await recordReconciliationFailure(deps, describeError(error));
-    }
-    throw error;
-  }
 };
 
 /** Why a minute that differs is no difference. */
@@ -212,7 +194,8 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
   const deps = { ...(await openBilling(context)), pace: await connections.pace() };
   const compared = { accountId, span: isPartial ? span : null };
-  const { streams, drifting } = await runOnce(deps, compared);
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const { streams, drifting } = await runReconciliation(deps, compared, signal);
   const failure = await compareWithInvoices(context, deps, accountId);
   const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });
   const minutes = listMinutes(

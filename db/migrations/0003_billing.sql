@@ -332,11 +332,11 @@ CREATE TABLE reconciliation (
   ended_at timestamptz NOT NULL,
   -- How much usage the processor was still asked about when it began: events, and facts in no event yet.
   asked bigint NOT NULL,
-  -- How many streams were compared; null if it could not be finished.
-  streams integer,
+  -- How many streams were compared.
+  streams integer NOT NULL,
   -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
   unreadable jsonb NOT NULL,
-  -- Why the reconciliation failed; null if it succeeded.
+  -- Why some streams could not be read that may be readable later; null if all could.
   error text
 );
 

@@ -56,10 +56,10 @@ const runDonation: Recording["run"] = async (client) => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
-const reconcile = (hasFailed: boolean): Recording["activities"] => ({
-  reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0, hasFailed })),
+const reconcile: Recording["activities"] = {
+  reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })),
   compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
-});
+};
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "usage-shard": {
@@ -215,40 +215,13 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-succeeded": {
-    activities: reconcile(false),
+    activities: reconcile,
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
         args: [],
       });
       await handle.result();
-      return handle;
-    },
-  },
-  "reconciliation-unread-each-time": {
-    activities: reconcile(true),
-    run: async (client) => {
-      const handle = await client.workflow.start(reconciliation, {
-        ...options("reconciliation/unread"),
-        args: ["1 second"],
-      });
-      await handle.result();
-      return handle;
-    },
-  },
-  "reconciliation-failed": {
-    activities: {
-      reconcileUsage: inOrder<never>(() => {
-        throw ApplicationFailure.nonRetryable("the database is gone");
-      }),
-      recordReconciliationFailure: () => Promise.resolve(),
-    },
-    run: async (client) => {
-      const handle = await client.workflow.start(reconciliation, {
-        ...options("reconciliation/failed"),
-        args: [],
-      });
-      await handle.result().catch(() => undefined);
       return handle;
     },
   },

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../records/owner.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
@@ -16,7 +16,7 @@ const reconciliationRow = z.strictObject({
   startedAt: z.date(),
   endedAt: z.date(),
   asked: safeInteger,
-  streams: z.int().nullable(),
+  streams: z.int(),
   unreadable: z.array(unreadableStream),
   error: z.string().nullable(),
 });
@@ -70,19 +70,14 @@ export const deleteOldReconciliations = async (
   return rowCount;
 };
 
-/** The latest reconciliation that meets a condition, as the tail of a SELECT. */
-const latest = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  FROM reconciliation
-  WHERE ${condition}
-  ORDER BY started_at DESC
-  LIMIT 1
-`;
+/** The latest reconciliation, as the tail of a SELECT. */
+const latest = sql.fragment`FROM reconciliation ORDER BY started_at DESC LIMIT 1`;
 
 /** Returns the reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
 ): Promise<StoredReconciliation | null> =>
-  db.maybeOne(sql.type(reconciliationRow)`SELECT ${columns} ${latest(sql.fragment`true`)}`);
+  db.maybeOne(sql.type(reconciliationRow)`SELECT ${columns} ${latest}`);
 
 const statusRow = z.strictObject({
   lastSuccessAt: z.date().nullable(),
@@ -94,16 +89,14 @@ const statusRow = z.strictObject({
 /** What the metrics and `doctor` report of reconciliations. */
 export type ReconciliationStatus = Readonly<z.output<typeof statusRow>>;
 
-/** Unreadable streams and `hasFailed` are of the last reconciliation that has results. One that failed can hide differences. */
+/** Unreadable streams and `hasFailed` are of the last reconciliation. One that failed can hide differences. */
 export const readReconciliationStatus = (db: CommonQueryMethods): Promise<ReconciliationStatus> =>
   db.one(sql.type(statusRow)`
     SELECT
-      (SELECT ended_at ${latest(sql.fragment`error IS NULL`)}) AS "lastSuccessAt",
+      (SELECT ended_at FROM reconciliation WHERE error IS NULL ORDER BY started_at DESC LIMIT 1) AS "lastSuccessAt",
       (SELECT min(applied_at) FROM schema_migration) AS "installedAt",
       coalesce(jsonb_array_length(last.unreadable), 0)::bigint AS unreadable,
       last.error IS NOT NULL AS "hasFailed"
     FROM (VALUES (true)) AS always (present)
-    LEFT JOIN LATERAL (
-      SELECT unreadable, error ${latest(sql.fragment`streams IS NOT NULL`)}
-    ) AS last ON true
+    LEFT JOIN LATERAL (SELECT unreadable, error ${latest}) AS last ON true
   `);

@@ -2,7 +2,6 @@ import { countAskedUsage, insertReconciliation } from "./reconciliations.sql.ts"
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import type { Context } from "../../../runtime/context.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import type { BillingContext } from "../context.ts";
 import {
@@ -77,20 +76,4 @@ export const runReconciliation = async (
     }
   });
   return { streams, drifting, failure };
-};
-
-/** Stores that a reconciliation could not be finished, so that its failure is seen. */
-export const recordReconciliationFailure = (
-  { db, clock }: Context,
-  error: string,
-): Promise<void> => {
-  const now = clock.now();
-  return insertReconciliation(db, {
-    startedAt: now,
-    endedAt: now,
-    asked: 0,
-    streams: null,
-    unreadable: [],
-    error,
-  });
 };
