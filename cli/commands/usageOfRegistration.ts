@@ -2,10 +2,7 @@ import { readUsage } from "../../modules/billing/readUsage.ts";
 import type { RegistrationUsage } from "../../modules/billing/readUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { UsageFact } from "../../modules/billing/usageFacts.sql.ts";
-import { isAccepted, outcomeOf } from "../../modules/records/batches.rules.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import { decideRefund } from "../../modules/registrations/decideRefund.rules.ts";
-import { findRefundWindows } from "../../modules/registrations/readRefundWindow.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import type { AccountRegistration } from "../../modules/registrations/registrations.sql.ts";
 import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNames.rules.ts";
@@ -23,51 +20,26 @@ const presentFact = ({ id, quantity, refundId, second, meterEventId }: UsageFact
   item: meterEventId === null ? null : `E${meterEventId}`,
 });
 
-/** Whether a refund is possible now, as far as that is known without a call to the processor. */
-const canBeRefunded = async (
-  { connections, clock }: CliContext,
-  registration: AccountRegistration,
-  { facts }: RegistrationUsage,
-): Promise<boolean> => {
-  if (registration.accountType === "store") {
-    return registration.refundedCount < registration.count;
-  }
-  const [db, billing] = [await connections.database(), await connections.billing()];
-  const [window = null] = (
-    await findRefundWindows({ db, clock, billing }, [registration])
-  ).values();
-  const hasUsage = facts.length > 0;
-  return (
-    window === null ||
-    isAccepted(
-      outcomeOf(() => decideRefund({ ...registration, hasUsage }, null, window, clock.now())),
-    )
-  );
-};
-
 const planRegistration = (
-  { id, isPrepaid }: AccountRegistration,
+  { isPrepaid }: AccountRegistration,
   { facts, failedEventIds }: RegistrationUsage,
-  isRefundable: boolean,
 ): readonly string[] => {
-  const hasUsage = facts.length > 0;
-  if (!hasUsage && !isPrepaid) {
-    return ["It has no usage: it was imported, so it is not billed and cannot be refunded."];
+  if (facts.length > 0) {
+    return failedEventIds.map((id) => `Its usage has failed: impact usage explain E${id}`);
   }
   return [
-    ...(hasUsage ? [] : ["It has no usage: it was paid from the store's balance."]),
-    ...failedEventIds.map((each) => `Its usage has failed: impact usage explain E${each}`),
-    ...(isRefundable ? [`To refund it: impact refund registration ${id} --reason TEXT`] : []),
+    isPrepaid
+      ? "It has no usage: it was paid from the store's balance."
+      : "It has no usage: it was imported, so it is not billed and cannot be refunded.",
   ];
 };
 
 /** Explains what was sent of a registration's usage. */
 export const explainRegistration = async (
-  context: CliContext,
+  { io, connections }: CliContext,
   id: string,
   { json }: JsonOption,
 ): Promise<void> => {
-  const { io, connections } = context;
   const db = await connections.database();
   const registration = await findRegistration(db, id);
   if (!registration) {
@@ -85,11 +57,7 @@ export const explainRegistration = async (
           sender: usageShardWorkflowId(deployment, shardOf(accountId)),
           refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
         };
-  const plan = planRegistration(
-    registration,
-    usage,
-    await canBeRefunded(context, registration, usage),
-  );
+  const plan = planRegistration(registration, usage);
   const fields = {
     registration_id: shownIdOf(registration),
     account_id: accountId,

@@ -111,43 +111,28 @@ const spanRow = z.strictObject({
 /** The first and the last unix second, both inclusive. */
 export type Seconds = { readonly first: number; readonly last: number };
 
-const asSeconds = ({ first, last }: z.output<typeof spanRow>): Seconds | null =>
-  first === null || last === null ? null : { first, last };
-
-/** Returns the seconds between which a stream has usage to report; null if it has none. */
-export const findPendingSeconds = async (
+/** Returns the seconds between which a stream has usage to report, or usage that has failed; null if it has none. */
+export const findSecondsInState = async (
   db: CommonQueryMethods,
   stream: Owner,
+  state: "pending" | "failed",
 ): Promise<Seconds | null> => {
   const unsealed = sql.fragment`
-    FROM usage_fact WHERE ${ofStream("usage_fact", stream)} AND meter_event_id IS NULL
+    FROM usage_fact
+    WHERE ${ofStream("usage_fact", stream)} AND meter_event_id IS NULL AND ${state === "pending"}
   `;
-  return asSeconds(
-    await db.one(sql.prepared("find_pending_seconds", spanRow)`
-      SELECT min(pending.second) AS first, max(pending.second) AS last
-      FROM (
-        SELECT min(second) AS second ${unsealed}
-        UNION ALL
-        SELECT max(second) ${unsealed}
-        UNION ALL
-        SELECT second FROM meter_event WHERE ${ofStream("meter_event", stream)} AND state = 'pending'
-      ) AS pending
-    `),
-  );
+  const { first, last } = await db.one(sql.type(spanRow)`
+    SELECT min(usage.second) AS first, max(usage.second) AS last
+    FROM (
+      SELECT min(second) AS second ${unsealed}
+      UNION ALL
+      SELECT max(second) ${unsealed}
+      UNION ALL
+      SELECT second FROM meter_event WHERE ${ofStream("meter_event", stream)} AND state = ${state}
+    ) AS usage
+  `);
+  return first === null || last === null ? null : { first, last };
 };
-
-/** Returns the seconds between which a stream has failed usage; null if it has none. */
-export const findFailedSeconds = async (
-  db: CommonQueryMethods,
-  stream: Owner,
-): Promise<Seconds | null> =>
-  asSeconds(
-    await db.one(sql.prepared("find_failed_seconds", spanRow)`
-      SELECT min(second) AS first, max(second) AS last
-      FROM meter_event
-      WHERE ${ofStream("meter_event", stream)} AND state = 'failed'
-    `),
-  );
 
 /** Returns whether the built-in ledger has ever had live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>

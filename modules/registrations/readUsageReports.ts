@@ -12,7 +12,7 @@ import type {
 } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
 import type { Seconds } from "../billing/usageFacts.sql.ts";
-import { findFailedSeconds, findPendingSeconds } from "../billing/usageFacts.sql.ts";
+import { findSecondsInState } from "../billing/usageFacts.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
 import type { RegistrationUsage } from "./registrationUsage.sql.ts";
 import { findRegistrationUsage, listRegistrationUsage } from "./registrationUsage.sql.ts";
@@ -149,11 +149,7 @@ const narrowRange = async (
   if (state !== "pending" && state !== "failed") {
     return range;
   }
-  const stream = { accountId, mode, kind };
-  const seconds =
-    state === "pending"
-      ? await findPendingSeconds(db, stream)
-      : await findFailedSeconds(db, stream);
+  const seconds = await findSecondsInState(db, { accountId, mode, kind }, state);
   return seconds && withinSeconds(range, seconds);
 };
 

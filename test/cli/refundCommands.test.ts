@@ -1,11 +1,10 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { idIn } from "../api/contract.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createDonation } from "../charities/donations/donationSetup.ts";
-import { readJson, impactOf, runImpact } from "./runImpact.ts";
+import { readJson, impactOf } from "./runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 
@@ -290,21 +289,6 @@ test.serial("what was refunded is printed if the refunds stop because of an erro
   t.regex(run.stderr, /^Refunded 3 units of 1 registration\.$/mu);
   t.regex(run.stderr, /the disk is full/u);
   t.like(readJson(run), { refunded_registrations: 1, refunded_units: 3, failures: [] });
-});
-
-test.serial("usage explain names the command of a refund only while one is possible", async (t) => {
-  const scene = await setUpUsage(t);
-  const registration = await scene.register(5, "test");
-  const showAt = (milliseconds: number) =>
-    runImpact(["usage", "explain", registration], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-      clock: { now: () => new Date(milliseconds) },
-    });
-  const hint = /To refund it: impact refund registration/u;
-  t.regex((await showAt(Date.now())).stdout, hint);
-  const later = await showAt(Date.now() + 40 * DAY_MS);
-  t.is(later.exitCode, 0, later.stderr);
-  t.notRegex(later.stdout, hint);
 });
 
 const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";

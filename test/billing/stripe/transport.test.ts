@@ -49,18 +49,17 @@ test("the timeout is of the whole call, also if bytes go on arriving", async (t)
   const { stripe } = await serve(
     t,
     (_request, response) => {
-      response.writeHead(200, { "request-id": "req_slow" });
+      response.writeHead(200);
       const drip = setInterval(() => response.write(" "), 20);
       response.once("close", () => clearInterval(drip));
     },
     // Longer than the response's head takes on a busy machine.
     { timeoutMs: 3000 },
   );
-  const error = await t.throwsAsync(stripe.customers.retrieve("cus_1"), {
+  await t.throwsAsync(stripe.customers.retrieve("cus_1"), {
     instanceOf: Stripe.errors.StripeConnectionError,
     message: /timeout being reached \(3000ms\)/u,
   });
-  t.is(error?.requestId, "req_slow");
 });
 
 test("an aborted signal ends calls whose response has begun, and only those bound to it", async (t) => {
