@@ -11,7 +11,6 @@ import type { JsonOption } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 import { exitCodeOfProblems } from "../output/printUsage.ts";
-import { nameOf } from "../usageNames.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
@@ -26,8 +25,7 @@ import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { runReconciliation } from "../../modules/billing/reconciliation/runReconciliation.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import type { Reconciliation } from "../../modules/billing/reconciliation/runReconciliation.ts";
 import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -107,30 +105,19 @@ const noteOf = ({ mayLag, askedIds }: StreamReport["differences"][number]): stri
 /** JSON has the minutes of every stream. */
 const SHOWN_MINUTES = 20;
 
-const MAXIMUM_DIFFERENCES = 1000;
-
-/** Returns the minutes that differ, with the differences that were stored for them. */
-const listMinutes = (streams: readonly StreamReport[], open: readonly UsageDifference[]) =>
-  streams.flatMap((stream) =>
-    stream.differences.map((difference) => {
-      const minute = minuteOf(difference.second).start;
-      const stored = open.find(
-        (each) =>
-          each.customerId === stream.customerId &&
-          each.kind === stream.kind &&
-          each.minute === minute,
-      );
-      return {
-        item: stored ? nameOf({ letter: "D", id: stored.id }) : null,
-        organization: stream.accountName,
-        meter: stream.kind,
-        customer_id: stream.customerId,
-        minute: timeOf(minute),
-        delivered: difference.ours,
-        at_stripe: difference.theirs,
-        note: noteOf(difference),
-      };
-    }),
+/** Returns the minutes that differ. */
+const listMinutes = ({ streams, openIds }: Reconciliation) =>
+  streams.flatMap(({ accountName, kind, customerId, differences }) =>
+    differences.map((difference) => ({
+      item: openIds.has(difference) ? `D${openIds.get(difference)}` : null,
+      organization: accountName,
+      meter: kind,
+      customer_id: customerId,
+      minute: timeOf(minuteOf(difference.second).start),
+      delivered: difference.ours,
+      at_stripe: difference.theirs,
+      note: noteOf(difference),
+    })),
   );
 
 const printComparison = (
@@ -195,13 +182,11 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const deps = { ...(await openBilling(context)), pace: await connections.pace() };
   const compared = { accountId, span: isPartial ? span : null };
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const { streams, drifting } = await runReconciliation(deps, compared, signal);
+  const reconciled = await runReconciliation(deps, compared, signal);
+  const { streams, drifting } = reconciled;
   const failure = await compareWithInvoices(context, deps, accountId);
   const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });
-  const minutes = listMinutes(
-    streams,
-    await listOpenDifferences(db, { accountId: null, span, limit: MAXIMUM_DIFFERENCES }),
-  );
+  const minutes = listMinutes(reconciled);
   if (options.json) {
     printJson(io, {
       from: timeOf(span.start),

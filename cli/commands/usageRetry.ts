@@ -31,39 +31,27 @@ import type { SelectedUsage } from "../usageNames.ts";
 
 type Deps = BillingContext & OperatorContext;
 
-/** What a command has done, or would do, with one item. */
+/** What a command has done, or would do, with one item; or the error that kept it from that. */
 type Result = {
   readonly item: string;
   readonly units: number | null;
   readonly result: string;
-  /** Why it could not be done; null otherwise. */
-  readonly reason: string | null;
-  readonly exitCode: number;
+  readonly error?: unknown;
 };
 
-const done = (item: string, units: number | null, result: string): Result => ({
-  item,
-  units,
-  result,
-  reason: null,
-  exitCode: EXIT.ok,
-});
-
-const refusalOf = (item: string, error: unknown): Result => ({
-  item,
-  units: null,
-  result: "refused",
-  reason: describeError(error),
-  exitCode: exitCodeOf(error),
+const present = ({ error, ...result }: Result) => ({
+  ...result,
+  reason: error === undefined ? null : describeError(error),
 });
 
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
 const requireSuccess = (results: readonly Result[]): void => {
-  const refused = results.filter(({ exitCode }) => exitCode !== EXIT.ok);
-  if (refused.length > 0) {
+  const codes = results.map(({ error }) => (error === undefined ? EXIT.ok : exitCodeOf(error)));
+  const refused = codes.filter((code) => code !== EXIT.ok).length;
+  if (refused > 0) {
     throw new CommandError(
-      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${refused.length} of ${results.length} could not be retried.`,
+      codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      `${refused} of ${results.length} could not be retried.`,
     );
   }
 };
@@ -128,9 +116,10 @@ const RETRIES: Readonly<Record<Retry, string>> = {
 const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Promise<Result> => {
   try {
     const changed = isDryRun || (await resolveProcessorEvent(deps, id, "retry"));
-    return done(id, null, changed ? "processed again" : "being processed already");
+    const result = changed ? "processed again" : "being processed already";
+    return { item: id, units: null, result };
   } catch (error) {
-    return refusalOf(id, error);
+    return { item: id, units: null, result: "refused", error };
   }
 };
 
@@ -139,8 +128,8 @@ const STRIPE_EVENTS = 1000;
 
 const resultOf = (retried: RetriedItem): Result =>
   "refusal" in retried
-    ? refusalOf(nameOf(retried), retried.refusal)
-    : done(nameOf(retried), retried.units, RETRIES[retried.retry]);
+    ? { item: nameOf(retried), units: null, result: "refused", error: retried.refusal }
+    : { item: nameOf(retried), units: retried.units, result: RETRIES[retried.retry] };
 
 /** Finds what was named, or all that is open. */
 const select = async (
@@ -183,7 +172,7 @@ const retry = async (
   for (const id of stripeEventIds) {
     results.push(await retryStripeEvent(deps, id, isDryRun));
   }
-  const shown = results.map(({ exitCode: _exitCode, ...result }) => result);
+  const shown = results.map(present);
   if (options.json) {
     printJson(io, { dry_run: isDryRun, items: shown });
   } else if (shown.length > 0) {

@@ -1,10 +1,4 @@
 import { createOutcomeRecords } from "../../modules/billing/sending/createAttempts.ts";
-import {
-  LEASED,
-  STRIPE_MISSING,
-  usageHeld,
-  wrongProcessor,
-} from "../../modules/billing/sending/decideNextStep.rules.ts";
 import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
 import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
@@ -41,6 +35,15 @@ export const sendMeterEvent = async (
   return event ? finishSending({ ...context, record }, event, { started, signal }) : LEASED;
 };
 
+const LEASED: Delay = {
+  kind: "delayed",
+  cause: "early",
+  reason: "another attempt may be in progress",
+  afterMs: 15_000,
+  outcomeUnknown: false,
+  newKey: false,
+};
+
 /** `done`: nothing more is ready. `more`: the limit of events is reached. `delayed`: the current event must wait. */
 export type DrainResult = Delay | { readonly kind: "done" | "more" };
 
@@ -54,12 +57,10 @@ const attempt = (
   switch (sealing.kind) {
     case "event":
       return sendMeterEvent(context, sealing.event.id, signal);
-    case "stripe_missing":
-      return STRIPE_MISSING;
+    case "waits":
+      return sealing.delay;
     case "held":
-      return usageHeld(sealing.reason);
-    case "wrong_processor":
-      return wrongProcessor(sealing.problem);
+      return { ...LEASED, reason: sealing.reason };
   }
 };
 

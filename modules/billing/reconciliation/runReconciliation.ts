@@ -13,9 +13,12 @@ import {
 } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
 import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
+import type { FoundUnits } from "./usageDifferences.sql.ts";
 
 export type Reconciliation = {
   readonly streams: readonly StreamReport[];
+  /** The ids of the differences that no event explains. */
+  readonly openIds: ReadonlyMap<FoundUnits, bigint>;
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
   /** Why it does not count as a success: the processor may be down or not configured. */
@@ -56,11 +59,12 @@ export const runReconciliation = async (
   const streams = await reconcileUsage(context, { accountId, span }, signal);
   const drifting = listStreamsNeedingAttention(streams);
   const failure = failureOf(drifting);
-  await db.transaction(async (transaction) => {
+  const openIds = await db.transaction(async (transaction) => {
+    const ids: (readonly [FoundUnits, bigint])[] = [];
     for (const stream of streams.filter(({ error }) => error === null)) {
       const compared = comparedSpan(stream, span);
       const found = listUnexplained(stream);
-      await replaceOpenDifferences(transaction, stream, compared, found, startedAt);
+      ids.push(...(await replaceOpenDifferences(transaction, stream, compared, found, startedAt)));
     }
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
@@ -74,6 +78,7 @@ export const runReconciliation = async (
         error: failure,
       });
     }
+    return new Map(ids);
   });
-  return { streams, drifting, failure };
+  return { streams, openIds, drifting, failure };
 };

@@ -5,7 +5,6 @@ import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
-import { STRIPE_MISSING, wrongProcessor } from "./decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
@@ -78,14 +77,10 @@ const proceed = (
     case "more":
       streams.add(stream, sealing.second);
       break;
-    case "stripe_missing":
-    case "wrong_processor": {
-      const isMissing = sealing.kind === "stripe_missing";
-      const delay = isMissing ? STRIPE_MISSING : wrongProcessor(sealing.problem);
-      onResult(streamOf(stream), delay, null);
+    case "waits":
+      onResult(streamOf(stream), sealing.delay, null);
       streams.pause(stream);
       break;
-    }
     case "held":
       // Nothing is sealed until an operator ends the hold. The next scan checks again.
       streams.clear();

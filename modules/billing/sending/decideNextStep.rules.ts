@@ -68,14 +68,7 @@ export type AttemptOutcome =
 /** The event stays pending and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
-  readonly cause:
-    | "retry"
-    | "rate_limited"
-    | "misconfigured"
-    | "leased"
-    | "early"
-    | "asking"
-    | "held";
+  readonly cause: "retry" | "rate_limited" | "misconfigured" | "early" | "asking";
   readonly reason: string;
   readonly afterMs: number;
   readonly outcomeUnknown: boolean;
@@ -104,8 +97,6 @@ export const LEASE_MS = 15_000;
 
 /** Only an operator can fix a configuration, so frequent attempts are useless. */
 const MISCONFIGURED_DELAY_MS = 5 * 60 * 1000;
-
-const HELD_DELAY_MS = 30 * 1000;
 
 /** Stripe accepts timestamps at most five minutes ahead of its clock. */
 const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
@@ -184,25 +175,9 @@ const asking = (reason: string): Delay =>
 export const early = (reason: string, afterMs: number): Delay =>
   delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
-/** The step if another attempt holds the event's lease. */
-export const LEASED = delayed("leased", "another attempt may be in progress", {
-  afterMs: LEASE_MS,
-});
-
-/** The step if an account has a Stripe customer and Stripe is not configured: its usage waits for Stripe. */
-export const STRIPE_MISSING = delayed(
-  "misconfigured",
-  "the account has a Stripe customer, but Stripe is not configured",
-  { afterMs: MISCONFIGURED_DELAY_MS },
-);
-
-/** The step if this process is set up for another processor than the deployment's. */
-export const wrongProcessor = (problem: string): Delay =>
+/** The step if this process is not set up for the usage: an operator has to fix that. */
+export const misconfigured = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
-
-/** The step while usage is held: an operator ends the hold. */
-export const usageHeld = (reason: string): Delay =>
-  delayed("held", reason, { afterMs: HELD_DELAY_MS });
 
 export const DELIVERED_LATE = "delivered after its billing period ended";
 

@@ -10,7 +10,8 @@ import { listNextEvents } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { describeHold, findHold, findSealingProblem } from "../deployment.rules.ts";
-import { stateAtSealing } from "./decideNextStep.rules.ts";
+import { misconfigured, stateAtSealing } from "./decideNextStep.rules.ts";
+import type { Delay } from "./decideNextStep.rules.ts";
 import type { BillingTarget, ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { currentTarget } from "../createBilling.ts";
@@ -21,18 +22,22 @@ import type { BillingContext } from "../context.ts";
  * `event`: the event to send next. If it is not `isResumable`, an attempt is in progress, or its retry is not due.
  * `none`: nothing is ready, or another transaction has locked the stream.
  * `more`: events that are not sent were sealed, and usage from the second on may be left.
- * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
- * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
+ * `waits`: this process is not set up for the usage. `held`: nothing is sealed or sent until an operator ends the hold.
  */
 export type Sealing =
   | { readonly kind: "event"; readonly event: StoredMeterEvent; readonly isResumable: boolean }
   | { readonly kind: "none" }
   | { readonly kind: "more"; readonly second: number }
-  | { readonly kind: "stripe_missing" }
-  | { readonly kind: "held"; readonly reason: string }
-  | { readonly kind: "wrong_processor"; readonly problem: string };
+  | { readonly kind: "waits"; readonly delay: Delay }
+  | { readonly kind: "held"; readonly reason: string };
 
 const NONE: Sealing = { kind: "none" };
+
+/** Usage of an account with a Stripe customer waits for Stripe, also in a process without its key. */
+const STRIPE_MISSING: Sealing = {
+  kind: "waits",
+  delay: misconfigured("the account has a Stripe customer, but Stripe is not configured"),
+};
 
 /** Most streams have an event to send in their oldest second. Of those that have none, each round looks at more facts. */
 const FACTS_GROWTH = 4;
@@ -80,7 +85,7 @@ const decideEvents = (
   for (const { ids, isUsageClosed, isDoubted, ...part } of parts) {
     const sealed = stateAtSealing({ ...part, isUsageClosed });
     if (sealed.state === "pending" && lacksStripe(billing, stream, part.processor)) {
-      return { events, sealing: { kind: "stripe_missing" } };
+      return { events, sealing: STRIPE_MISSING };
     }
     events.push({
       ...part,
@@ -162,9 +167,9 @@ const sealLocked = async (
     const current = pending.get(key);
     if (current) {
       const isMissing = lacksStripe(billing, billed, current.event.processor);
-      results.set(key, isMissing ? { kind: "stripe_missing" } : { kind: "event", ...current });
+      results.set(key, isMissing ? STRIPE_MISSING : { kind: "event", ...current });
     } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
-      results.set(key, { kind: "wrong_processor", problem });
+      results.set(key, { kind: "waits", delay: misconfigured(problem) });
     } else {
       fresh.push(billed);
     }
