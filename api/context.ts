@@ -41,8 +41,6 @@ import type { Context } from "../runtime/context.ts";
 import type { EvidenceContext } from "../modules/planting/context.ts";
 import type { ListContext, RegistrationContext } from "../modules/registrations/context.ts";
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
-import { createRetryGuard } from "../modules/registrations/createRetryGuard.ts";
-import type { RetryGuard } from "../modules/registrations/createRetryGuard.ts";
 import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreAuthenticator } from "../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../modules/stores/createStoreAuthenticator.ts";
@@ -70,7 +68,6 @@ export type HttpContext = CharityContext &
     /** Connections for queries that may read many records. */
     readonly reads: DatabasePool;
     readonly streaming: Streaming;
-    readonly guard: RetryGuard;
   };
 
 /** What the organizations' interface needs. */
@@ -204,7 +201,6 @@ export const openApiContext = async (
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     },
-    guard: createRetryGuard(),
     charities: createCharities({
       ...context,
       searches,

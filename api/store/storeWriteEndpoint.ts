@@ -8,6 +8,7 @@ import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites
 import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
+import { isFinal } from "../../modules/registrations/register.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 import type { StoreAppContext } from "../context.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
@@ -44,7 +45,7 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
  * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
  */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>(
-  { db, guard }: StoreAppContext,
+  { db }: StoreAppContext,
   {
     operation,
     responseBody,
@@ -90,10 +91,14 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
-      const response = await guard.write(caller, {
-        idempotencyKey: key,
-        write: () => write(requested, body, caller),
-        findOriginal: () => findEarlierResponse(db, requested),
+      const response = await write(requested, body, caller).catch(async (error: unknown) => {
+        // It may repeat a request whose response was recorded meanwhile.
+        const earlier =
+          key !== null && isFinal(error) ? await findEarlierResponse(db, requested) : null;
+        if (earlier === null) {
+          throw error;
+        }
+        return earlier;
       });
       markReplay(ctx, response);
       if (response.recordId !== null) {

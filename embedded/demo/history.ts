@@ -3,7 +3,6 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { createPlanting } from "../../modules/planting/createPlanting.ts";
-import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { DEMO_STEP_SECONDS } from "./demoSettings.ts";
 
 export const DAYS = 365;
@@ -36,7 +35,6 @@ export const createContext = ({ db, clock }: History) => ({
   actor: SERVICE,
   // Never Stripe, whatever is configured.
   billing: createBilling({ db, stripe: null }),
-  guard: createRetryGuard(),
   planting: createDemoPlanting(),
   charities: createCharities({
     db,

@@ -12,7 +12,6 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { RetryGuard } from "../registrations/createRetryGuard.ts";
 import { charityKey, confirmCharities } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
@@ -22,7 +21,7 @@ import { donationCreated } from "./presentDonation.rules.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
-export type DonationContext = CharityContext & BillingContext & { readonly guard: RetryGuard };
+export type DonationContext = CharityContext & BillingContext;
 
 /** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
@@ -163,7 +162,7 @@ const write = async (
  * @throws BatchRejectedError
  * @throws OutageError if the catalogue of charities fails
  */
-export const donate = (
+export const donate = async (
   context: DonationContext,
   caller: AccountMode,
   given: readonly Outcome<DonationRequest>[],
@@ -172,32 +171,29 @@ export const donate = (
   const owner = accountModeOf(caller);
   const items = given.map((request) => (isAccepted(request) ? { id: newId(), request } : request));
   const keys = keysOf(items.filter(isAccepted));
-  return context.guard.writeBatch(owner, keys, async (awaitEarlier) => {
-    if (isAtomic) {
-      requireAll(items);
-    }
-    const donor = await findDonor(context.db, owner, keys);
-    if (donor === null) {
-      throw new TypeError("The donor's account does not exist.");
-    }
-    const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
-    let outcomes = decide(items, donor, charities);
-    const refused = keysOf(
-      items.filter((_, index) => outcomes[index] instanceof DomainError).filter(isAccepted),
-    );
-    if (refused.length > 0) {
-      // They may repeat what is being recorded.
-      await awaitEarlier();
-      const known = await listKnownKeys(context.db, "donation", owner, refused);
-      const knownKeys = [...donor.knownKeys, ...known];
-      outcomes = decide(items, { ...donor, knownKeys }, charities);
-    }
-    if (isAtomic) {
-      requireAll(outcomes);
-    }
-    const written = await write(context, owner, outcomes.filter(isAccepted));
-    return completeOutcomes<Decision, Donated>(outcomes, written);
-  });
+  if (isAtomic) {
+    requireAll(items);
+  }
+  const donor = await findDonor(context.db, owner, keys);
+  if (donor === null) {
+    throw new TypeError("The donor's account does not exist.");
+  }
+  const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
+  let outcomes = decide(items, donor, charities);
+  const refused = keysOf(
+    items.filter((_, index) => outcomes[index] instanceof DomainError).filter(isAccepted),
+  );
+  if (refused.length > 0) {
+    // An earlier request may have recorded them while their charities were confirmed.
+    const known = await listKnownKeys(context.db, "donation", owner, refused);
+    const knownKeys = [...donor.knownKeys, ...known];
+    outcomes = decide(items, { ...donor, knownKeys }, charities);
+  }
+  if (isAtomic) {
+    requireAll(outcomes);
+  }
+  const written = await write(context, owner, outcomes.filter(isAccepted));
+  return completeOutcomes<Decision, Donated>(outcomes, written);
 };
 
 /** Completes results with the donations of those that are replays. */

@@ -2,11 +2,9 @@ import type { CommonQueryMethods } from "slonik";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
-import type { RetryGuard } from "./createRetryGuard.ts";
 
 export type RegistrationContext = BillingContext & {
   readonly writer: RegistrationWriter;
-  readonly guard: RetryGuard;
 };
 
 export type ListContext = Context & {

@@ -5,14 +5,17 @@ import { listKnownKeys } from "../records/ownedRecords.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { DomainError, OutageError } from "../../runtime/errors.rules.ts";
 import type { RegistrationRequest } from "./registrations.rules.ts";
 import type { Registered, WrittenItem } from "./createRegistrationWriter.ts";
 import type { RegistrationContext } from "./context.ts";
-import { isFinal } from "./createRetryGuard.ts";
 import { listByIdempotencyKeys } from "./registrations.sql.ts";
 
-type RegisterContext = Pick<RegistrationContext, "db" | "clock" | "guard" | "writer">;
+type RegisterContext = Pick<RegistrationContext, "db" | "clock" | "writer">;
+
+/** Whether a write has failed. A full queue is no time for queries, and its error asks for another retry. */
+export const isFinal = (error: unknown): boolean =>
+  error instanceof OutageError || (error instanceof DomainError && error.code !== "queue_full");
 
 type Registrar = Pick<Caller, "accountId" | "mode" | "suspendingSubscription">;
 
@@ -152,30 +155,23 @@ export const registerAll = async (
       : [],
   );
   const keys = keysOf(items);
-  await context.guard.writeBatch(caller, keys, async (awaitEarlier) => {
-    const findKnownKeys = async (): Promise<ReadonlySet<string>> => {
-      if (keys.length === 0) {
-        return new Set();
+  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
+    keys.length === 0 ? new Set() : listKnownKeys(context.db, "registration", owner, keys);
+  if (items.some(({ request: { refusal } }) => refusal !== null)) {
+    decide(findUnrecordable(items, await findKnownKeys(), Infinity, null));
+  }
+  const listUndecided = () => items.filter(({ index }) => outcomes[index] === undefined);
+  for (let rest = listUndecided(); rest.length > 0; rest = listUndecided()) {
+    try {
+      const written = await writeItems(context, owner, rest, isAtomic);
+      decide(new Map(rest.map((item, place) => [item, written[place]])));
+    } catch (error) {
+      if (!isFinal(error)) {
+        throw error;
       }
-      await awaitEarlier();
-      return listKnownKeys(context.db, "registration", owner, keys);
-    };
-    if (items.some(({ request: { refusal } }) => refusal !== null)) {
-      decide(findUnrecordable(items, await findKnownKeys(), Infinity, null));
+      decide(await decideFailed(context, owner, rest, await findKnownKeys(), error));
     }
-    const listUndecided = () => items.filter(({ index }) => outcomes[index] === undefined);
-    for (let rest = listUndecided(); rest.length > 0; rest = listUndecided()) {
-      try {
-        const written = await writeItems(context, owner, rest, isAtomic);
-        decide(new Map(rest.map((item, place) => [item, written[place]])));
-      } catch (error) {
-        if (!isFinal(error)) {
-          throw error;
-        }
-        decide(await decideFailed(context, owner, rest, await findKnownKeys(), error));
-      }
-    }
-  });
+  }
   return outcomes.filter((outcome) => outcome !== undefined);
 };
 

@@ -15,8 +15,6 @@ import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookRead
 import type { Charities } from "../../modules/charities/createCharities.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
-import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { createListGate } from "../../api/http/requestTurns.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { createDeploymentName } from "../../modules/billing/holdUsage.ts";
@@ -85,7 +83,6 @@ export type StandaloneApiOptions = {
   readonly validateCharity?: ValidateCharity;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
-  readonly guard?: RetryGuard;
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecrets?: readonly string[];
@@ -117,7 +114,6 @@ export const startStandaloneApi = async (
     }),
     validateCharity,
     rateWindowMs = 0,
-    guard = createRetryGuard(),
     planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecrets = [],
@@ -146,7 +142,6 @@ export const startStandaloneApi = async (
     billing,
     charities,
     validateCharity: validateCharity ?? validateThrough(openTemporal, getDeployment),
-    guard,
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl,
     planting,

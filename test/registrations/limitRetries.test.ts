@@ -1,9 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
-import { OutageError } from "../../runtime/errors.rules.ts";
-import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { batchIn } from "../api/batches.ts";
-import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -11,7 +9,6 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
-import { createHoldingGuard } from "./createHoldingGuard.ts";
 
 const test = testWithDatabase();
 
@@ -91,58 +88,6 @@ test.serial(
     t.is(await readTotal(), 5n);
   },
 );
-
-test("a donation's retry that fails returns what the first request records meanwhile", async (t) => {
-  const { guard, sendHeld, send, write } = createHoldingGuard();
-  const { call, apiKeyTest: key } = await startApiOf(t, { guard });
-  const gift = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
-  const donate = (body: object) => () => call("POST", "/charities/donate", { key, body });
-  const first = await sendHeld(donate(gift));
-  const retry = await send(donate({ ...gift, ein: "000000000" }));
-  write();
-  const [original, replay] = await Promise.all([first.response, retry.response]);
-
-  t.deepEqual([original.status, replay.status], [200, 200]);
-  t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.deepEqual(replay.body, original.body);
-});
-
-/** Begins a write, and then one with the same key that fails. */
-const failRetry = () => {
-  const guard = createRetryGuard();
-  const account = { accountId: crypto.randomUUID(), mode: "live" } as const;
-  const gate = Promise.withResolvers<null>();
-  let original: { replayed: boolean } | null = null;
-  const begin = (write: () => Promise<{ replayed: boolean }>) =>
-    guard.write(account, {
-      idempotencyKey: "order-1",
-      write,
-      findOriginal: () => Promise.resolve(original),
-    });
-  const first = begin(async () => {
-    await gate.promise;
-    original = { replayed: true };
-    return { replayed: false };
-  });
-  const retry = begin(() => Promise.reject(new OutageError("of the retry")));
-  return { gate, first, retry };
-};
-
-test("a write that fails waits for what the first request records", async (t) => {
-  const { gate, first, retry } = failRetry();
-  gate.resolve(null);
-
-  t.deepEqual(await first, { replayed: false });
-  t.deepEqual(await retry, { replayed: true });
-});
-
-test("a write fails with its own error if the first request fails", async (t) => {
-  const { gate, first, retry } = failRetry();
-  gate.reject(new OutageError("of the first request"));
-
-  await t.throwsAsync(first, { message: "of the first request" });
-  await t.throwsAsync(retry, { message: "of the retry" });
-});
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { db } = t.context;

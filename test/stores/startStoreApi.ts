@@ -13,8 +13,6 @@ import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
-import { createRetryGuard } from "../../modules/registrations/createRetryGuard.ts";
-import type { RetryGuard } from "../../modules/registrations/createRetryGuard.ts";
 import { createListGate } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
@@ -75,7 +73,6 @@ type StoreApiOptions = {
   readonly charities?: Charities;
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
-  readonly guard?: RetryGuard;
   readonly planting?: Planting;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
@@ -97,7 +94,6 @@ export const startStoreApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateCharity = validateThrough(unreachableTemporal, () => Promise.resolve("test")),
-    guard = createRetryGuard(),
     planting = createTestPlanting(),
     rateWindowMs = 0,
     platformSecrets = [],
@@ -126,7 +122,6 @@ export const startStoreApi = async (
       writeTimeoutMs: 60_000,
       pageSearchMs: 60_000,
     },
-    guard,
   });
   const url = await serve(t, app);
   const checkResponse = await readResponseChecker(url, "store");
