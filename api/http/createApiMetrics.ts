@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
 import { addGauge } from "../../runtime/gauges.ts";
-import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
+import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { RequestObserver } from "./observeRequests.ts";
 
 export type ApiMetrics = {

@@ -24,8 +24,8 @@ export const SUSPENDED_ERROR: ErrorResponse = {
 
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
-  when: "Too many registrations are waiting; nothing was recorded. Try again.",
-  example: "too many registrations are waiting, try again",
+  when: "Too many requests are waiting; nothing was recorded. Try again.",
+  example: "too many requests are waiting, try again",
   headers: RETRY_AFTER,
 };
 

@@ -89,7 +89,7 @@ export const QUERY_ERROR = queryError(`limit: ${LIMIT_MUST_BE}`);
 
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
-  when: "Too many writes are waiting; nothing was recorded. Try again.",
-  example: "too many registrations are waiting, try again",
+  when: "Too many requests are waiting; nothing was recorded. Try again.",
+  example: "too many requests are waiting, try again",
   headers: RETRY_AFTER,
 };

@@ -3,7 +3,7 @@ import { text } from "node:stream/consumers";
 import Router from "@koa/router";
 import Koa from "koa";
 import bodyParser from "koa-bodyparser";
-import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
+import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { insertRegistrations } from "../../modules/registrations/registrations.sql.ts";
 import type { RegistrationEntry } from "../../modules/registrations/registrations.sql.ts";
@@ -33,7 +33,7 @@ const accountOf = (key: string): string => {
 const databaseUrl = process.env["DATABASE_URL"];
 const db = databaseUrl === undefined ? null : await openPool(databaseUrl);
 
-const writes = createGroupCommit<RegistrationEntry, number>({
+const writes = new GroupCommit<RegistrationEntry, number>({
   accountOf: ({ accountId }) => accountId,
   write: async (entries) => {
     const inserted = db && (await insertRegistrations(db, entries, new Date()));

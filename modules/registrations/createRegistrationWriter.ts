@@ -8,8 +8,8 @@ import type { Outcome } from "../records/batches.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
-import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
-import { createGroupCommit } from "../../db/batching/createGroupCommit.ts";
+import type { BatchObserver } from "../../db/batching/groupCommit.ts";
+import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { checkLimits } from "./checkLimits.ts";
 import { newId } from "../../runtime/newId.ts";
@@ -33,14 +33,13 @@ type Entry = NewRegistration & { readonly refusal?: DomainError | null };
 export type RegistrationWriter = {
   /**
    * Records an impact action with its usage facts and totals.
-   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account, or queue_full if too many
-   * registrations are waiting
+   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account
    */
   readonly register: (entry: Entry) => Promise<Registered>;
   /**
    * Records impact actions of one owner in one transaction, in their order.
    * @param isAtomic whether nothing is recorded if any is beyond a limit of the account
-   * @throws DomainError queue_full as above, or request_invalid if the owner's total would exceed a safe integer
+   * @throws DomainError request_invalid if the owner's total would exceed a safe integer
    * @throws BatchRejectedError
    */
   readonly registerTogether: (
@@ -50,7 +49,7 @@ export type RegistrationWriter = {
   ) => Promise<readonly Outcome<WrittenItem>[]>;
   /**
    * Runs another write of many rows that locks an account's totals, while none of its registrations is written.
-   * @throws DomainError queue_full as above, and what `work` throws
+   * @throws what `work` throws
    */
   readonly runAlone: <Done>(
     accountId: string,
@@ -147,11 +146,9 @@ const insert = async (
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   observeBatch,
-  maximumWaiting,
   ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
-  readonly maximumWaiting?: number;
 }): RegistrationWriter => {
   const { db, clock } = context;
 
@@ -167,11 +164,10 @@ export const createRegistrationWriter = ({
     return outcomes.map((outcome) => withTotals(outcome, unchanged));
   };
 
-  const queue = createGroupCommit<RegistrationEntry, EntryOutcome>({
+  const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
     write: (entries) => insert(context, entries, false),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
-    maximumWaiting,
   });
 
   const register = async (entry: Entry, submitted: Promise<EntryOutcome>): Promise<Registered> => {

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { createRequestWriter } from "../../db/batching/createRequestWriter.ts";
+import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
@@ -19,7 +19,7 @@ export type RefundWriter = {
   /**
    * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
    * wait, several in a transaction of their own.
-   * @throws BatchRejectedError, or DomainError queue_full
+   * @throws BatchRejectedError
    */
   readonly write: (
     entries: readonly RefundEntry[],
@@ -29,14 +29,34 @@ export type RefundWriter = {
   readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
 };
 
+/** A refund takes long, and the first one of a batch waits for the last. */
+const MAXIMUM_BATCH = 100;
+
 export const createRefundWriter = (context: BillingContext): RefundWriter => {
-  const write = createRequestWriter<RefundEntry, RefundOutcome>((entries, { isAlone }) =>
-    writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true }),
-  );
+  const queue = new GroupCommit<RefundEntry, RefundOutcome>({
+    write: (entries, { isAlone }) =>
+      writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true }),
+    accountOf: ({ accountId }) => accountId,
+    maximumBatch: MAXIMUM_BATCH,
+  });
+  const write = async (
+    entries: readonly RefundEntry[],
+    isAtomic: boolean,
+  ): Promise<readonly RefundOutcome[]> => {
+    const [first] = entries;
+    if (first === undefined) {
+      return [];
+    }
+    return entries.length === 1
+      ? [await queue.submit(first)]
+      : queue.runAlone(first.accountId, entries.length, () =>
+          writeRefunds(context, entries, { isAtomic }),
+        );
+  };
   const reading = new Map<string, Promise<RefundWindow>>();
   return {
     write: async (entries, isAtomic) => {
-      const outcomes = await write(entries, () => writeRefunds(context, entries, { isAtomic }));
+      const outcomes = await write(entries, isAtomic);
       if (isAtomic) {
         requireAll(outcomes);
       }

@@ -128,7 +128,7 @@ const decideFailed = async (
  * is suspended, it can do nothing else.
  * @param given each registration, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @throws BatchRejectedError, or DomainError queue_full
+ * @throws BatchRejectedError
  */
 export const registerAll = async (
   context: RegisterContext,
@@ -197,7 +197,7 @@ export const readRegistered = async (
 
 /**
  * Records an impact action as a batch of one.
- * @throws DomainError the refusal, subscription_inactive, what exceeds a limit, or queue_full
+ * @throws DomainError the refusal, subscription_inactive, or what exceeds a limit
  */
 export const register = async (
   context: RegisterContext,

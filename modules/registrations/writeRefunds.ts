@@ -1,5 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { LOCKED } from "../../db/batching/groupCommit.ts";
 import { newId } from "../../runtime/newId.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";

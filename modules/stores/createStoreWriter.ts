@@ -1,5 +1,5 @@
-import { createGroupCommit, LOCKED } from "../../db/batching/createGroupCommit.ts";
-import type { BatchObserver } from "../../db/batching/createGroupCommit.ts";
+import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
+import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { isLockTimeout } from "./balances.sql.ts";
@@ -10,7 +10,7 @@ import { writeStores } from "./writeStores.ts";
 export type StoreWriter = {
   /**
    * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
-   * @throws DomainError feature_disabled, balance_insufficient, queue_full, daily_limit_reached, or request_invalid if the
+   * @throws DomainError feature_disabled, balance_insufficient, queue_full if another write takes too long, daily_limit_reached, or request_invalid if the
    *   idempotency key was used for another request, the units exceed a limit of the store, or less can be refunded
    */
   readonly write: (write: AnyStoreWrite) => Promise<StoreResponse>;
@@ -43,11 +43,9 @@ const isRepeatable = (error: unknown): boolean => isLockTimeout(error) || isKeyC
  */
 export const createStoreWriter = ({
   observeBatch,
-  maximumWaiting,
   ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
-  readonly maximumWaiting?: number;
 }): StoreWriter => {
   const writeBatch = async (entries: readonly Entry[], options: { readonly isAlone: boolean }) => {
     try {
@@ -64,11 +62,10 @@ export const createStoreWriter = ({
     }
   };
 
-  const queue = createGroupCommit<Entry, StoreResponse | DomainError>({
+  const queue = new GroupCommit<Entry, StoreResponse | DomainError>({
     write: writeBatch,
     accountOf: ({ accountId }) => accountId,
     observeBatch,
-    maximumWaiting,
   });
   return {
     write: async (write) => {

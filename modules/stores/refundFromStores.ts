@@ -14,7 +14,7 @@ import type {
   RefundOutcome,
   RefundRequest,
 } from "../registrations/writeRefunds.ts";
-import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { lockBalance } from "./lockBalance.ts";

@@ -1,7 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { accountModeKey } from "../records/owner.rules.ts";
 import { lockLimits } from "../registrations/checkLimits.ts";
-import { LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { limitLockWait, lockBalances } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";

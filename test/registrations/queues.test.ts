@@ -1,6 +1,6 @@
 import test from "ava";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { createGroupCommit, LOCKED } from "../../db/batching/createGroupCommit.ts";
+import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
 
@@ -8,9 +8,9 @@ const entriesOf = (account: string, count: number): readonly Entry[] =>
   Array.from({ length: count }, (_, number) => ({ account, number }));
 
 /** A queue whose batches are collected, and rejected if they contain a bad entry. */
-const openQueue = (maximumWaiting = 10_000) => {
+const openQueue = () => {
   const batches: (readonly Entry[])[] = [];
-  const queue = createGroupCommit<Entry, number>({
+  const queue = new GroupCommit<Entry, number>({
     write: async (batch) => {
       batches.push(batch);
       await Promise.resolve();
@@ -20,7 +20,6 @@ const openQueue = (maximumWaiting = 10_000) => {
       return batch.map(({ number }) => number);
     },
     accountOf: ({ account }) => account,
-    maximumWaiting,
   });
   /** How many entries of the account each batch has. */
   const countsOf = (name: string): readonly number[] =>
@@ -63,23 +62,6 @@ test("with more accounts than a batch has places, each account has its turn befo
 
   const order = batches.flat().map(({ account }) => account);
   t.is(new Set(order.slice(0, 600)).size, 600);
-});
-
-test("an account may fill half of the queue, and the next one half of the rest", (t) => {
-  const { queue } = openQueue(12);
-  const fill = (account: string): number => {
-    for (const [accepted, entry] of entriesOf(account, 20).entries()) {
-      try {
-        void queue.submit(entry);
-      } catch (error) {
-        t.like(error, { code: "queue_full" });
-        return accepted;
-      }
-    }
-    return 20;
-  };
-
-  t.deepEqual(["a", "b", "c"].map(fill), [6, 3, 2]);
 });
 
 test("a bad entry splits the batch by account: no other account's entries are divided", async (t) => {
@@ -174,7 +156,7 @@ test("a job starts when no batch with entries of its account is being written", 
   const writing = deferred();
   const written = deferred();
   const order: string[] = [];
-  const queue = createGroupCommit<Entry, number>({
+  const queue = new GroupCommit<Entry, number>({
     write: async (batch) => {
       writing.resolve(undefined);
       await written.promise;
@@ -232,7 +214,7 @@ test("a job does not wait for that of another account", async (t) => {
 test("the entries of a locked account are written alone and in their order, beside those of others", async (t) => {
   const unlocked = deferred();
   const written: string[] = [];
-  const queue = createGroupCommit<Entry, number>({
+  const queue = new GroupCommit<Entry, number>({
     write: async (batch, { isAlone }) => {
       await (isAlone ? unlocked.promise : Promise.resolve());
       return batch.map(({ account, number }) => {
@@ -274,20 +256,4 @@ test("entries and jobs of an account with a bad entry are all written", async (t
     [true, true, false, true, true, true, true, true],
   );
   await queue.drain();
-});
-
-test("a job takes as many places of the queue as it has rows", async (t) => {
-  const { queue } = openQueue(12);
-  const fill = () => queue.runAlone("a", 4, () => Promise.resolve());
-  const first = fill();
-
-  t.throws(() => void queue.runAlone("a", 5, () => Promise.resolve()), {
-    message: /of this account/u,
-  });
-  const second = fill();
-  t.throws(fill, { message: /of this account/u });
-  t.throws(() => void queue.runAlone("b", 5, () => Promise.resolve()), {
-    message: "too many registrations are waiting, try again",
-  });
-  await Promise.all([first, second]);
 });

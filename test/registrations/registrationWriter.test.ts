@@ -168,22 +168,6 @@ test("a count with more digits than the processor accepts makes several facts th
   t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("a request beyond the account's share of the queue is rejected immediately and records nothing", async (t) => {
-  const writer = createRegistrationWriter({
-    db: t.context.db,
-    clock: systemClock,
-    maximumWaiting: 6,
-  });
-  const { id } = await createTestOrganization(t.context.db);
-
-  const accepted = [1, 2, 3].map(() => writer.register(registrationOf(id)));
-  const error = t.throws(() => writer.register(registrationOf(id)), { instanceOf: DomainError });
-
-  t.is(error?.code, "queue_full");
-  await Promise.all(accepted);
-  t.is((await readAccountSums(t.context.db, id)).registrations, 3);
-});
-
 test("a replay waits for another writer that is still committing the original", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);

@@ -1,7 +1,6 @@
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -93,17 +92,4 @@ test("once fractions are not counted any more, a request with one returns only t
   t.is(other.status, 400);
   t.regex(String(other.body["error"]), /^fractional_count: .*not enabled/u);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
-});
-
-test("a full queue is a 503 with Retry-After", async (t) => {
-  const { db } = t.context;
-  const writer = createRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
-  const { call, key } = await startApiOf(t, { writer });
-
-  const { status, headers, body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
-
-  t.is(status, 503);
-  t.is(headers.get("Retry-After"), "1");
-  t.deepEqual(body, { error: "too many registrations are waiting, try again" });
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });

@@ -10,6 +10,8 @@ import { pino } from "pino";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { streamText } from "../../../api/http/streamText.ts";
 import { handleErrors } from "../../../api/http/handleErrors.ts";
+import { presentStoreError } from "../../../api/store/storeErrors.ts";
+import { Gate } from "../../../runtime/gate.ts";
 import { startServer } from "../../../runtime/server/startServer.ts";
 import type { ServerOptions } from "../../../runtime/server/startServer.ts";
 
@@ -34,6 +36,21 @@ const serve = async (
 };
 
 const GET = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+test("a request for which a process has no room is a 503 with Retry-After, in the form of its interface", async (t) => {
+  const open = await serve(t, (response) => response.end(), {
+    gate: new Gate({ places: 0, maximumWaiting: 0 }),
+    presentError: presentStoreError,
+  });
+  const socket = open();
+  socket.write(GET);
+
+  const [response] = await once(socket, "data");
+  t.regex(
+    String(response),
+    /^HTTP\/1\.1 503 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"OVERLOADED"/u,
+  );
+});
 
 test("a client that stops reading a response is disconnected", async (t) => {
   const { promise: responded, resolve } = Promise.withResolvers<ServerResponse>();

@@ -1,5 +1,3 @@
-import { systemClock } from "../../../runtime/clock.ts";
-import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { startStoreApiOf } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
@@ -95,18 +93,6 @@ for (const [path, field] of [
     ]);
   });
 }
-
-test("a write that finds the queue full is OVERLOADED, with Retry-After", async (t) => {
-  const { db } = t.context;
-  const storeWriter = createStoreWriter({ db, clock: systemClock, maximumWaiting: 0 });
-  const { post, store } = await startStoreApiOf(t, { storeWriter });
-
-  const { status, body, headers } = await post("/app/api/plant", store.test, { trees: 1 });
-
-  t.is(status, 503);
-  t.is(body["code"], "OVERLOADED");
-  t.is(headers.get("Retry-After"), "1");
-});
 
 test("totals cover the store or one customer, without refunded units", async (t) => {
   const { get, post, store } = await startStoreApiOf(t);

@@ -1,0 +1,344 @@
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
+import { context, ROOT_CONTEXT, trace } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
+import { LRUCache } from "lru-cache";
+import { runForAll } from "../../runtime/client.ts";
+import { Gate } from "../../runtime/gate.ts";
+import { activeSpan, inSpan } from "../../runtime/tracing.ts";
+import { isContentError } from "../databaseErrors.ts";
+
+/** The result of an entry whose account another transaction has locked. The entry is written again, alone. */
+export const LOCKED: unique symbol = Symbol("locked");
+
+type Written<Result> = Result | typeof LOCKED;
+
+type WriteOptions = {
+  /** Whether all entries are of one account, and the write may wait for a lock. */
+  readonly isAlone: boolean;
+};
+
+type Options<Entry, Result> = {
+  /** Writes a batch, and returns the entries' results in order; if it throws, nothing was written. */
+  readonly write: (
+    batch: readonly Entry[],
+    options: WriteOptions,
+  ) => Promise<readonly Written<Result>[]>;
+  readonly accountOf: (entry: Entry) => string;
+  readonly observeBatch?: BatchObserver | undefined;
+  /** The most entries of a batch. */
+  readonly maximumBatch?: number | undefined;
+};
+
+/** Called after each batch is written. */
+export type BatchObserver = (size: number, durationSeconds: number) => void;
+
+type Waiting<Entry, Result> = {
+  readonly account: Account<Entry, Result>;
+  readonly size: 1;
+  readonly entry: Entry;
+  /** The request's span, if its trace is recorded. */
+  readonly span: Span | undefined;
+  readonly resolve: (result: Result) => void;
+  readonly reject: (reason: unknown) => void;
+};
+
+/** A write of many rows. It settles its own promise and never throws. */
+type Job = { readonly size: number; readonly run: () => Promise<void> };
+
+type Account<Entry, Result> = {
+  readonly id: string;
+  /** In the order of arrival. */
+  readonly waiting: (Waiting<Entry, Result> | Job)[];
+  /** Whether it is ready to be written, or being written. */
+  isScheduled: boolean;
+  isLocked: boolean;
+};
+
+/** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
+const MAXIMUM_BATCH = 400;
+/** Two, so that a long write does not delay all accounts that must be written alone. */
+const ALONE_WRITERS = 2;
+
+/** How long an account with a rejected entry is written alone, and the maximum number of such accounts. */
+const REJECTED_MS = 60_000;
+const MAXIMUM_REJECTED = 10_000;
+
+/**
+ * Runs the write of a batch in a span. A batch of one request belongs to the request's trace. A batch of several has a
+ * separate trace with links to them, and they get links to it: none of them causes it alone.
+ */
+const inBatchSpan = <Result>(
+  batch: readonly { readonly span: Span | undefined }[],
+  write: () => Promise<Result>,
+): Promise<Result> => {
+  const spans = batch.flatMap(({ span }) => span ?? []);
+  const [only] = batch.length === 1 ? spans : [];
+  const options = {
+    parent: only === undefined ? ROOT_CONTEXT : trace.setSpan(ROOT_CONTEXT, only),
+    links: only === undefined ? spans : [],
+    attributes: { "impact.batch.size": batch.length },
+  };
+  return inSpan("write batch", options, (written) => {
+    if (only === undefined) {
+      for (const span of spans) {
+        span.addLink({ context: written.spanContext() });
+      }
+    }
+    return write();
+  });
+};
+
+/**
+ * Writes entries that wait at the same time in one transaction, since row-at-a-time writes are slow on a busy account's
+ * counter row. One batch is written at a time, while the next one collects.
+ *
+ * Accounts take turns: each batch has the same number of entries of every account that waits, as far as it has them. What
+ * one account submits is written in its order of arrival.
+ *
+ * What would make others wait or fail is written alone, beside the batches: jobs, the entries of an account that is locked
+ * elsewhere, and for a minute those of an account of which the database has rejected something. If the database rejects a
+ * batch, its halves are tried until the account, and then the entry, fails alone.
+ */
+export class GroupCommit<Entry, Result> {
+  readonly #options: Options<Entry, Result>;
+  /** Every account of which something waits or is being written. */
+  readonly #accounts = new Map<string, Account<Entry, Result>>();
+  /** Accounts with entries for the next batch, in the order of their turns. */
+  readonly #ready = new Set<Account<Entry, Result>>();
+  readonly #rejected = new LRUCache<string, true>({ max: MAXIMUM_REJECTED, ttl: REJECTED_MS });
+  // What waits is bounded by the requests that the process runs.
+  readonly #alone = new Gate({
+    places: ALONE_WRITERS,
+    maximumWaiting: Infinity,
+    maximumWaitMs: Infinity,
+  });
+  #isWriting = false;
+  #waitingCount = 0;
+  #drained = Promise.withResolvers<void>();
+
+  constructor(options: Options<Entry, Result>) {
+    this.#options = options;
+  }
+
+  /** Writes the entry together with the others that wait. */
+  readonly submit = (entry: Entry): Promise<Result> =>
+    new Promise((resolve, reject) => {
+      const account = this.#openAccount(this.#options.accountOf(entry));
+      this.#add(account, { account, size: 1, entry, span: activeSpan(), resolve, reject });
+    });
+
+  /**
+   * Runs a write of many rows of one account after what the account has submitted before. Meanwhile no entry of the account
+   * is written, so that no batch waits for the rows that the write locks.
+   * @param size how many rows it writes
+   * @throws what `work` throws
+   */
+  readonly runAlone = <Done>(
+    accountId: string,
+    size: number,
+    work: () => Promise<Done>,
+  ): Promise<Done> => {
+    // The job belongs to the request that submitted it, although it runs in another one's turn.
+    const options = { parent: context.active(), attributes: { "impact.batch.size": size } };
+    return new Promise((resolve, reject) => {
+      const run = (): Promise<void> => inSpan("write batch", options, work).then(resolve, reject);
+      this.#add(this.#openAccount(accountId), { size, run });
+    });
+  };
+
+  /** Resolves when all waiting entries and jobs have been written. */
+  readonly drain = async (): Promise<void> => {
+    while (this.#accounts.size > 0) {
+      await this.#drained.promise;
+    }
+  };
+
+  /** How many rows wait. */
+  readonly queueLength = (): number => this.#waitingCount;
+
+  #openAccount(id: string): Account<Entry, Result> {
+    let account = this.#accounts.get(id);
+    if (account === undefined) {
+      account = { id, waiting: [], isScheduled: false, isLocked: false };
+      this.#accounts.set(id, account);
+    }
+    return account;
+  }
+
+  #add(account: Account<Entry, Result>, item: Waiting<Entry, Result> | Job): void {
+    account.waiting.push(item);
+    this.#waitingCount += item.size;
+    this.#schedule(account);
+  }
+
+  /** Makes the account ready for its next write, unless it is already. Forgets it if nothing waits. */
+  #schedule(account: Account<Entry, Result>): void {
+    if (account.isScheduled) {
+      return;
+    }
+    const [first] = account.waiting;
+    if (first === undefined) {
+      this.#accounts.delete(account.id);
+      if (this.#accounts.size === 0) {
+        this.#drained.resolve();
+        this.#drained = Promise.withResolvers();
+      }
+      return;
+    }
+    account.isScheduled = true;
+    if ("run" in first || account.isLocked || this.#rejected.has(account.id)) {
+      void runForAll(() => this.#alone.run(account.id, () => this.#writeAccount(account)));
+      return;
+    }
+    this.#ready.add(account);
+    if (!this.#isWriting) {
+      this.#isWriting = true;
+      void runForAll(() => this.#writeReady());
+    }
+  }
+
+  /** Ends a write of accounts. */
+  #release(accounts: Iterable<Account<Entry, Result>>): void {
+    for (const account of accounts) {
+      account.isScheduled = false;
+      this.#schedule(account);
+    }
+  }
+
+  /** Writes batches as long as accounts are ready. */
+  async #writeReady(): Promise<void> {
+    // Requests that this iteration of the event loop still reads join the first batch.
+    await nextLoopIteration();
+    while (this.#ready.size > 0) {
+      const batch = this.#takeBatch();
+      await this.#write(batch, { isAlone: false });
+      this.#release(new Set(batch.map(({ account }) => account)));
+      if (this.#ready.size === 0) {
+        // Requests that arrive while the last responses are sent are written as well.
+        await nextLoopIteration();
+      }
+    }
+    this.#isWriting = false;
+  }
+
+  /** Takes the same number of entries of every ready account, as far as it has them. */
+  #takeBatch(): readonly Waiting<Entry, Result>[] {
+    const { maximumBatch = MAXIMUM_BATCH } = this.#options;
+    const batch: Waiting<Entry, Result>[] = [];
+    let unfinished = [...this.#ready].slice(0, maximumBatch);
+    for (const account of unfinished) {
+      this.#ready.delete(account);
+    }
+    while (unfinished.length > 0) {
+      const room = maximumBatch - batch.length;
+      const share = Math.max(1, Math.floor(room / unfinished.length));
+      unfinished = unfinished.filter((account) => {
+        const taken = this.#takeEntries(account, Math.min(share, maximumBatch - batch.length));
+        batch.push(...taken);
+        return taken.length === share;
+      });
+    }
+    return batch;
+  }
+
+  /** Writes the first entries of an account, or its job. */
+  async #writeAccount(account: Account<Entry, Result>): Promise<void> {
+    const [first] = account.waiting;
+    if (first && "run" in first) {
+      account.waiting.shift();
+      this.#waitingCount -= first.size;
+      await first.run();
+    } else {
+      const entries = this.#takeEntries(account, this.#options.maximumBatch ?? MAXIMUM_BATCH);
+      await this.#write(entries, { isAlone: true });
+    }
+    this.#release([account]);
+  }
+
+  /** Takes the first entries of an account, up to its next job. */
+  #takeEntries(account: Account<Entry, Result>, maximum: number): Waiting<Entry, Result>[] {
+    const taken: Waiting<Entry, Result>[] = [];
+    for (const item of account.waiting) {
+      if (taken.length === maximum || "run" in item) {
+        break;
+      }
+      taken.push(item);
+    }
+    account.waiting.splice(0, taken.length);
+    this.#waitingCount -= taken.length;
+    return taken;
+  }
+
+  #putBack(entries: readonly Waiting<Entry, Result>[]): void {
+    for (const waiting of entries.toReversed()) {
+      waiting.account.waiting.unshift(waiting);
+    }
+    this.#waitingCount += entries.length;
+  }
+
+  async #write(batch: readonly Waiting<Entry, Result>[], options: WriteOptions): Promise<void> {
+    const startedAtMs = performance.now();
+    let results: readonly Written<Result>[];
+    try {
+      const entries = batch.map(({ entry }) => entry);
+      results = await inBatchSpan(batch, () => this.#options.write(entries, options));
+    } catch (error) {
+      await this.#divide(batch, options, error);
+      return;
+    }
+    this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
+    const locked = batch.filter((_, index) => results[index] === LOCKED);
+    for (const { account } of batch) {
+      account.isLocked = false;
+    }
+    for (const { account } of locked) {
+      account.isLocked = true;
+    }
+    this.#putBack(locked);
+    // The next batch is sent first, so that the database works while this process sends responses.
+    setImmediate(() => {
+      for (const [index, result] of results.entries()) {
+        if (result !== LOCKED) {
+          batch[index]?.resolve(result);
+        }
+      }
+    });
+  }
+
+  /**
+   * Writes the halves of what could not be written because of its content: between accounts, and then the entries of one
+   * account, which is written alone from then on. Rejects what cannot be divided.
+   */
+  async #divide(
+    batch: readonly Waiting<Entry, Result>[],
+    options: WriteOptions,
+    error: unknown,
+  ): Promise<void> {
+    const accounts = [...new Set(batch.map(({ account }) => account))];
+    const [first] = accounts;
+    if (first && accounts.length === 1 && isContentError(error)) {
+      this.#rejected.set(first.id, true);
+    }
+    if (batch.length <= 1 || !isContentError(error)) {
+      for (const { reject } of batch) {
+        reject(error);
+      }
+    } else if (accounts.length > 1) {
+      const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
+      await this.#write(
+        batch.filter(({ account }) => half.has(account)),
+        options,
+      );
+      await this.#write(
+        batch.filter(({ account }) => !half.has(account)),
+        options,
+      );
+    } else if (options.isAlone) {
+      const middle = Math.ceil(batch.length / 2);
+      await this.#write(batch.slice(0, middle), options);
+      await this.#write(batch.slice(middle), options);
+    } else {
+      this.#putBack(batch);
+    }
+  }
+}
