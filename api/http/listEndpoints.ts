@@ -30,7 +30,7 @@ export type Streaming = {
 
 const stream = async (
   ctx: RequestContext,
-  chunks: () => AsyncIterable<string | Buffer>,
+  chunks: () => AsyncIterable<string>,
   { gate, writeTimeoutMs }: Streaming,
 ): Promise<void> => {
   leaveDoor(ctx.req);
@@ -111,7 +111,7 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
     ctx: RequestContext,
     format: ExportFormat | null,
     { limit, rows, readHead }: PagedList,
-  ): AsyncIterable<string | Buffer> => {
+  ): AsyncIterable<string> => {
     const pages = limitPages(ctx, whileConnected(ctx, rows()), {
       limit,
       searchMs: streaming.pageSearchMs,

@@ -1,7 +1,7 @@
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
+import { inChunks } from "../../runtime/inChunks.ts";
 import { parseQueryString } from "./parseRequest.ts";
 
 /** A list as a file. */
@@ -51,40 +51,28 @@ export async function* onePage<Row>(
   yield await read();
 }
 
+/** Yields the pages of an export. An error before the first chunk is an error response, which has none of its headers. */
 async function* formatPages(
   ctx: RequestContext,
   format: ExportFormat,
   { name, columns }: ListExport,
   pages: AsyncIterable<Iterable<object>>,
-): AsyncGenerator<string | Buffer, void, void> {
-  let isFirst = true;
-  const start = (): string => {
-    isFirst = false;
-    ctx.type = EXPORT_FORMATS[format].contentType;
-    ctx.set(
-      "Content-Disposition",
-      `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
-    );
-    return formatHead(format, columns);
-  };
+): AsyncGenerator<Iterable<string>, void, void> {
+  ctx.type = EXPORT_FORMATS[format].contentType;
+  ctx.set(
+    "Content-Disposition",
+    `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
+  );
+  yield [formatHead(format, columns)];
   for await (const page of pages) {
-    if (isFirst) {
-      yield start();
-    }
-    yield* joinPieces(formatRows(format, columns, page));
-  }
-  if (isFirst) {
-    yield start();
+    yield formatRows(format, columns, page);
   }
 }
 
-/**
- * Returns the chunks of an export. The headers are set when the first rows have been read. An error before the first chunk
- * is an error response, which does not have them.
- */
+/** Returns the chunks of an export. */
 export const exportChunks = (
   ctx: RequestContext,
   format: ExportFormat,
   list: ListExport,
   pages: AsyncIterable<Iterable<object>>,
-): AsyncGenerator<Buffer, void, void> => inChunks(formatPages(ctx, format, list, pages));
+): AsyncGenerator<string, void, void> => inChunks(formatPages(ctx, format, list, pages));

@@ -176,55 +176,33 @@ export async function* limitPages(
   yield rows;
 }
 
-/** How much of a list's JSON is encoded at a time. */
-const PIECE_LENGTH = 32 * 1024;
-
-/** Yields the JSON of rows, separated by commas. */
-function* rowsJson(rows: Iterable<object>): Generator<Buffer, void, void> {
-  let json = "";
-  let separator = "";
-  for (const row of rows) {
-    json += separator + JSON.stringify(row);
-    separator = ",";
-    if (json.length >= PIECE_LENGTH) {
-      yield Buffer.from(json);
-      json = "";
-    }
-  }
-  if (json !== "") {
-    yield Buffer.from(json);
-  }
-}
-
 /**
- * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response. Each later
- * page without rows is a space, so that proxies do not mistake a long search for an idle connection.
+ * Yields the JSON of a list. Each later page without rows is a space, so that proxies do not mistake a long search for an
+ * idle connection.
  * @param readHead returns the JSON before the rows, which opens the array that they are in
  */
 export async function* listJson(
   readHead: () => Promise<string>,
   pages: AsyncIterable<Iterable<object>>,
-): AsyncGenerator<string | Buffer, void, void> {
+): AsyncGenerator<Iterable<string>, void, void> {
+  let rowCount = 0;
+  function* rowsJson(rows: Iterable<object>): Generator<string, void, void> {
+    for (const row of rows) {
+      yield `${rowCount === 0 ? "" : ","}${JSON.stringify(row)}`;
+      rowCount += 1;
+    }
+  }
   let isFirst = true;
-  let isEmpty = true;
   for await (const page of pages) {
     if (isFirst) {
-      yield await readHead();
+      yield [await readHead()];
     }
-    let hasRows = false;
-    for (const piece of rowsJson(page)) {
-      if (!hasRows && !isEmpty) {
-        yield ",";
-      }
-      yield piece;
-      hasRows = true;
-    }
-    if (hasRows) {
-      isEmpty = false;
-    } else if (!isFirst) {
-      yield " ";
+    const before = rowCount;
+    yield rowsJson(page);
+    if (rowCount === before && !isFirst) {
+      yield [" "];
     }
     isFirst = false;
   }
-  yield isFirst ? `${await readHead()}]}` : "]}";
+  yield [isFirst ? await readHead() : "", "]}"];
 }

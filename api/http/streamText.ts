@@ -1,39 +1,8 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import type { RequestContext } from "./requestContext.ts";
 import { breakResponse } from "./handleErrors.ts";
 
 /** The connection of a client that accepts nothing for this time is closed. */
 export const WRITE_TIMEOUT_MS = 60_000;
-
-/** After this many bytes of responses, the garbage collector runs. */
-const BYTES_PER_COLLECTION = 8 * 1024 * 1024;
-
-const exposeCollector = (): ((options: { readonly type: "minor" }) => void) => {
-  setFlagsFromString("--expose-gc");
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the flag defines this function of V8 in every new context.
-  const collect = runInNewContext("gc") as ReturnType<typeof exposeCollector>;
-  setFlagsFromString("--no-expose-gc");
-  return collect;
-};
-
-const collectGarbage = exposeCollector();
-
-/** Of all responses together, because many responses that stop early leave as much garbage as a long one. */
-let uncollectedBytes = 0;
-
-/**
- * Runs a minor garbage collection now and then. Chunks are garbage as soon as they are sent, but V8 does not count memory
- * outside its heap and would let 64 MiB of them pile up.
- */
-const countGarbage = (bytes: number): void => {
-  uncollectedBytes += bytes;
-  if (uncollectedBytes > BYTES_PER_COLLECTION) {
-    uncollectedBytes = 0;
-    collectGarbage({ type: "minor" });
-  }
-};
 
 /** A client that accepts nothing for this time leaves its place if another one needs it. */
 const STALLED_MS = 5000;
@@ -81,44 +50,37 @@ const waitForClient = (
  */
 export const streamText = async (
   ctx: RequestContext,
-  chunks: AsyncIterable<string | Buffer>,
+  chunks: AsyncIterable<string>,
   writeTimeoutMs: number,
 ): Promise<void> => {
-  // The server's time limit counts while the next chunk is read, too; waitForClient has the client's.
-  ctx.res.on("timeout", () => undefined);
-  const iterator = chunks[Symbol.asyncIterator]();
-  let next = await iterator.next();
-  let following = next.done === true ? null : iterator.next();
-  // Undefined if the source has to wait for it.
-  const second = await Promise.race([following ?? next, nextTurn()]);
   const { res: response } = ctx;
-  ctx.status = 200;
-  if (ctx.type === "") {
-    ctx.type = "application/json";
-  }
-  ctx.respond = false;
-  if (second?.done === true && next.done !== true) {
-    // Most lists have one chunk. With its length, it is sent by one system call.
-    countGarbage(next.value.length);
-    ctx.length = Buffer.byteLength(next.value);
-    response.end(next.value);
-    await waitForClient(ctx, "finish", writeTimeoutMs);
-    return;
-  }
-  try {
-    while (next.done !== true && !response.destroyed) {
-      countGarbage(next.value.length);
-      if (!response.write(next.value)) {
+  // The server's time limit counts while the next chunk is read, too; waitForClient has the client's.
+  response.on("timeout", () => undefined);
+  const start = (): void => {
+    ctx.status = 200;
+    ctx.respond = false;
+    if (ctx.type === "") {
+      ctx.type = "application/json";
+    }
+  };
+  // Most lists have one chunk. With its length, it is sent by one system call.
+  let last = "";
+  for await (const chunk of chunks) {
+    if (last !== "") {
+      start();
+      if (!response.write(last)) {
         await waitForClient(ctx, "drain", writeTimeoutMs);
       }
-      next = await (following ?? iterator.next());
-      following = null;
     }
-  } finally {
-    await iterator.return?.();
+    if (response.destroyed) {
+      return;
+    }
+    last = chunk;
   }
-  if (!response.destroyed) {
-    response.end();
-    await waitForClient(ctx, "finish", writeTimeoutMs);
+  start();
+  if (!response.headersSent) {
+    ctx.length = Buffer.byteLength(last);
   }
+  response.end(last);
+  await waitForClient(ctx, "finish", writeTimeoutMs);
 };

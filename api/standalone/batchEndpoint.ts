@@ -217,7 +217,7 @@ const readBodies = async <Done>(
 async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   outcomes: readonly Outcome<Done>[],
   present: (done: readonly Done[]) => Promise<readonly unknown[]> | readonly unknown[],
-): AsyncGenerator<string, void, void> {
+): AsyncGenerator<Iterable<string>, void, void> {
   const failed = rejectionsOf(outcomes).size;
   let text = `{"succeeded":${outcomes.length - failed},"failed":${failed},"results":[`;
   for (let start = 0; start < outcomes.length; start += PRESENTED_ITEMS) {
@@ -232,10 +232,10 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
           }
         : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
     );
-    yield text + results.map((result) => JSON.stringify(result)).join(",");
+    yield [text, results.map((result) => JSON.stringify(result)).join(",")];
     text = ",";
   }
-  yield "]}";
+  yield ["]}"];
 }
 
 /** Defines an endpoint that takes the bodies of many single requests. */

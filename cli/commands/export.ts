@@ -26,7 +26,7 @@ import {
 } from "../../modules/stores/presentRecords.rules.ts";
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
-import { inChunks, joinPieces } from "../../runtime/inChunks.ts";
+import { inChunks } from "../../runtime/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
@@ -170,8 +170,8 @@ async function* formatPages(
   { columns, pages }: Rows,
   format: ExportFormat,
   onRows: (rows: number) => void,
-): AsyncGenerator<string | Buffer, void, void> {
-  yield formatHead(format, columns);
+): AsyncGenerator<Iterable<string>, void, void> {
+  yield [formatHead(format, columns)];
   let rows = 0;
   function* formatRows(page: Iterable<object>): Generator<string, void, void> {
     for (const row of page) {
@@ -180,21 +180,21 @@ async function* formatPages(
     }
   }
   for await (const page of pages) {
-    yield* joinPieces(formatRows(page));
+    yield formatRows(page);
     onRows(rows);
   }
 }
 
-/** Escapes what a terminal would obey. Each piece is of whole rows, so none ends within a character or a line's end. */
+/** Escapes what a terminal would obey. Each chunk is of whole rows, so none ends within a character or a line's end. */
 async function* escapeForTerminal(
-  pieces: AsyncIterable<string | Buffer>,
+  chunks: AsyncIterable<string>,
 ): AsyncGenerator<string, void, void> {
-  for await (const piece of pieces) {
-    yield piece.toString().split("\r\n").map(escapeUnsafeInLines).join("\r\n");
+  for await (const chunk of chunks) {
+    yield chunk.split("\r\n").map(escapeUnsafeInLines).join("\r\n");
   }
 }
 
-const writeToStdout = async (io: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
+const writeToStdout = async (io: Io, chunks: AsyncIterable<string>): Promise<void> => {
   for await (const chunk of chunks) {
     await writeOut(io, chunk);
   }
@@ -256,12 +256,14 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       };
       const progress = createProgressBar(io);
       let exported = 0;
-      const pieces = formatPages(await readRows(), format, (rows) => {
-        exported = rows;
-        progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
-      });
+      const formatted = inChunks(
+        formatPages(await readRows(), format, (rows) => {
+          exported = rows;
+          progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
+        }),
+      );
       const isShown = output === undefined && io.stdout.isTTY === true;
-      const chunks = inChunks(isShown ? escapeForTerminal(pieces) : pieces);
+      const chunks = isShown ? escapeForTerminal(formatted) : formatted;
       try {
         await (output === undefined ? writeToStdout(io, chunks) : writeNewFile(io, output, chunks));
       } finally {

@@ -57,7 +57,7 @@ const removeUnlessDone = (path: string, work: () => Promise<void>): Promise<void
 export const writeNewFile = async (
   io: Io,
   path: string,
-  chunks: AsyncIterable<Buffer>,
+  chunks: AsyncIterable<string | Buffer>,
 ): Promise<void> => {
   await requireAbsent(path);
   for (const left of await listPartials(path)) {
