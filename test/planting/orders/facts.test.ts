@@ -30,16 +30,6 @@ const test = testWithDatabase();
 
 const NEVER = new AbortController().signal;
 
-test.serial("facts in the wrong order wait and then take effect together", async (t) => {
-  const { setup, allocated, planted, verified, report } = await placeOrders(t.context.db);
-  t.deepEqual(await report(verified, planted), ["waiting", "waiting"]);
-  t.is((await setup.orders())[0]?.stage, "funds_distributed");
-  t.deepEqual(await report(allocated), ["accepted"]);
-  const [after] = await setup.orders();
-  t.is(after?.stage, "planted_and_verified");
-  t.is(after?.plantedAt?.toISOString(), "2026-06-01T08:00:00.000Z");
-});
-
 test.serial("a contradiction is stored and changes nothing", async (t) => {
   const { setup, order, allocated, planted, report } = await placeOrders(t.context.db);
   await report(allocated, planted);

@@ -1,12 +1,320 @@
-import { signCallback } from "../../../api/http/signatures.ts";
+import type { ExecutionContext } from "ava";
+import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { sql } from "../../../db/sql.ts";
 import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
-import { simulatePlanted } from "../../../modules/planting/simulated/simulatedFacts.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
+import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
+import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { placeOrders, setUpPlanting } from "../setUpPlanting.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
+import { STAGE_MS } from "../../support/planting.ts";
+import { skipIds } from "../../support/skipIds.ts";
+import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
+import type { PlantingSetup } from "../setUpPlanting.ts";
+import { fundsDistributed, placeOrders, reportsOf, setUpPlanting } from "../setUpPlanting.ts";
+import { signCallback } from "../../../api/http/signatures.ts";
+import { simulatePlanted } from "../../../modules/planting/simulated/simulatedFacts.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
+
+test.before((t) => skipIds(t.context.owner, "planting_fact"));
+
+const firstOrder = async (setup: PlantingSetup) => {
+  const [order] = await setup.orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  return order;
+};
+
+/** Places an order of ten trees with the manual partner, reads their evidence, and runs commands. */
+const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+  const id = await setup.register(10);
+  await createAndPlace(setup);
+  setup.clock.set("2026-06-30T10:00:00.000Z");
+  return {
+    setup,
+    ...reportsOf(setup, await firstOrder(setup)),
+    run: (args: readonly string[], stdin?: string) =>
+      runImpact(args, {
+        env: { DATABASE_URL: databaseUrl },
+        clock: setup.clock,
+        ...(stdin === undefined ? {} : { stdin }),
+      }),
+    readTree: async () => (await read(`/evidence/tree/${id}`)).json,
+    readSummary: async () => evidenceSummary.parse(JSON.parse((await read("/evidence")).text)),
+    plantedTrees: async () =>
+      (await listPlantedSites(db, setup.organization.id, false)).map((site) => site.planted),
+  };
+};
+
+const withdrawal = (fact: number, ...options: readonly string[]): readonly string[] => [
+  "evidence",
+  "withdraw",
+  String(fact),
+  "--as",
+  "ann",
+  "--reason",
+  "photos of another site",
+  ...options,
+];
+
+test.serial(
+  "a withdrawn fact no longer counts, and stays stored with its proof, reason and operator",
+  async (t) => {
+    const stage = await placeOrder(t);
+    await stage.report(stage.allocated, stage.planted);
+    const before = await stage.readTree();
+    t.is(before.status, "planted");
+    t.is((await stage.readSummary()).summary.trees_planted, 10);
+    t.deepEqual(await stage.plantedTrees(), [10]);
+
+    const fact = await stage.numberOf("planted");
+    const dryRun = await stage.run(withdrawal(fact, "--dry-run", "--json"));
+    t.is(dryRun.exitCode, 0, dryRun.stderr);
+    t.deepEqual(await stage.readTree(), before);
+    const run = await stage.run(withdrawal(fact, "--json"));
+    t.is(run.exitCode, 0, run.stderr);
+    t.deepEqual(readJson(run), readJson(dryRun));
+    t.deepEqual(readJson(run), {
+      order: stage.order.publicId,
+      stage_before: "planted",
+      stage_after: "allocated",
+      changes: [{ fact, stage: "planted", before: "accepted", after: "withdrawn" }],
+      replacement: [],
+    });
+
+    const after = await stage.readTree();
+    t.is(after.status, "allocated");
+    t.is(eventsOf(after)[3], "4 planted pending");
+    const { summary, regions } = await stage.readSummary();
+    t.is(summary.trees_planted, 0);
+    t.deepEqual(regions, []);
+    t.deepEqual(await stage.plantedTrees(), []);
+    const shown = await stage.run(["evidence", "order", "show", stage.order.publicId]);
+    t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
+    t.regex(shown.stdout, new RegExp(`^${fact} +planted`, "mu"), "the fact as withdraw takes it");
+    const audit = await stage.run(["audit", "list", "--action", "evidence.withdraw", "--json"]);
+    t.like(readJson(audit), [
+      { operator: "ann", reason: "photos of another site", subject: String(stage.order.id) },
+    ]);
+
+    const again = await stage.run(withdrawal(fact));
+    t.is(again.exitCode, 0);
+    t.regex(again.stderr, /was already withdrawn/u);
+    // The partner reports it again.
+    const { deps } = stage.setup;
+    const [repeated] = await recordPlantingFacts(deps, stage.order.id, [stage.planted], "partner");
+    t.is(repeated?.outcome, "withdrawn");
+    t.deepEqual(await stage.readTree(), after);
+
+    const undone = await stage.run(withdrawal(fact, "--undo"));
+    t.is(undone.exitCode, 0, undone.stderr);
+    const entries = await stage.run(["audit", "list", "--action", "evidence.reinstate", "--json"]);
+    t.like(readJson(entries), [{ subject: String(stage.order.id) }]);
+    t.is((await stage.readTree()).status, "planted");
+    t.deepEqual(await stage.plantedTrees(), [10]);
+    t.is((await stage.readSummary()).summary.trees_planted, 10);
+  },
+);
+
+test.serial("a fact is replaced in one step, and facts that need it stay in effect", async (t) => {
+  const stage = await placeOrder(t);
+  const { allocated } = stage;
+  await stage.report(allocated, stage.planted, stage.verified);
+  const [allocation] = allocated.allocations;
+  const site = { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" };
+  const corrected = { ...allocated, allocations: [{ ...allocation, planting_site: site }] };
+  const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
+  const args = withdrawal(await stage.numberOf("allocated"), "--replacement", "-");
+  const run = await stage.run(args, report);
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(await stage.states(), [
+    "funds_distributed accepted",
+    "allocated withdrawn",
+    "planted accepted",
+    "planted_and_verified accepted",
+    "allocated accepted",
+  ]);
+  const tree = await stage.readTree();
+  t.is(tree.status, "planted_and_verified");
+  t.regex(JSON.stringify(tree), /Right Bay/u);
+  t.deepEqual(await stage.plantedTrees(), [10]);
+  t.is((await stage.run(args, report)).exitCode, 0);
+  t.is((await stage.states()).length, 5);
+
+  const foreign = await stage.run(args, JSON.stringify({ order: "po_other", facts: [corrected] }));
+  t.not(foreign.exitCode, 0);
+  t.regex(foreign.stderr, /the replacement is of po_other/u);
+});
+
+test.serial(
+  "withdrawing a fact lets later ones wait, and decides its contradictions again",
+  async (t) => {
+    const stage = await placeOrder(t);
+    const later = { ...stage.allocated, occurred_at: "2026-05-11T08:00:00.000Z" };
+    await stage.report(stage.allocated, stage.planted, later);
+    t.is((await stage.states())[3], "allocated contradiction");
+
+    const first = await stage.numberOf("allocated");
+    const withdrawn = await stage.run(withdrawal(first));
+    t.is(withdrawn.exitCode, 0);
+    t.regex(withdrawn.stdout, new RegExp(`^${first} +allocated +accepted +withdrawn$`, "mu"));
+    t.deepEqual(await stage.states(), [
+      "funds_distributed accepted",
+      "allocated withdrawn",
+      "planted accepted",
+      "allocated accepted",
+    ]);
+
+    const second = await stage.numberOf("allocated");
+    t.is((await stage.run(withdrawal(second))).exitCode, 0);
+    t.deepEqual((await stage.states()).slice(2), ["planted waiting", "allocated withdrawn"]);
+    t.is((await stage.readTree()).status, "funds_distributed");
+
+    t.is((await stage.run(withdrawal(first, "--undo"))).exitCode, 0);
+    const contradicting = await stage.run(withdrawal(second, "--undo"));
+    t.is(contradicting.exitCode, 1);
+    t.regex(contradicting.stderr, /did not take effect, because it contradicts recorded facts\./u);
+    t.is((await stage.states())[3], "allocated contradiction");
+  },
+);
+
+test.serial("a fact that does not exist or is not withdrawn is rejected", async (t) => {
+  const stage = await placeOrder(t);
+  const missing = await stage.run(withdrawal(999_999_999));
+  t.not(missing.exitCode, 0);
+  t.regex(missing.stderr, /fact 999999999 not found/u);
+  t.is((await stage.run(["evidence", "withdraw", "1"])).exitCode, 2);
+  const fact = await stage.numberOf("funds_distributed");
+  t.is((await stage.run(withdrawal(fact, "--undo", "--replacement", "-"))).exitCode, 2);
+  const kept = await stage.run(withdrawal(fact, "--undo"));
+  t.regex(kept.stderr, new RegExp(`fact ${fact} is not withdrawn`, "u"));
+});
+
+test.serial("facts that replace an already withdrawn one are in the audit log", async (t) => {
+  const stage = await placeOrder(t);
+  await stage.report(stage.allocated);
+  const fact = await stage.numberOf("allocated");
+  t.is((await stage.run(withdrawal(fact))).exitCode, 0);
+  const report = JSON.stringify({ order: stage.order.publicId, facts: [stage.planted] });
+
+  t.is((await stage.run(withdrawal(fact, "--replacement", "-"), report)).exitCode, 0);
+
+  t.is((await stage.states()).at(-1), "planted waiting");
+  const listed = await stage.run([
+    "audit",
+    "list",
+    "--action",
+    "evidence.withdraw",
+    "--limit",
+    "1",
+    "--json",
+  ]);
+  t.like(readJson(listed), [
+    { details: { replacement: [{ stage: "planted", outcome: "waiting", reason: null }] } },
+  ]);
+});
+
+test.serial("a poll that began before a fact was withdrawn finishes no order", async (t) => {
+  const { db } = t.context;
+  const { setup, order, allocated, planted, report, withdraw } = await placeOrders(db);
+  await report(allocated, planted);
+
+  const [withdrawn, poll] = await runBehindLocks<
+    [Awaited<ReturnType<typeof withdraw>>, { readonly isFinished: boolean }]
+  >(
+    db,
+    (transaction) => lockPlantingOrder(transaction, order.id),
+    () => withdraw("planted"),
+    // It has read that the trees are planted, and waits to record that the order is finished.
+    () => pollPlantingOrder(setup.deps, order.id, new AbortController().signal),
+  );
+
+  t.is(withdrawn.stageAfter, "allocated");
+  t.false(poll.isFinished);
+  t.true(
+    await db.exists(sql.typeAlias("void")`
+      SELECT FROM planting_order WHERE id = ${order.id} AND finished_at IS NULL
+    `),
+  );
+});
+
+test.serial(
+  "planting that a later fact verifies is withdrawn after the verification, or replaced",
+  async (t) => {
+    const { allocated, planted, verified, report, withdraw, states } = await placeOrders(
+      t.context.db,
+    );
+    await report(allocated, planted, verified);
+    const accepted = async () =>
+      (await states()).filter((state) => state.endsWith("accepted")).toSorted();
+    const all = await accepted();
+    t.is(all.length, 4);
+    await t.throwsAsync(withdraw("planted"), {
+      message: /^fact \d+ verifies what fact \d+ reports as planted; withdraw fact \d+ first/u,
+    });
+    t.deepEqual(await accepted(), all);
+    await withdraw("planted", { ...planted, media: planted.media.slice(1) });
+    t.deepEqual(await accepted(), all);
+    await withdraw("planted_and_verified");
+    await withdraw("planted");
+    t.deepEqual(await accepted(), ["allocated accepted", "funds_distributed accepted"]);
+  },
+);
+
+/** Takes an order of the simulated partner through some stages by polls. */
+const poll = async (t: ExecutionContext<DatabaseContext>, stages: number) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.order(10);
+  await setup.place();
+  await setup.pass(stages * STAGE_MS);
+  return { setup, ...reportsOf(setup, await firstOrder(setup)) };
+};
+
+for (const [title, stages, isWaiting, after] of [
+  ["of a planted order can only be replaced", 2, false, "planted"],
+  ["can only be replaced while planting waits for an allocation", 0, true, "funds_distributed"],
+] as const) {
+  test.serial(`funds_distributed ${title}: a poll would place the order later`, async (t) => {
+    const { setup, order, withdraw, states } = await poll(t, stages);
+    if (isWaiting) {
+      const occurredAt = setup.clock.now().toISOString();
+      const planted: PlantingFact = { stage: "planted", occurred_at: occurredAt, media: [] };
+      await recordPlantingFacts(setup.deps, order.id, [planted], "partner");
+    }
+    const before = await states();
+    await t.throwsAsync(withdraw("funds_distributed"), {
+      code: "request_invalid",
+      message:
+        /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
+    });
+    const [placed] = await listFacts(t.context.db, order.id);
+    const same = placed ? [placed.content] : [];
+    await t.throwsAsync(withdraw("funds_distributed", ...same), { code: "request_invalid" });
+    t.deepEqual(await states(), before, "a replacement that repeats the fact stays withdrawn");
+
+    await withdraw("funds_distributed", fundsDistributed("right", order.createdAt));
+    await setup.pass(0);
+    t.like(await setup.orders(), [{ stage: after, partnerReference: "right" }]);
+  });
+}
+
+test.serial("an order that is only placed is placed again", async (t) => {
+  const { setup, withdraw, states } = await poll(t, 0);
+  t.deepEqual(await states(), ["funds_distributed accepted"]);
+  await withdraw("funds_distributed");
+  t.like(await setup.orders(), [{ stage: "created" }]);
+  await setup.pass(1000);
+  t.deepEqual(await states(), ["funds_distributed withdrawn", "funds_distributed accepted"]);
+});
 
 const SECRET = "a shared secret of both sides";
 

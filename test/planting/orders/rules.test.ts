@@ -162,44 +162,6 @@ for (const [timeline, stages] of [
   });
 }
 
-const later = fact("allocated", 5 * DAY_MS);
-
-for (const [title, facts, expected] of [
-  [
-    "a fact in effect stays, whatever contradicts it",
-    [
-      inState("contradiction", later),
-      inState("accepted", distributed),
-      inState("accepted", allocated),
-    ],
-    ["contradiction", "accepted", "accepted"],
-  ],
-  [
-    "facts in effect wait when one that they need is missing",
-    [inState("accepted", distributed), inState("accepted", planted), inState("accepted", verified)],
-    ["accepted", "waiting", "waiting"],
-  ],
-  [
-    "the latest contradiction takes effect when the fact is withdrawn, and those that it contradicts do not",
-    [
-      inState("accepted", distributed),
-      inState("accepted", planted),
-      inState("withdrawn", allocated),
-      inState("contradiction", fact("allocated", DAY_MS)),
-      inState("contradiction", later),
-    ],
-    ["accepted", "contradiction", undefined, "contradiction", "accepted"],
-  ],
-] as const) {
-  test(title, (t) => {
-    const decided = decideFacts("allocations", facts);
-    t.deepEqual(
-      facts.map(({ id }) => decided.get(id)?.state),
-      expected,
-    );
-  });
-}
-
 test("the latest stage is the furthest one, in any order", (t) => {
   t.is(latestStage([]), "created");
   PLANTING_STAGES.forEach((stage, index) => {
