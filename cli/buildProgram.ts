@@ -96,10 +96,6 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       description: "Inspect planting orders, record and correct their evidence",
       load: async () => (await import("./commands/planting.ts")).addEvidenceCommands,
     },
-    event: {
-      description: "Inspect the events that clients receive",
-      load: async () => (await import("./commands/events.ts")).addEventCommands,
-    },
     certificate: {
       description: "Manage public certificates of registrations, donations and orders",
       load: async () => (await import("./commands/certificates.ts")).addCertificateCommands,

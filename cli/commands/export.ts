@@ -29,6 +29,8 @@ import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
+import { presentEvent } from "../../modules/events/events.rules.ts";
+import { readWholeFeed } from "../../modules/feed/readFeed.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readWholeList } from "../../modules/records/readWholeList.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
@@ -56,6 +58,7 @@ const LISTS = [
   ...KINDS.map((kind) => `${kind}s` as const),
   "donations",
   "usage",
+  "events",
   "balance",
 ] as const;
 type List = (typeof LISTS)[number];
@@ -115,6 +118,11 @@ const readOfOrganization = (
           presentUsage,
         ),
       };
+    case "events":
+      return {
+        columns: ["id", "timestamp", "type", "data"],
+        pages: presentPages(readWholeFeed(deps, owner, range), presentEvent),
+      };
     case "balance":
       throw notListed(list, "an organization");
   }
@@ -153,6 +161,7 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
         pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
       };
     case "usage":
+    case "events":
       throw notListed(list, "a store");
   }
 };
@@ -202,9 +211,9 @@ const writeToStdout = async (io: Io, chunks: AsyncIterable<string>): Promise<voi
 
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
-bottles, donations and usage (billing statuses); a store has trees, bottles, donations
-and balance (its ledger). The files of a store contain personal data of its customers,
-so the audit log records each export of them.
+bottles, donations, usage (billing statuses) and events (of 30 days, oldest first); a
+store has trees, bottles, donations and balance (its ledger). The files of a store contain
+personal data of its customers, so the audit log records each export of them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
 On a terminal, control characters are escaped; in files and pipes they are not.
 An --output file appears when it is complete.

@@ -3,7 +3,14 @@ import { readFeedPage } from "./feed.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import type { EventType, FeedPosition } from "../events/events.rules.ts";
-import { EVENT_DAYS, expiredBefore, keptSince, parseEventId } from "../events/events.rules.ts";
+import {
+  EVENT_DAYS,
+  EVENT_TYPES,
+  eventIdOf,
+  expiredBefore,
+  keptSince,
+  parseEventId,
+} from "../events/events.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** A page is held in memory. */
@@ -82,3 +89,25 @@ export const readFeed = async (
   }
   return feed;
 };
+
+const PAGE_EVENTS = 1000;
+
+/** Yields all events of an account and mode that are shown now, or those of a time, oldest first, in pages. */
+export async function* readWholeFeed(
+  context: Context,
+  owner: AccountMode,
+  { from, until }: { readonly from?: Date; readonly until?: Date },
+): AsyncGenerator<readonly FeedEvent[], void, void> {
+  let last: FeedEvent | undefined;
+  for (let hasMore = true; hasMore;) {
+    const startingAfter = last ? eventIdOf(last) : null;
+    const options = { types: EVENT_TYPES, startingAfter, limit: PAGE_EVENTS };
+    const page = await readFeed(context, owner, options);
+    yield page.events.filter(
+      ({ createdAt }) =>
+        (from === undefined || createdAt >= from) && (until === undefined || createdAt < until),
+    );
+    last = page.events.at(-1);
+    ({ hasMore } = page);
+  }
+}

@@ -11,7 +11,6 @@ import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
-
 import { takePermit } from "../support/takePermit.ts";
 import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";

@@ -188,7 +188,7 @@ for (const command of [
     /--since must be before --until/u,
   );
 }
-test(usageError, ["event", "list", "--org", ID, "--starting-after", "x"], /id of an event/u);
+test(usageError, ["webhook", "retry", ID, "x"], /id of an event/u);
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "show", "x", "--run", "latest"], /Must be an id/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);

@@ -2,22 +2,18 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
 import { sql } from "../../db/sql.ts";
-
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
-import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
+import { impactOf, runImpact } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
-
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -265,25 +261,36 @@ test("a page ends before its JSON becomes large", async (t) => {
   t.deepEqual(found, [1, 2, 3, 4, 5]);
 });
 
-test("impact event list shows the feed, each event once even if its type is named twice", async (t) => {
+test("impact export events has the feed, or what happened in a time", async (t) => {
   const { db } = t.context;
   const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
-  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("1"));
-  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("2"));
-  const run = await untilComplete(
-    () => impact("event", "list", "--org", id),
-    ({ stderr }) => stderr.includes("held back"),
-  );
-  t.is(run.exitCode, 0);
-  t.regex(run.stdout, /registration\.refunded/u);
+  const now = Date.now();
+  for (const [name, minutes] of [
+    ["1", 2],
+    ["2", 0],
+  ] as const) {
+    const at = new Date(now - minutes * 60_000);
+    await recordEvent(db, { accountId: id, mode: "live" }, at, refunded(name));
+  }
+  await readEvents({ db, clock: systemClock }, { accountId: id, mode: "live" });
+  const run = await impact("export", "events", "--org", id);
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stdout, /^id,timestamp,type,data\r\nevt_\w+,\S+Z,registration\.refunded,"\{/u);
 
-  const one = await impact("event", "list", "--org", id, "--limit", "1", "--json");
-  t.regex(one.stderr, /More events exist/u);
-  const [event] = z.array(z.looseObject({ id: z.string() })).parse(readJson(one));
-  const types = "registration.refunded,registration.refunded";
-  const args = ["--starting-after", event?.id ?? "", "--types", types, "--json"];
-  const rest = await impact("event", "list", "--org", id, ...args);
-  t.like(readJson(rest), { 0: { data: { registration_id: "2" } }, length: 1 });
-  t.is((await impact("event", "list", "--org", id, "--types", "x")).exitCode, 2);
+  const since = new Date(now - 60_000).toISOString();
+  const later = await impact(
+    "export",
+    "events",
+    "--org",
+    id,
+    "--since",
+    since,
+    "--format",
+    "ndjson",
+  );
+  t.like(JSON.parse(later.stdout), {
+    type: "registration.refunded",
+    data: { registration_id: "2" },
+  });
 });

@@ -8,7 +8,6 @@ import { awaitBlocked } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
-
 import {
   deleteSummaries,
   lockSummary,

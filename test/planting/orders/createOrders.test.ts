@@ -1,7 +1,6 @@
 import { parseConfig } from "../../../runtime/config/config.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
-
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { plantingOrderIntervalMs } from "../../../modules/planting/createPlanting.ts";
 import { placePlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";

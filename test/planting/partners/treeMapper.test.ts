@@ -1,6 +1,5 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
