@@ -1,6 +1,6 @@
 import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
-import { createSummaryReader } from "../../modules/planting/createSummaryReader.ts";
+import { readSharedSummary } from "../../modules/planting/readSharedSummary.ts";
 import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import {
@@ -47,9 +47,8 @@ const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
   ],
 };
 
-const summaryEndpoint = (context: EvidenceContext): Endpoint => {
-  const readSummary = createSummaryReader(context);
-  return textKeyEndpoint({
+const summaryEndpoint = (context: EvidenceContext): Endpoint =>
+  textKeyEndpoint({
     method: "get",
     path: "/evidence",
     description: {
@@ -66,7 +65,7 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint => {
     schemas: { response: evidenceSummary },
     examples: { response: SUMMARY_EXAMPLE },
     handle: async ({ ctx, caller }) => {
-      const summary = await readSummary(caller.mode);
+      const summary = await readSharedSummary(context, caller.mode);
       // It is renewed when trees are planted, which may be at any time.
       return renderEvidence(ctx, presentEvidenceSummary(summary, context.publicBaseUrl()), {
         isLasting: false,
@@ -74,7 +73,6 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint => {
       });
     },
   });
-};
 
 const treeQuery = queryObject({
   evidence_stage: evidenceStage().meta({

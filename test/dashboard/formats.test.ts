@@ -374,24 +374,6 @@ test.serial("made-up slugs share queries and are remembered as unknown", async (
   await again.release();
 });
 
-test.serial("failed queries fail their lookups only, and nothing is remembered", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const lookUp = createSlugLookup(db, { rememberedMs: MINUTE_MS });
-  const lock = await lockTable(t, databaseUrl, "dashboard");
-  // Two queries look these up, and the last name waits for the next one.
-  const failing = Promise.allSettled(
-    Array.from({ length: 400 }, (_, index) => lookUp(`failing-${index}`)),
-  );
-  const waiting = lookUp("waiting");
-  await eventually(async () => (await lock.countWaiting()) === 2);
-  await eventually(async () => (await lock.cancelWaiting()) === 2);
-  t.true((await failing).every(({ status }) => status === "rejected"));
-  await lock.release();
-
-  t.is(await waiting, null);
-  t.is(await lookUp("failing-0"), null);
-});
-
 test.serial("other sites may follow an imported slug, and read why there is nothing", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);

@@ -1,18 +1,8 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { DatabasePool, Interceptor } from "slonik";
-import { openPool } from "../../../db/pools/pool.ts";
-import { runForClient } from "../../../runtime/client.ts";
-import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import type { DatabasePool } from "slonik";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
-import { awaitBlocked } from "../../support/lockWaits.ts";
-import { eventually } from "../../support/programs.ts";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
-import {
-  deleteSummaries,
-  lockSummary,
-  readSummary,
-} from "../../../modules/planting/summary.sql.ts";
+import { deleteSummaries, readSummary } from "../../../modules/planting/summary.sql.ts";
 import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
@@ -299,42 +289,4 @@ test.serial("the summary reads one total of each account, and the tallies once",
   });
 
   t.true(pages <= MAXIMUM_PAGES, `${pages} pages`);
-});
-
-test.serial("requests that wait for the summary use one connection", async (t) => {
-  const { deps } = await setUpPlanting(t.context.db);
-  let queries = 0;
-  const counter: Interceptor = {
-    name: "count-queries",
-    afterQueryExecution: () => {
-      queries += 1;
-      return null;
-    },
-  };
-  const pool = await openPool(t.context.databaseUrl, 4, 30_000, {
-    interceptors: [counter],
-    maximumWaitMs: 5000,
-  });
-  t.teardown(() => pool.end());
-  const readCached = createSummaryReader({ ...deps, db: pool });
-  const outside = AsyncLocalStorage.snapshot();
-
-  const waiting = await t.context.db.transaction(async (transaction) => {
-    await lockSummary(transaction);
-    const started = outside(() =>
-      ["one", "one", "two", "two"].map((account) =>
-        runForClient(account, () => readCached("live")),
-      ),
-    );
-    await eventually(() => Promise.resolve(queries === started.length));
-    await awaitBlocked(transaction);
-    await outside(() =>
-      runForClient("another", () => pool.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`)),
-    );
-    t.is((await awaitBlocked(transaction)).length, 1);
-    return { started };
-  });
-
-  const summaries = await Promise.all(waiting.started);
-  t.is(new Set(summaries.map((summary) => JSON.stringify(summary))).size, 1);
 });

@@ -19,7 +19,7 @@ import { readEvents } from "../../events/readEvents.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
-import { createSummaryReader } from "../../../modules/planting/createSummaryReader.ts";
+import { readSharedSummary } from "../../../modules/planting/readSharedSummary.ts";
 import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
 import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
@@ -345,7 +345,7 @@ test.serial(
     const { setup, orders } = await nameSite(await openOwnDatabase(t), "summarized");
     const [planted, allocated] = orders;
     const regions = async () =>
-      (await createSummaryReader(setup.deps)("live")).regions.map(({ region }) => region);
+      (await readSharedSummary(setup.deps, "live")).regions.map(({ region }) => region);
     await planted.reportAllocated("Right Bay");
     await planted.reportPlanted();
     await allocated.reportAllocated("Wrong Bay");
