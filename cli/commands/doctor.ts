@@ -12,40 +12,35 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import {
-  checkDonations,
-  checkInvoices,
-  checkStripe,
-  checkWatchedSubscriptions,
-} from "./doctorBilling.ts";
-import { checkDatabase, checkFeed, checkKeys } from "./doctorDatabase.ts";
-import { check, ok, skipped, warning, wrong } from "./doctorFindings.ts";
-import type { Finding } from "./doctorFindings.ts";
-import { checkDeployment, checkTemporal, checkWebhooks } from "./doctorWorkers.ts";
+import { readServerStatus } from "../../db/connections/serverStatus.ts";
+import { BILLING_CHECKS, STRIPE_CHECKS, checkPrices, checkStripe } from "./doctorBilling.ts";
+import { DATABASE_CHECKS } from "./doctorDatabase.ts";
+import { check, ok, runChecks, skipped, warning, wrong } from "./doctorFindings.ts";
+import type { Finding, Result } from "./doctorFindings.ts";
+import { DEPLOYMENT_CHECKS, WORKER_CHECKS, checkTemporal } from "./doctorWorkers.ts";
 
 /** Names a proxy without its password. */
 const describeRoute = (proxy: URL | null): string =>
   proxy === null ? "directly" : `through ${proxy.protocol}//${proxy.host}`;
 
 /** Shows how this process reaches other companies and Temporal: the proxies are settings of its environment. */
-const checkRoutes = ({ connections }: CliContext): Promise<Finding> =>
-  check("routes", () => {
-    const config = connections.config();
-    const { address } = readTemporalConfig().connectionOptions;
-    const companies = [
-      { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
-      { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
-    ].filter(({ isUsed }) => isUsed !== undefined);
-    const routes = [
-      { name: "Temporal", proxy: findTemporalProxy(address) },
-      ...[...companies, ...listCharityApis(readCharitySettings(config))].map(({ name, url }) => ({
-        name,
-        proxy: findProxy(url),
-      })),
-    ];
-    const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
-    return Promise.resolve(ok(`${parts.join(", ")}; webhooks and the database directly`));
-  });
+const checkRoutes = ({ connections }: CliContext): Result => {
+  const config = connections.config();
+  const { address } = readTemporalConfig().connectionOptions;
+  const companies = [
+    { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
+    { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
+  ].filter(({ isUsed }) => isUsed !== undefined);
+  const routes = [
+    { name: "Temporal", proxy: findTemporalProxy(address) },
+    ...[...companies, ...listCharityApis(readCharitySettings(config))].map(({ name, url }) => ({
+      name,
+      proxy: findProxy(url),
+    })),
+  ];
+  const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
+  return ok(`${parts.join(", ")}; webhooks and the database directly`);
+};
 
 const API_TIMEOUT_MS = 5000;
 
@@ -80,71 +75,79 @@ const checkApi = async ({ connections }: CliContext): Promise<readonly Finding[]
 /** The release that the service is tested with. */
 const NODE_MAJOR = 24;
 
-const checkNode = (): Promise<Finding> =>
-  check("Node", () => {
-    const { node } = process.versions;
-    return Promise.resolve(
-      Number.parseInt(node, 10) >= NODE_MAJOR
-        ? ok(node)
-        : wrong(
-            `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which brings its own`,
-          ),
-    );
-  });
+const checkNode = (): Result => {
+  const { node } = process.versions;
+  return Number.parseInt(node, 10) >= NODE_MAJOR
+    ? ok(node)
+    : wrong(
+        `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which brings its own`,
+      );
+};
 
-const checkSettings = ({ connections }: CliContext): Promise<Finding> =>
-  check("settings", async () => {
-    const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
-    const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
-      value === undefined ? [] : [name],
-    );
-    const started = await connections.running();
-    const folder = resolve(DATA_DIR);
-    const other = started === null ? await connections.otherRunning() : null;
-    const source = other
-      ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
-      : started
-        ? `\`npm start\` is running with ${folder} (process ${started.pid})`
-        : `no \`npm start\` is running with ${folder}`;
-    return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
-  });
+const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
+  const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
+  const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
+    value === undefined ? [] : [name],
+  );
+  const started = await connections.running();
+  const folder = resolve(DATA_DIR);
+  const other = started === null ? await connections.otherRunning() : null;
+  const source = other
+    ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
+    : started
+      ? `\`npm start\` is running with ${folder} (process ${started.pid})`
+      : `no \`npm start\` is running with ${folder}`;
+  return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
+};
 
-const checkSettingNames = (): Promise<Finding> =>
-  check("names in .env", () => {
-    const unknown = findUnknownSettings();
-    return Promise.resolve(
-      unknown.length === 0 ? ok("no unknown ones") : warning(describeUnknownSettings(unknown)),
-    );
-  });
+const checkSettingNames = (): Result => {
+  const unknown = findUnknownSettings();
+  return unknown.length === 0 ? ok("no unknown ones") : warning(describeUnknownSettings(unknown));
+};
+
+const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
+  const { version } = await readServerStatus(await connections.database());
+  return ok(`PostgreSQL ${version}, schema up to date`);
+};
+
+/** Runs the checks that need valid settings: of each service first whether it can be reached, then the rest. */
+const checkServices = async (context: CliContext): Promise<readonly Finding[]> => {
+  const database = await check("database", () => checkDatabase(context));
+  const db = database.status === "ok" ? await context.connections.database() : null;
+  const [temporal, stripe] = await Promise.all([
+    check("Temporal", () => checkTemporal(context)),
+    check("Stripe", () => checkStripe(context, db)),
+  ]);
+  const records = db ? { ...context, db } : "the database cannot be reached";
+  const workers = temporal.status === "ok" ? records : "Temporal cannot be reached";
+  const billed = stripe.status === "ok" ? records : "Stripe is not configured or cannot be reached";
+  return [
+    database,
+    ...(await runChecks(records, DATABASE_CHECKS)),
+    temporal,
+    ...(await runChecks(workers, WORKER_CHECKS)),
+    ...(await runChecks(records, DEPLOYMENT_CHECKS)),
+    stripe,
+    ...(await runChecks(billed, STRIPE_CHECKS)),
+    ...(await runChecks(records, BILLING_CHECKS)),
+    ...(await runChecks(context, { "donation prices": checkPrices, routes: checkRoutes })),
+    ...(await checkApi(context)),
+  ];
+};
 
 export const defineDoctorCommand = (command: Command, context: CliContext): void => {
   command.action(async ({ json }: JsonOption) => {
     const { io } = context;
-    const settings = await checkSettings(context);
     const findings = [
-      await checkNode(),
-      settings,
-      await checkSettingNames(),
-      // The other checks need valid settings.
-      ...(settings.status === "ok"
-        ? (
-            await Promise.all([
-              checkDatabase(context),
-              checkTemporal(context),
-              checkRoutes(context),
-              checkDeployment(context),
-              checkStripe(context),
-              checkWatchedSubscriptions(context),
-              checkInvoices(context),
-              checkDonations(context),
-              checkFeed(context),
-              checkWebhooks(context),
-              checkKeys(context),
-              checkApi(context),
-            ])
-          ).flat()
-        : []),
+      ...(await runChecks(context, {
+        Node: checkNode,
+        "names in .env": checkSettingNames,
+        settings: checkSettings,
+      })),
     ];
+    if (findings.at(-1)?.status === "ok") {
+      findings.push(...(await checkServices(context)));
+    }
     const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
     const [problems, warnings] = [of("wrong"), of("warning")];
     const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
@@ -15,17 +16,8 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { findIgnoredPrice } from "../../modules/billing/loadStripe.ts";
 import { missingCharitySettings } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
-import {
-  check,
-  checkEach,
-  checkWithDatabase,
-  isDatabaseReachable,
-  ok,
-  skipped,
-  warning,
-  wrong,
-} from "./doctorFindings.ts";
-import type { Finding, Result } from "./doctorFindings.ts";
+import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
+import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
 
 /** Thin events and snapshot events have destinations, and so secrets, of their own. */
 const WEBHOOK_DESTINATIONS = 2;
@@ -40,8 +32,8 @@ const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-s
 const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
   `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
 
-const checkCustomers = async ({ connections }: CliContext): Promise<Result> => {
-  const without = await listOrganizationsWithoutCustomer(await connections.database());
+const checkCustomers = async ({ db }: DatabaseContext): Promise<Result> => {
+  const without = await listOrganizationsWithoutCustomer(db);
   const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
   if (rejected.length > 0) {
     return wrong(
@@ -63,20 +55,18 @@ const checkRights = async ({ connections }: CliContext): Promise<Result> => {
     : wrong(problems.join(" "));
 };
 
-const checkWebhooks = ({ connections }: CliContext): Promise<Result> => {
+const checkWebhooks = ({ connections }: CliContext): Result => {
   const secrets = (connections.config().STRIPE_WEBHOOK_SECRET ?? "").split(",").filter(Boolean);
-  return Promise.resolve(
-    secrets.length >= WEBHOOK_DESTINATIONS
-      ? ok(`${counted(secrets.length, "signing secret is", "signing secrets are")} set`)
-      : warning(
-          `STRIPE_WEBHOOK_SECRET has ${counted(secrets.length, "secret")} here, and two destinations are needed: one for refused usage, one for changes of subscriptions`,
-        ),
-  );
+  return secrets.length >= WEBHOOK_DESTINATIONS
+    ? ok(`${counted(secrets.length, "signing secret is", "signing secrets are")} set`)
+    : warning(
+        `STRIPE_WEBHOOK_SECRET has ${counted(secrets.length, "secret")} here, and two destinations are needed: one for refused usage, one for changes of subscriptions`,
+      );
 };
 
 /** Usage that arrives after an invoice was finalized is on no invoice. */
-const checkGrace = async ({ connections }: CliContext): Promise<Result> => {
-  const organizations = await listOrganizations(await connections.database());
+const checkGrace = async ({ db, connections }: DatabaseContext): Promise<Result> => {
+  const organizations = await listOrganizations(db);
   const oldest = organizations.find(({ stripeSubscriptionId }) => stripeSubscriptionId !== null);
   const stripe = await connections.stripe();
   const customerId = oldest?.stripeCustomerId ?? null;
@@ -101,7 +91,8 @@ const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
     : ok(partner);
 };
 
-const CHECKS = {
+/** What Stripe needs beside the subscriptions, which are read at night. */
+export const STRIPE_CHECKS: Checks<DatabaseContext> = {
   "planting partner": checkPartner,
   "Stripe key": checkRights,
   "Stripe webhooks": checkWebhooks,
@@ -110,8 +101,7 @@ const CHECKS = {
 };
 
 /** Without a key, usage of organizations with a Stripe customer is not sent. */
-const checkWithoutKey = async ({ connections }: CliContext): Promise<Result> => {
-  const db = await connections.database();
+const checkWithoutKey = async (db: DatabasePool): Promise<Result> => {
   const organizations = await listOrganizations(db);
   const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
   if (waiting === 0) {
@@ -128,27 +118,24 @@ const checkWithoutKey = async ({ connections }: CliContext): Promise<Result> => 
       );
 };
 
-/** Checks that Stripe accepts the key, and what it needs beside the subscriptions, which are read at night. It is read-only. */
-export const checkStripe = async (context: CliContext): Promise<readonly Finding[]> => {
-  const hasDatabase = await isDatabaseReachable(context);
-  const reachable = await check("Stripe", async () => {
-    const stripe = await context.connections.stripe();
-    if (stripe === null) {
-      return hasDatabase
-        ? checkWithoutKey(context)
-        : skipped("STRIPE_SECRET_KEY is not set here, and the database cannot be reached");
-    }
-    const problems = await stripe.inspectMeters();
-    return problems.length === 0
-      ? ok("the key is accepted, and both meters are set up")
-      : wrong(problems.join(" "));
-  });
-  const skipReason = !hasDatabase
-    ? "the database cannot be reached"
-    : reachable.status === "ok"
-      ? null
-      : "Stripe is not configured or cannot be reached";
-  return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
+/**
+ * Checks that Stripe accepts the key. It is read-only.
+ * @param db null if it cannot be reached
+ */
+export const checkStripe = async (
+  { connections }: CliContext,
+  db: DatabasePool | null,
+): Promise<Result> => {
+  const stripe = await connections.stripe();
+  if (stripe === null) {
+    return db === null
+      ? skipped("STRIPE_SECRET_KEY is not set here, and the database cannot be reached")
+      : checkWithoutKey(db);
+  }
+  const problems = await stripe.inspectMeters();
+  return problems.length === 0
+    ? ok("the key is accepted, and both meters are set up")
+    : wrong(problems.join(" "));
 };
 
 const PROBLEMS_SHOWN = 10;
@@ -163,88 +150,75 @@ const describeProblems = (problems: readonly string[]): string => {
 };
 
 /** Reports what was not invoiced exactly once when invoices were last compared. */
-export const checkInvoices = (context: CliContext): Promise<Finding> =>
-  checkWithDatabase(context, "invoices as last compared", async () => {
-    const found = await listInvoicedUsage(await context.connections.database(), null, {
-      onlyProblems: true,
-    });
-    const problems = found.flatMap((usage) =>
-      describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
-    );
-    if (problems.length === 0) {
-      return ok("all delivered usage is on one invoice, or waits for one");
-    }
-    const text = `${describeProblems(problems)} See \`impact usage reconcile\``;
-    return needingAttention(found).length > 0 ? wrong(text) : warning(text);
-  });
+const checkInvoices = async ({ db }: DatabaseContext): Promise<Result> => {
+  const found = await listInvoicedUsage(db, null, { onlyProblems: true });
+  const problems = found.flatMap((usage) =>
+    describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
+  );
+  if (problems.length === 0) {
+    return ok("all delivered usage is on one invoice, or waits for one");
+  }
+  const text = `${describeProblems(problems)} See \`impact usage reconcile\``;
+  return needingAttention(found).length > 0 ? wrong(text) : warning(text);
+};
 
 /** Reports the problems of subscriptions as they were last read. */
-export const checkWatchedSubscriptions = (context: CliContext): Promise<Finding> =>
-  checkWithDatabase(context, "subscriptions as last read", async () => {
-    const watched = await listWatchedSubscriptions(await context.connections.database(), null);
-    if (watched.length === 0) {
-      return skipped("no subscription has been read yet");
-    }
-    const problems = watched
-      .filter(({ policy }) => policy !== "keep")
-      .flatMap((subscription) =>
-        listSubscriptionProblems(subscription).map(
-          ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
-        ),
-      );
-    return problems.length === 0
-      ? ok(`${watched.length} read, and none needs attention`)
-      : wrong(describeProblems(problems));
-  });
-
-const checkProviders = (context: CliContext): Promise<Finding> =>
-  checkWithDatabase(context, "charity providers", async () => {
-    const { connections } = context;
-    const db = await connections.database();
-    const accounts = [
-      ...(await listOrganizations(db)),
-      ...(await listStores(db)).filter(({ uninstalledAt }) => uninstalledAt === null),
-    ];
-    const selected = [...new Set(accounts.map(({ charityProvider }) => charityProvider))];
-    const missing = selected.flatMap((provider) => {
-      const setting = missingCharitySettings(connections.config(), provider);
-      const users = accounts.filter(({ charityProvider }) => charityProvider === provider).length;
-      return setting === null
-        ? []
-        : [
-            `${setting} is not set here, and ${counted(users, "account uses", "accounts use")} ${provider}`,
-          ];
-    });
-    return missing.length === 0
-      ? ok(selected.length === 0 ? "no accounts" : selected.toSorted().join(", "))
-      : wrong(`${missing.join("; ")}. Their searches and donations fail`);
-  });
-
-const checkPrices = ({ connections }: CliContext): Promise<Finding> =>
-  check("donation prices", () => {
-    const {
-      STRIPE_SECRET_KEY,
-      STRIPE_DONATION_FLAT_PRICE: flat,
-      STRIPE_DONATION_METERED_PRICE: metered,
-    } = connections.config();
-    const ignored = findIgnoredPrice(connections.config());
-    if (ignored !== null) {
-      return Promise.resolve(wrong(ignored));
-    }
-    if (STRIPE_SECRET_KEY === undefined) {
-      return Promise.resolve(skipped("STRIPE_SECRET_KEY is not set here"));
-    }
-    return Promise.resolve(
-      flat === undefined || metered === undefined
-        ? skipped(
-            "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set here; POST /charities/subscribe fails without them for live keys",
-          )
-        : ok("both are set"),
+const checkSubscriptions = async ({ db }: DatabaseContext): Promise<Result> => {
+  const watched = await listWatchedSubscriptions(db, null);
+  if (watched.length === 0) {
+    return skipped("no subscription has been read yet");
+  }
+  const problems = watched
+    .filter(({ policy }) => policy !== "keep")
+    .flatMap((subscription) =>
+      listSubscriptionProblems(subscription).map(
+        ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
+      ),
     );
-  });
+  return problems.length === 0
+    ? ok(`${watched.length} read, and none needs attention`)
+    : wrong(describeProblems(problems));
+};
 
-/** Checks that donations have the settings that they need. */
-export const checkDonations = async (context: CliContext): Promise<readonly Finding[]> => [
-  await checkProviders(context),
-  await checkPrices(context),
-];
+const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Result> => {
+  const accounts = [
+    ...(await listOrganizations(db)),
+    ...(await listStores(db)).filter(({ uninstalledAt }) => uninstalledAt === null),
+  ];
+  const users = Map.groupBy(accounts, ({ charityProvider }) => charityProvider);
+  const missing = Array.from(users, ([provider, { length }]) => {
+    const setting = missingCharitySettings(connections.config(), provider);
+    return setting === null
+      ? []
+      : `${setting} is not set here, and ${counted(length, "account uses", "accounts use")} ${provider}`;
+  }).flat();
+  return missing.length === 0
+    ? ok(users.size === 0 ? "no accounts" : [...users.keys()].toSorted().join(", "))
+    : wrong(`${missing.join("; ")}. Their searches and donations fail`);
+};
+
+export const BILLING_CHECKS: Checks<DatabaseContext> = {
+  "subscriptions as last read": checkSubscriptions,
+  "invoices as last compared": checkInvoices,
+  "charity providers": checkProviders,
+};
+
+export const checkPrices = ({ connections }: CliContext): Result => {
+  const {
+    STRIPE_SECRET_KEY,
+    STRIPE_DONATION_FLAT_PRICE: flat,
+    STRIPE_DONATION_METERED_PRICE: metered,
+  } = connections.config();
+  const ignored = findIgnoredPrice(connections.config());
+  if (ignored !== null) {
+    return wrong(ignored);
+  }
+  if (STRIPE_SECRET_KEY === undefined) {
+    return skipped("STRIPE_SECRET_KEY is not set here");
+  }
+  return flat === undefined || metered === undefined
+    ? skipped(
+        "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set here; POST /charities/subscribe fails without them for live keys",
+      )
+    : ok("both are set");
+};

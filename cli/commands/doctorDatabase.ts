@@ -14,15 +14,14 @@ import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { nameOfCause } from "../output/printUsage.ts";
-import { check, checkEach, checkWithDatabase, ok, warning, wrong } from "./doctorFindings.ts";
-import type { Finding, Result } from "./doctorFindings.ts";
+import { ok, warning, wrong } from "./doctorFindings.ts";
+import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;
 const TOLERATED_WAIT_SECONDS = 5 * 60;
 
-const checkClock = async ({ connections, clock }: CliContext): Promise<Result> => {
-  const db = await connections.database();
+const checkClock = async ({ db, clock }: DatabaseContext): Promise<Result> => {
   const sentAtMs = clock.now().getTime();
   const { now } = await readServerStatus(db);
   const receivedAtMs = clock.now().getTime();
@@ -33,8 +32,8 @@ const checkClock = async ({ connections, clock }: CliContext): Promise<Result> =
     : wrong(`${detail}; synchronize both clocks with NTP`);
 };
 
-const checkWrites = async ({ connections }: CliContext): Promise<Result> => {
-  const { acceptsWrites } = await readServerStatus(await connections.database());
+const checkWrites = async ({ db }: DatabaseContext): Promise<Result> => {
+  const { acceptsWrites } = await readServerStatus(db);
   return acceptsWrites
     ? ok("accepted")
     : wrong(
@@ -72,8 +71,8 @@ const checkPooler = async ({ connections }: CliContext): Promise<Result> => {
   );
 };
 
-const checkRole = async ({ connections }: CliContext): Promise<Result> => {
-  const { name, mayChangeSchema } = await readRole(await connections.database());
+const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> => {
+  const { name, mayChangeSchema } = await readRole(db);
   if (!mayChangeSchema) {
     return ok(`${name} may not change the schema`);
   }
@@ -83,8 +82,8 @@ const checkRole = async ({ connections }: CliContext): Promise<Result> => {
     : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
 };
 
-const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result> => {
-  const second = await findOldestUnreportedSecond(await connections.database());
+const checkBacklog = async ({ db, clock }: DatabaseContext): Promise<Result> => {
+  const second = await findOldestUnreportedSecond(db);
   if (second === null) {
     return ok("none");
   }
@@ -95,8 +94,7 @@ const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result>
     : wrong(`${detail}; see \`impact usage list --state pending\``);
 };
 
-const checkUsage = async ({ connections }: CliContext): Promise<Result> => {
-  const db = await connections.database();
+const checkUsage = async ({ db }: DatabaseContext): Promise<Result> => {
   const attention = (await countUsageAttention(db)).filter(({ cause }) => needsOperator(cause));
   const items = attention.reduce((sum, each) => sum + each.items, 0);
   const events = await countFailedProcessorEvents(db);
@@ -113,8 +111,8 @@ const checkUsage = async ({ connections }: CliContext): Promise<Result> => {
 /** A nightly reconciliation that failed once, and some hours to repair it. */
 const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
-const checkReconciliation = async ({ connections, clock }: CliContext): Promise<Result> => {
-  const status = await readReconciliationStatus(await connections.database());
+const checkReconciliation = async ({ db, clock }: DatabaseContext): Promise<Result> => {
+  const status = await readReconciliationStatus(db);
   const { lastSuccessAt, installedAt, unreadable, hasFailed } = status;
   const detail =
     lastSuccessAt === null
@@ -135,8 +133,57 @@ const checkReconciliation = async ({ connections, clock }: CliContext): Promise<
   return report(`${problems.join("; ")}; see \`impact usage\``);
 };
 
-/** The checks that need the database, one after the other: the clock is not measured beside other queries. */
-const CHECKS = {
+const TOLERATED_FEED_AGE_MS = 5 * 60 * 1000;
+
+/** Checks that no open transaction keeps clients from seeing new events. */
+const checkFeed = async ({ db, clock }: DatabaseContext): Promise<Result> => {
+  const blocker = await findFeedBlocker(db);
+  if (blocker === null) {
+    return ok("no transaction holds it back");
+  }
+  const { pid, role, openSince } = blocker;
+  if (pid === null) {
+    return wrong("a prepared transaction holds it back; end it, see pg_prepared_xacts");
+  }
+  const transaction = `a transaction of process ${pid}, role ${role ?? "unknown"},`;
+  if (openSince === null) {
+    return warning(`${transaction} holds it back; only its own role can see since when`);
+  }
+  const detail = `${transaction} has held it back since ${formatTime(openSince)}`;
+  return clock.now().getTime() - openSince.getTime() <= TOLERATED_FEED_AGE_MS
+    ? ok(detail)
+    : wrong(`${detail}; end it with \`SELECT pg_terminate_backend(${pid})\``);
+};
+
+/** Long enough to give a client another key. */
+const NOTICE_DAYS = 14;
+/** More are counted and not named. */
+const NAMED_KEYS = 3;
+
+/** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
+const checkKeys = async ({ db, clock }: DatabaseContext): Promise<Result> => {
+  const now = clock.now();
+  const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);
+  const keys = await listExpiringKeys(db, now, until);
+  if (keys.length === 0) {
+    return ok(`none expires within ${NOTICE_DAYS} days`);
+  }
+  const named = keys
+    .slice(0, NAMED_KEYS)
+    .map(
+      ({ id, mode, accountName, expiresAt }) =>
+        `${id} (${mode}, ${accountName}) on ${formatTime(expiresAt)}`,
+    );
+  const others = keys.length - named.length;
+  return warning(
+    `${counted(keys.length, "valid key expires", "valid keys expire")} within ${NOTICE_DAYS} days: ` +
+      [...named, ...(others > 0 ? [`${others} more`] : [])].join("; ") +
+      ". Issue others with `impact key issue`",
+  );
+};
+
+/** Checks how the connection is encrypted, its role and clock, and what is late or needs an operator. */
+export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   "database writes": checkWrites,
   "database connection": checkEncryption,
   "database pooler": checkPooler,
@@ -145,65 +192,6 @@ const CHECKS = {
   "unreported usage": checkBacklog,
   usage: checkUsage,
   reconciliation: checkReconciliation,
+  "event feed": checkFeed,
+  "API keys": checkKeys,
 };
-
-/** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */
-export const checkDatabase = async (context: CliContext): Promise<readonly Finding[]> => {
-  const reachable = await check("database", async () => {
-    const { version } = await readServerStatus(await context.connections.database());
-    return ok(`PostgreSQL ${version}, schema up to date`);
-  });
-  const skipReason = reachable.status === "ok" ? null : "the database cannot be reached";
-  return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
-};
-
-const TOLERATED_FEED_AGE_MS = 5 * 60 * 1000;
-
-/** Checks that no open transaction keeps clients from seeing new events. */
-export const checkFeed = (context: CliContext): Promise<Finding> =>
-  checkWithDatabase(context, "event feed", async () => {
-    const blocker = await findFeedBlocker(await context.connections.database());
-    if (blocker === null) {
-      return ok("no transaction holds it back");
-    }
-    const { pid, role, openSince } = blocker;
-    if (pid === null) {
-      return wrong("a prepared transaction holds it back; end it, see pg_prepared_xacts");
-    }
-    const transaction = `a transaction of process ${pid}, role ${role ?? "unknown"},`;
-    if (openSince === null) {
-      return warning(`${transaction} holds it back; only its own role can see since when`);
-    }
-    const detail = `${transaction} has held it back since ${formatTime(openSince)}`;
-    return context.clock.now().getTime() - openSince.getTime() <= TOLERATED_FEED_AGE_MS
-      ? ok(detail)
-      : wrong(`${detail}; end it with \`SELECT pg_terminate_backend(${pid})\``);
-  });
-
-/** Long enough to give a client another key. */
-const NOTICE_DAYS = 14;
-/** More are counted and not named. */
-const NAMED_KEYS = 3;
-
-/** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
-export const checkKeys = (context: CliContext): Promise<Finding> =>
-  checkWithDatabase(context, "API keys", async () => {
-    const now = context.clock.now();
-    const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);
-    const keys = await listExpiringKeys(await context.connections.database(), now, until);
-    if (keys.length === 0) {
-      return ok(`none expires within ${NOTICE_DAYS} days`);
-    }
-    const named = keys
-      .slice(0, NAMED_KEYS)
-      .map(
-        ({ id, mode, accountName, expiresAt }) =>
-          `${id} (${mode}, ${accountName}) on ${formatTime(expiresAt)}`,
-      );
-    const others = keys.length - named.length;
-    return warning(
-      `${counted(keys.length, "valid key expires", "valid keys expire")} within ${NOTICE_DAYS} days: ` +
-        [...named, ...(others > 0 ? [`${others} more`] : [])].join("; ") +
-        ". Issue others with `impact key issue`",
-    );
-  });

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { withTimeout } from "../../runtime/waiting.ts";
 import type { CliContext } from "../context.ts";
 import { describeError } from "../exitCodes.ts";
@@ -27,49 +28,43 @@ export const START_WORKER =
 const TIMEOUT_MS = 15_000;
 
 /** Runs one check with a timeout; an error that it throws is its finding. */
-export const check = async (name: string, run: () => Promise<Result>): Promise<Finding> => {
+export const check = async (
+  name: string,
+  run: () => Promise<Result> | Result,
+): Promise<Finding> => {
   try {
-    return { check: name, ...(await withTimeout(AbortSignal.timeout(TIMEOUT_MS), run())) };
+    return {
+      check: name,
+      ...(await withTimeout(AbortSignal.timeout(TIMEOUT_MS), Promise.resolve(run()))),
+    };
   } catch (error) {
     return { check: name, ...wrong(describeError(error)) };
   }
 };
 
+/** What a check needs of the database. */
+export type DatabaseContext = CliContext & { readonly db: DatabasePool };
+
+/** Checks by their names. */
+export type Checks<Context> = Readonly<
+  Record<string, (context: Context) => Promise<Result> | Result>
+>;
+
 /**
- * Runs checks one after the other.
- * @param skipReason why none of them can run, or null
+ * Runs checks one after the other, because the clock is not measured beside other queries.
+ * @param context what the checks need, or why none of them can run
  */
-export const checkEach = async (
-  context: CliContext,
-  checks: Readonly<Record<string, (context: CliContext) => Promise<Result>>>,
-  skipReason: string | null,
+export const runChecks = async <Context extends object>(
+  context: Context | string,
+  checks: Checks<Context>,
 ): Promise<readonly Finding[]> => {
   const findings: Finding[] = [];
   for (const [name, run] of Object.entries(checks)) {
     findings.push(
-      skipReason === null
-        ? await check(name, () => run(context))
-        : { check: name, ...skipped(skipReason) },
+      typeof context === "string"
+        ? { check: name, ...skipped(context) }
+        : await check(name, () => run(context)),
     );
   }
   return findings;
 };
-
-export const isDatabaseReachable = async ({ connections }: CliContext): Promise<boolean> => {
-  try {
-    await connections.database();
-    return true;
-  } catch {
-    return false;
-  }
-};
-
-/** Runs a check that needs the database. If that is down, the check of the database itself says why. */
-export const checkWithDatabase = async (
-  context: CliContext,
-  name: string,
-  run: () => Promise<Result>,
-): Promise<Finding> =>
-  (await isDatabaseReachable(context))
-    ? check(name, run)
-    : { check: name, ...skipped("the database cannot be reached") };
