@@ -77,8 +77,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/export.ts")).defineExportCommand,
     },
     refund: {
-      description: "Refund registrations and donations for a customer",
-      load: async () => (await import("./commands/refunds.ts")).addRefundCommands,
+      description: "Refund a registration or a donation, or all registrations that match",
+      load: async () => (await import("./commands/refund.ts")).defineRefundCommand,
     },
     usage: {
       description: "Show what billing needs a person for, explain it, and repair it",
@@ -87,10 +87,6 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     charity: {
       description: "Manage the built-in catalogue of charities",
       load: async () => (await import("./commands/charities.ts")).addCharityCommands,
-    },
-    donation: {
-      description: "Look up donations to charities",
-      load: async () => (await import("./commands/donations.ts")).addDonationCommands,
     },
     evidence: {
       description: "Inspect planting orders, record and correct their evidence",

@@ -11,18 +11,20 @@ const COMMON = ["--help"];
 
 type Completion = { readonly path: string; readonly words: readonly string[] };
 
+const namesOf = (command: Command): readonly string[] => [command.name(), ...command.aliases()];
+
 /** Lists what may follow each command: its subcommands and its options. */
 const listCompletions = (command: Command, path = ""): readonly Completion[] => [
   {
     path,
     words: [
-      ...command.commands.map((subcommand) => subcommand.name()),
+      ...command.commands.flatMap(namesOf),
       ...command.options.flatMap(({ long }) => long ?? []),
       ...COMMON,
     ],
   },
   ...command.commands.flatMap((subcommand) =>
-    listCompletions(subcommand, `${path} ${subcommand.name()}`),
+    namesOf(subcommand).flatMap((name) => listCompletions(subcommand, `${path} ${name}`)),
   ),
 ];
 

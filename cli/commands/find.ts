@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import { isFailed } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRecords } from "../../modules/support/findRecords.ts";
@@ -13,7 +14,7 @@ import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import type { Cell } from "../output/formatTable.ts";
-import { printRecord, printResult } from "../output/print.ts";
+import { isCell, printRecord, printResult } from "../output/print.ts";
 
 type FindOptions = ChangeOptions & {
   readonly org?: string;
@@ -21,7 +22,7 @@ type FindOptions = ChangeOptions & {
 };
 
 /** A record as it is printed, with the same names in JSON. */
-type Shown = Readonly<Record<string, Cell | readonly string[]>>;
+type Shown = Readonly<Record<string, unknown>>;
 
 type Owned = {
   readonly accountId: string;
@@ -93,10 +94,18 @@ const presentDonation = (record: FoundRecords["donations"][number]): Shown => ({
   amount_cents: record.amountCents,
   amount: formatCents(record.amountCents),
   charity: record.charityName,
+  ein: record.ein && formatEin(record.ein),
+  nonprofit_id: record.nonprofitId,
+  charity_provider: record.charityProvider,
+  metadata: record.metadata,
   created_at: record.createdAt,
-  refunded: record.refunded,
   ...customerOf(record),
-  next: `impact donation show ${record.id}`,
+  refunded: record.refunded,
+  refunded_at: record.refundedAt,
+  refund_reason: record.refundReason,
+  refund_idempotency_key: record.refundIdempotencyKey,
+  refund_metadata: record.refundMetadata,
+  next: record.refunded ? null : `impact refund ${record.id} --reason TEXT`,
 });
 
 const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
@@ -158,18 +167,20 @@ const present = (found: FoundRecords): readonly Shown[] => [
   ...found.storeWrites.map(presentStoreWrite),
 ];
 
-const isList = (value: Cell | readonly string[]): value is readonly string[] =>
-  Array.isArray(value);
+/** Returns a value as the text shows it: what found a record as words, and metadata as JSON. */
+const textOf = (value: unknown): Cell =>
+  Array.isArray(value)
+    ? value.map((by) => String(by).replaceAll("_", " ")).join(", ")
+    : isCell(value)
+      ? value
+      : JSON.stringify(value);
 
 /** Names and values for people: without what is absent. */
 const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
   Object.fromEntries(
     Object.entries(shown)
       .filter(([name, value]) => value !== null && name !== "amount_cents")
-      .map(([name, value]) => [
-        name.replaceAll("_", " "),
-        isList(value) ? value.map((by) => by.replaceAll("_", " ")).join(", ") : value,
-      ]),
+      .map(([name, value]) => [name.replaceAll("_", " "), textOf(value)]),
   );
 
 const FIND_HELP = `

@@ -100,46 +100,41 @@ const listProblems = (
   ...describeInvoiceProblems(invoiceProblems),
 ];
 
-const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("list")
-    .description("List all organizations")
-    .action(async ({ json }: JsonOption) => {
-      const db = await connections.database();
-      const accounts = await listOrganizations(db);
-      const watched = await listWatchedSubscriptions(db, null);
-      const subscriptions = new Map(
-        watched.map((subscription) => [subscription.accountId, subscription]),
-      );
-      const invoiceProblems = await listInvoicedUsage(db, null, { onlyProblems: true });
-      const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
-      const problemsOf = ({ id }: Account): readonly string[] => {
-        const subscription = subscriptions.get(id);
-        return listProblems(
-          subscription ?? null,
-          invoiceProblems.filter(({ accountIds }) => accountIds.includes(id)),
-        );
-      };
-      printList(
-        { io, json },
-        accounts,
-        (account) => ({
-          ...presentOrganization(account),
-          subscription_status: statusOf(account),
-          subscription_problems: problemsOf(account),
-        }),
-        {
-          id: (account) => account.id,
-          name: (account) => account.name,
-          "billing day": (account) => account.billingDay,
-          "stripe customer": (account) => account.stripeCustomerId,
-          subscription: (account) => statusOf(account),
-          problems: (account) => problemsOf(account).join(", "),
-          policy: (account) => account.subscriptionPolicy,
-          created: (account) => account.createdAt,
-        },
-      );
-    });
+const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
+  const db = await connections.database();
+  const accounts = await listOrganizations(db);
+  const watched = await listWatchedSubscriptions(db, null);
+  const subscriptions = new Map(
+    watched.map((subscription) => [subscription.accountId, subscription]),
+  );
+  const invoiceProblems = await listInvoicedUsage(db, null, { onlyProblems: true });
+  const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
+  const problemsOf = ({ id }: Account): readonly string[] => {
+    const subscription = subscriptions.get(id);
+    return listProblems(
+      subscription ?? null,
+      invoiceProblems.filter(({ accountIds }) => accountIds.includes(id)),
+    );
+  };
+  printList(
+    { io, json },
+    accounts,
+    (account) => ({
+      ...presentOrganization(account),
+      subscription_status: statusOf(account),
+      subscription_problems: problemsOf(account),
+    }),
+    {
+      id: (account) => account.id,
+      name: (account) => account.name,
+      "billing day": (account) => account.billingDay,
+      "stripe customer": (account) => account.stripeCustomerId,
+      subscription: (account) => statusOf(account),
+      problems: (account) => problemsOf(account).join(", "),
+      policy: (account) => account.subscriptionPolicy,
+      created: (account) => account.createdAt,
+    },
+  );
 };
 
 const presentSubscription = (
@@ -166,80 +161,80 @@ const readAllTotals = (
   );
 };
 
-const addShowCommand = (parent: Command, context: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show an organization's settings, public profile, limits, totals and keys")
-    .argument("<id>", "id of the organization", parseId)
-    .action(async (id: string, { json }: JsonOption) => {
-      const { io, connections, clock } = context;
-      const db = await connections.database();
-      const now = clock.now();
-      const account = await getOrganization(db, id);
-      const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-      const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
-        await Promise.all([
-          readAllTotals(db, id, now),
-          readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
-          listApiKeys(db, id),
-          listWatchedSubscriptions(db, id),
-          listInvoicedUsage(db, id, { onlyProblems: true }),
-          listAccountLimits(db, id),
-          findProfile(db, id),
-        ]);
-      if (json) {
-        printJson(io, {
-          ...presentOrganization(account),
-          subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
-          dashboard_url: dashboardUrl,
-          profile: presentProfile(profile),
-          totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
-            mode,
-            kind,
-            all,
-            month,
-          })),
-          donations: presentDonationSummaries(donations),
-          limits: presentLimits(limits),
-          keys: keys.map(presentKey),
-        });
-        return;
-      }
-      printOrganization(context, account);
-      io.stdout.write("\n");
-      if (subscription) {
-        const { status, meteredKinds, hasDonationItems, readAt } = subscription;
-        printRecord(io, {
-          subscription: status,
-          "priced meters": meteredKinds.join(", "),
-          "donation items": hasDonationItems,
-          problems: listProblems(subscription, invoiceProblems).join(", "),
-          read: readAt,
-        });
-        io.stdout.write("\n");
-      }
-      printTable(
-        io,
-        ["mode", "kind", "all time", monthOf(now)],
-        owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
-      );
-      io.stdout.write("\n");
-      printTable(io, LIMIT_HEADINGS, limitRows(limits));
-      io.stdout.write("\n");
-      printRows(io, keys, KEY_COLUMNS);
-      io.stdout.write("\n");
-      printRows(io, donations, DONATION_COLUMNS);
-      io.stdout.write("\n");
-      printRecord(io, {
-        dashboard: dashboardUrl,
-        ...profileRecord(profile),
-      });
+const showOne = async (context: CliContext, id: string, { json }: JsonOption): Promise<void> => {
+  const { io, connections, clock } = context;
+  const db = await connections.database();
+  const now = clock.now();
+  const account = await getOrganization(db, id);
+  const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
+  const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
+    await Promise.all([
+      readAllTotals(db, id, now),
+      readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
+      listApiKeys(db, id),
+      listWatchedSubscriptions(db, id),
+      listInvoicedUsage(db, id, { onlyProblems: true }),
+      listAccountLimits(db, id),
+      findProfile(db, id),
+    ]);
+  if (json) {
+    printJson(io, {
+      ...presentOrganization(account),
+      subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
+      dashboard_url: dashboardUrl,
+      profile: presentProfile(profile),
+      totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
+        mode,
+        kind,
+        all,
+        month,
+      })),
+      donations: presentDonationSummaries(donations),
+      limits: presentLimits(limits),
+      keys: keys.map(presentKey),
     });
+    return;
+  }
+  printOrganization(context, account);
+  io.stdout.write("\n");
+  if (subscription) {
+    const { status, meteredKinds, hasDonationItems, readAt } = subscription;
+    printRecord(io, {
+      subscription: status,
+      "priced meters": meteredKinds.join(", "),
+      "donation items": hasDonationItems,
+      problems: listProblems(subscription, invoiceProblems).join(", "),
+      read: readAt,
+    });
+    io.stdout.write("\n");
+  }
+  printTable(
+    io,
+    ["mode", "kind", "all time", monthOf(now)],
+    owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
+  );
+  io.stdout.write("\n");
+  printTable(io, LIMIT_HEADINGS, limitRows(limits));
+  io.stdout.write("\n");
+  printRows(io, keys, KEY_COLUMNS);
+  io.stdout.write("\n");
+  printRows(io, donations, DONATION_COLUMNS);
+  io.stdout.write("\n");
+  printRecord(io, {
+    dashboard: dashboardUrl,
+    ...profileRecord(profile),
+  });
 };
 
 export const addOrgCommands = (org: Command, context: CliContext): void => {
   addCreateCommand(org, context);
-  addListCommand(org, context);
-  addShowCommand(org, context);
+  org
+    .command("list")
+    .alias("show")
+    .description("List all organizations, or show one with its profile, limits, totals and keys")
+    .argument("[id]", "id of the organization", parseId)
+    .action((id: string | undefined, options: JsonOption) =>
+      id === undefined ? listAll(context, options) : showOne(context, id, options),
+    );
   addUpdateCommand(org, context);
 };

@@ -159,49 +159,42 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
   });
 };
 
-const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("list")
-    .description("List all stores")
-    .action(async ({ json }: JsonOption) => {
-      const stores = await listStores(await connections.database());
-      printList({ io, json }, stores, presentStore, {
-        "store id": (store) => store.id,
-        domain: (store) => store.domain,
-        balance: (store) => formatCents(store.balanceCents),
-        ...Object.fromEntries(
-          KINDS.map((kind) => [kind, (store: Store) => formatCents(store[`${kind}PriceCents`])]),
-        ),
-        created: (store) => store.createdAt,
-        uninstalled: (store) => store.uninstalledAt,
-      });
-    });
+const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
+  const stores = await listStores(await connections.database());
+  printList({ io, json }, stores, presentStore, {
+    "store id": (store) => store.id,
+    domain: (store) => store.domain,
+    balance: (store) => formatCents(store.balanceCents),
+    ...Object.fromEntries(
+      KINDS.map((kind) => [kind, (store: Store) => formatCents(store[`${kind}PriceCents`])]),
+    ),
+    created: (store) => store.createdAt,
+    uninstalled: (store) => store.uninstalledAt,
+  });
 };
 
-const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show a store's settings, limits and the prefixes of its keys")
-    .argument(...STORE)
-    .action(async (idOrDomain: string, { json }: JsonOption) => {
-      const db = await connections.database();
-      const store = await findNamedStore(db, idOrDomain);
-      const keys = await listApiKeys(db, store.id);
-      const limits = await listAccountLimits(db, store.id);
-      if (json) {
-        printJson(io, {
-          ...presentStore(store),
-          limits: presentLimits(limits),
-          keys: keys.map(presentKey),
-        });
-        return;
-      }
-      printStore(io, store, {});
-      io.stdout.write("\n");
-      printTable(io, LIMIT_HEADINGS, limitRows(limits));
-      io.stdout.write("\n");
-      printRows(io, keys, KEY_COLUMNS);
+const showOne = async (
+  { io, connections }: CliContext,
+  idOrDomain: string,
+  { json }: JsonOption,
+): Promise<void> => {
+  const db = await connections.database();
+  const store = await findNamedStore(db, idOrDomain);
+  const keys = await listApiKeys(db, store.id);
+  const limits = await listAccountLimits(db, store.id);
+  if (json) {
+    printJson(io, {
+      ...presentStore(store),
+      limits: presentLimits(limits),
+      keys: keys.map(presentKey),
     });
+    return;
+  }
+  printStore(io, store, {});
+  io.stdout.write("\n");
+  printTable(io, LIMIT_HEADINGS, limitRows(limits));
+  io.stdout.write("\n");
+  printRows(io, keys, KEY_COLUMNS);
 };
 
 type UpdateOptions = ChangeOptions &
@@ -275,8 +268,14 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
 
 export const addStoreCommands = (store: Command, context: CliContext): void => {
   addCreateCommand(store, context);
-  addListCommand(store, context);
-  addShowCommand(store, context);
+  store
+    .command("list")
+    .alias("show")
+    .description("List all stores, or show one with its limits and the prefixes of its keys")
+    .argument("[store]", STORE[1])
+    .action((named: string | undefined, options: JsonOption) =>
+      named === undefined ? listAll(context, options) : showOne(context, named, options),
+    );
   addUpdateCommand(store, context);
   addBalanceCommands(store, context);
   addPrivacyCommands(store, context);

@@ -121,42 +121,37 @@ const listingQuery = (deployment: string, { type, status }: WorkflowFilter): str
 
 type ListOptions = WorkflowFilter & JsonOption & { readonly limit: number };
 
+type ShowOptions = JsonOption & { readonly run?: string };
+
 const STATUSES: readonly string[] = Object.keys(STATUS_NAMES);
 
-const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("list")
-    .description(
-      "List this deployment's workflows: running ones first, then the latest closed ones",
-    )
-    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
-    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
-    .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action(async ({ limit, json, ...filter }: ListOptions) => {
-      const deployment = await connections.deploymentName();
-      const temporal = await connections.temporal();
-      const found: WorkflowExecutionInfo[] = [];
-      await callTemporal(temporal, async () => {
-        const pages = temporal.workflow.list({
-          query: listingQuery(deployment, filter),
-          pageSize: Math.min(limit + 1, 1000),
-        });
-        for await (const workflow of pages) {
-          found.push(workflow);
-          if (found.length > limit) {
-            break;
-          }
-        }
-      });
-      printList({ io, json }, found.slice(0, limit), presentWorkflow, {
-        "workflow id": (workflow) => workflow.workflowId,
-        type: (workflow) => workflow.type,
-        status: formatStatus,
-        started: (workflow) => workflow.startTime,
-        closed: (workflow) => workflow.closeTime,
-      });
-      sayIfMore(io, found.length, limit);
+const listAll = async (
+  { io, connections }: CliContext,
+  { limit, json, ...filter }: ListOptions,
+): Promise<void> => {
+  const deployment = await connections.deploymentName();
+  const temporal = await connections.temporal();
+  const found: WorkflowExecutionInfo[] = [];
+  await callTemporal(temporal, async () => {
+    const pages = temporal.workflow.list({
+      query: listingQuery(deployment, filter),
+      pageSize: Math.min(limit + 1, 1000),
     });
+    for await (const workflow of pages) {
+      found.push(workflow);
+      if (found.length > limit) {
+        break;
+      }
+    }
+  });
+  printList({ io, json }, found.slice(0, limit), presentWorkflow, {
+    "workflow id": (workflow) => workflow.workflowId,
+    type: (workflow) => workflow.type,
+    status: formatStatus,
+    started: (workflow) => workflow.startTime,
+    closed: (workflow) => workflow.closeTime,
+  });
+  sayIfMore(io, found.length, limit);
 };
 
 /** Returns how a closed run ended; null for a run that is running or has continued as new. */
@@ -195,64 +190,54 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
     last_failure: activity.lastFailure?.message ?? null,
   }));
 
-const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show the state, pending activities and result of a workflow")
-    .argument(
-      "<workflow-id>",
-      "workflow id, such as a registration's refund_id, or reconciliation for the latest",
-    )
-    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
-    .action(async (given: string, { run, json }: JsonOption & { readonly run?: string }) => {
-      const deployment = await connections.deploymentName();
-      const temporal = await connections.temporal();
-      const workflowId = await latestScheduledId(
-        temporal,
-        deployment,
-        workflowIdOf(deployment, given),
-      );
-      const description = await callTemporal(temporal, () =>
-        temporal.workflow.getHandle(workflowId, run).describe(),
-      );
-      const pending = presentPending(description);
-      const outcome = await readOutcome(temporal, description);
-      const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
-      const failure = outcome && "failure" in outcome ? outcome.failure : null;
-      if (json) {
-        printJson(io, {
-          ...presentWorkflow(description),
-          // Of lists, Temporal returns 0 for workflows that run.
-          history_length: description.historyLength,
-          pending_activities: pending,
-          result,
-          failure,
-        });
-        return;
-      }
-      printRecord(io, {
-        "workflow id": description.workflowId,
-        "run id": description.runId,
-        type: description.type,
-        status: formatStatus(description),
-        "task queue": description.taskQueue,
-        started: description.startTime,
-        closed: description.closeTime,
-        events: description.historyLength,
-        ...(result === null ? {} : { result: JSON.stringify(result) }),
-        ...(failure === null ? {} : { failure }),
-      });
-      if (pending.length > 0) {
-        io.stdout.write("\n");
-        printRows(io, pending, {
-          "pending activity": (each) => each.activity,
-          attempt: (each) => each.attempt,
-          "last started": (each) => each.last_started_at,
-          "next attempt": (each) => each.next_attempt_at,
-          "last failure": (each) => each.last_failure,
-        });
-      }
+const showOne = async (
+  { io, connections }: CliContext,
+  given: string,
+  { run, json }: ShowOptions,
+): Promise<void> => {
+  const deployment = await connections.deploymentName();
+  const temporal = await connections.temporal();
+  const workflowId = await latestScheduledId(temporal, deployment, workflowIdOf(deployment, given));
+  const description = await callTemporal(temporal, () =>
+    temporal.workflow.getHandle(workflowId, run).describe(),
+  );
+  const pending = presentPending(description);
+  const outcome = await readOutcome(temporal, description);
+  const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
+  const failure = outcome && "failure" in outcome ? outcome.failure : null;
+  if (json) {
+    printJson(io, {
+      ...presentWorkflow(description),
+      // Of lists, Temporal returns 0 for workflows that run.
+      history_length: description.historyLength,
+      pending_activities: pending,
+      result,
+      failure,
     });
+    return;
+  }
+  printRecord(io, {
+    "workflow id": description.workflowId,
+    "run id": description.runId,
+    type: description.type,
+    status: formatStatus(description),
+    "task queue": description.taskQueue,
+    started: description.startTime,
+    closed: description.closeTime,
+    events: description.historyLength,
+    ...(result === null ? {} : { result: JSON.stringify(result) }),
+    ...(failure === null ? {} : { failure }),
+  });
+  if (pending.length > 0) {
+    io.stdout.write("\n");
+    printRows(io, pending, {
+      "pending activity": (each) => each.activity,
+      attempt: (each) => each.attempt,
+      "last started": (each) => each.last_started_at,
+      "next attempt": (each) => each.next_attempt_at,
+      "last failure": (each) => each.last_failure,
+    });
+  }
 };
 
 type TerminateOptions = ReasonedOptions & {
@@ -304,7 +289,22 @@ const addTerminateCommand = (parent: Command, { io, connections, clock }: CliCon
 };
 
 export const addWorkflowCommands = (workflow: Command, context: CliContext): void => {
-  addListCommand(workflow, context);
-  addShowCommand(workflow, context);
+  workflow
+    .command("list")
+    .alias("show")
+    .description(
+      "List this deployment's workflows, running ones first, or show one with its pending activities and its result",
+    )
+    .argument(
+      "[workflow-id]",
+      "workflow id, such as a registration's refund_id, or reconciliation for the latest",
+    )
+    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
+    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .option("--run <run-id>", "id of the run of the workflow (default: the latest)", parseId)
+    .action((id: string | undefined, options: ListOptions & ShowOptions) =>
+      id === undefined ? listAll(context, options) : showOne(context, id, options),
+    );
   addTerminateCommand(workflow, context);
 };

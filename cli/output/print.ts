@@ -70,7 +70,7 @@ export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<st
     ]),
   );
 
-const isCell = (value: unknown): value is Cell =>
+export const isCell = (value: unknown): value is Cell =>
   value === null || typeof value !== "object" || value instanceof Date;
 
 /** Prints the fields of an object that have a value and are no lists, one a line. */

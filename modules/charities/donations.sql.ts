@@ -11,7 +11,7 @@ import {
   ownedBy,
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
-import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
+import { modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -159,35 +159,16 @@ export const countDonations = (
     WHERE ${conditions(owner, filter)}
   `);
 
-const detailsRow = donationRow.extend({
-  accountId: z.uuid(),
-  accountType: accountTypeColumn,
-  mode: modeColumn,
-  /** When it was refunded here; null if another system refunded it. */
-  refundedAt: z.date().nullable(),
-  refundReason: z.string().nullable(),
-  refundIdempotencyKey: z.string().nullable(),
-  refundMetadata: z.record(z.string(), z.unknown()).nullable(),
-});
+const detailsRow = donationRow.extend({ accountId: z.uuid(), mode: modeColumn });
 
-/** Returns a donation of any owner, with its refund. */
+/** Returns a donation of any owner. */
 export const findDonationDetails = (
   db: CommonQueryMethods,
   id: string,
 ): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
   db.maybeOne(sql.type(detailsRow)`
-    SELECT
-      ${donationColumns},
-      donation.account_id AS "accountId",
-      account.type AS "accountType",
-      donation.mode,
-      donation_refund.created_at AS "refundedAt",
-      donation_refund.reason AS "refundReason",
-      donation_refund.idempotency_key AS "refundIdempotencyKey",
-      donation_refund.metadata AS "refundMetadata"
+    SELECT ${donationColumns}, account_id AS "accountId", mode
     FROM donation
-    JOIN account ON account.id = donation.account_id
-    LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ${id}
   `);
 

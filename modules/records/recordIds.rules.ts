@@ -27,7 +27,7 @@ export const shownIdOf = ({
   readonly importedId: string | null;
 }): string => imported ?? id;
 
-type RecordKind = "registration" | "donation";
+type RecordKind = "registration" | "donation" | "record";
 
 /** Returns the error for a record that an operator names. */
 export const recordNotFound = (kind: RecordKind, given: string): DomainError =>

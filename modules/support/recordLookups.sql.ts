@@ -247,8 +247,17 @@ const REGISTRATION = {
 const donationRow = z.strictObject({
   ...searchedRow,
   amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityProvider: z.string(),
   charityName: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
   refunded: z.boolean(),
+  /** Null if another system refunded it. */
+  refundedAt: z.date().nullable(),
+  refundReason: z.string().nullable(),
+  refundIdempotencyKey: z.string().nullable(),
+  refundMetadata: z.record(z.string(), z.unknown()).nullable(),
 });
 export type FoundDonation = Readonly<z.output<typeof donationRow>>;
 
@@ -256,10 +265,18 @@ const DONATION = {
   columns: sql.fragment`
     ${searchedColumns("donation")},
     donation.amount_cents AS "amountCents",
+    donation.ein,
+    donation.nonprofit_id AS "nonprofitId",
+    donation.charity_provider AS "charityProvider",
     donation.charity_name AS "charityName",
-    donation.refunded
+    donation.metadata,
+    donation.refunded,
+    donation_refund.created_at AS "refundedAt",
+    donation_refund.reason AS "refundReason",
+    donation_refund.idempotency_key AS "refundIdempotencyKey",
+    donation_refund.metadata AS "refundMetadata"
   `,
-  join: sql.fragment``,
+  join: sql.fragment`LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id`,
 };
 
 /** A query of all records that a text may mean. A test asks PostgreSQL for its plan. */

@@ -13,7 +13,6 @@ import { guardUsage, getDeploymentName } from "../../modules/billing/holdUsage.t
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
-import { createDonation } from "../charities/donations/donationSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import {
@@ -34,9 +33,7 @@ const test = testWithDatabase();
 /** Commands that only read, check or send requests as a client. All others must add an audit entry. */
 const READING = [
   "org list",
-  "org show",
   "store list",
-  "store show",
   "store ledger",
   "key list",
   "audit list",
@@ -47,7 +44,6 @@ const READING = [
   "usage reconcile",
   "charity search",
   "charity show",
-  "donation show",
   ...READING_WEBHOOK_COMMANDS,
   "evidence order list",
   "evidence order show",
@@ -55,7 +51,6 @@ const READING = [
   "doctor",
   "deployment show",
   "workflow list",
-  "workflow show",
 ];
 
 type Scenario = {
@@ -63,7 +58,6 @@ type Scenario = {
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
-  readonly isLater?: true;
 };
 type SetUp = (t: ExecutionContext<DatabaseContext>) => Promise<Scenario>;
 
@@ -143,18 +137,11 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: ["--org", id, "--mode", "live"] };
   },
   "key revoke": async (t) => ({ args: [await createKey(t)] }),
-  "refund registration": async (t) => {
+  refund: async (t) => {
     const scene = await setUpUsage(t);
     await setCustomer(scene);
     return { args: [await scene.register(3), ...REASON], env: stripeEnv(scene) };
   },
-  "refund registrations": async (t) => {
-    const scene = await setUpUsage(t);
-    await scene.register(3, "test");
-    const span = ["--since", "2020-01-01", "--until", "2100-01-01"];
-    return { args: ["--org", scene.id, "--mode", "test", ...span, "--yes", ...REASON] };
-  },
-  "refund donation": async (t) => ({ args: [await createDonation(t.context.db), ...REASON] }),
   "usage retry": async (t) => {
     const { event, env } = await failUsage(t);
     return { args: [event, "--absent"], env };
@@ -243,10 +230,7 @@ test("every command is known as reading, or has a scenario that checks its audit
 });
 
 /** Actions whose names differ from their command's. */
-const ACTIONS: Readonly<Record<string, string>> = {
-  // One entry for each registration.
-  "refund registrations": "refund.registration",
-};
+const ACTIONS: Readonly<Record<string, string>> = { refund: "refund.registration" };
 
 const entries = z.array(
   z.looseObject({ reason: z.string().nullable(), details: z.record(z.string(), z.unknown()) }),
@@ -264,7 +248,7 @@ const namesIn = (value: unknown): readonly string[] => {
 
 for (const [command, setUp] of Object.entries(WRITING)) {
   test.serial(`impact ${command} adds an entry with the operator to the audit log`, async (t) => {
-    const { args, env, stdin = "", isLater } = await setUp(t);
+    const { args, env, stdin = "" } = await setUp(t);
     const operator = `auditor of ${command}`;
 
     const settings = { DATABASE_URL: t.context.databaseUrl, ...env };
@@ -273,7 +257,6 @@ for (const [command, setUp] of Object.entries(WRITING)) {
     const run = await runImpact([...command.split(" "), ...args, ...json, "--as", operator], {
       env: settings,
       stdin,
-      clock: isLater ? { now: () => new Date(Date.now() + 16 * 60 * 1000) } : systemClock,
     });
 
     t.is(run.exitCode, 0, run.stderr);

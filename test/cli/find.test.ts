@@ -19,7 +19,9 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 const test = testWithDatabase();
 
 const answer = z.object({
-  records: z.array(z.looseObject({ record: z.string(), id: z.string(), next: z.string() })),
+  records: z.array(
+    z.looseObject({ record: z.string(), id: z.string(), next: z.string().nullable() }),
+  ),
   has_more: z.boolean(),
 });
 
@@ -186,7 +188,8 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
       record: "donation",
       id,
       amount_cents: 2500,
-      next: `impact donation show ${id}`,
+      refunded: true,
+      next: null,
     });
   }
   for (const text of [accountId, "cus_Find1"]) {
@@ -232,7 +235,7 @@ test.serial("accounts and keys are found by what an operator sees of them", asyn
     const { records } = await find(t, text);
     t.is(records.length, 1, text);
     t.deepEqual(records[0]?.["found_by"], [by]);
-    t.true(records[0]?.next.endsWith(owner), text);
+    t.true(records[0]?.next?.endsWith(owner), text);
   }
   const { records } = await find(t, id.slice(0, 18));
   t.like(records[0], { id, found_by: ["id"] });

@@ -178,7 +178,7 @@ test(usageError, ["usage", "list", "--period", "2026-02-01/2026-01-01"], /a mont
 test(usageError, ["usage", "reconcile", "--since", "yesterday"], /a date/u);
 for (const command of [
   ["usage", "reconcile"],
-  ["refund", "registrations", "--org", ID, "--reason", "ticket 12", "--dry-run"],
+  ["refund", "--org", ID, "--reason", "ticket 12", "--dry-run"],
   ["export", "trees", "--org", ID],
   ["audit", "list"],
 ]) {

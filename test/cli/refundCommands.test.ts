@@ -17,7 +17,7 @@ test.serial("an operator refunds part of a registration, once for each key", asy
   await setCustomer(scene);
   const id = await scene.register(9);
   await scene.drain();
-  const args = ["refund", "registration", id, "--count", "4", ...REASON, "--json"];
+  const args = ["refund", id, "--count", "4", ...REASON, "--json"];
   const planned = await scene.impact(...args, "--dry-run");
   t.like(readJson(planned), { refunded_count: 4, dry_run: true });
   const first = await scene.impact(...args, "--idempotency-key", "ticket-7");
@@ -30,8 +30,8 @@ test.serial("an operator refunds part of a registration, once for each key", asy
     SELECT reason FROM refund WHERE registration_id = ${id}
   `);
   t.deepEqual(reasons, ["wrong order"]);
-  t.is((await scene.impact("refund", "registration", id, "--count", "6", ...REASON)).exitCode, 1);
-  const unknown = ["refund", "registration", crypto.randomUUID(), ...REASON];
+  t.is((await scene.impact("refund", id, "--count", "6", ...REASON)).exitCode, 1);
+  const unknown = ["refund", crypto.randomUUID(), ...REASON];
   t.is((await scene.impact(...unknown)).exitCode, 3);
 });
 
@@ -43,7 +43,7 @@ test.serial("a store's registration is returned to its balance, and no other", a
     SELECT id FROM registration WHERE account_id = ${store.id} AND order_id = '#7'
   `);
   const impact = impactOf(t);
-  const args = ["refund", "registration", id, ...REASON];
+  const args = ["refund", id, ...REASON];
   t.is((await impact(...args, "--count", "1")).exitCode, 0);
   const key = ["--idempotency-key", "rest"];
   t.is((await impact(...args, "--dry-run")).exitCode, 0);
@@ -59,13 +59,13 @@ test.serial("a dry run says what a command with its key does for an organization
   await setCustomer(scene);
   const [id, other] = [await scene.register(9), await scene.register(9)];
   const refund = (registration: string, ...args: readonly string[]) =>
-    scene.impact("refund", "registration", registration, ...REASON, "--json", ...args);
+    scene.impact("refund", registration, ...REASON, "--json", ...args);
   const key = ["--idempotency-key", "ticket-8"];
   t.is((await refund(id, ...key, "--count", "4")).exitCode, 0);
 
   const planned = await refund(id, ...key, "--count", "9", "--dry-run");
   t.like(readJson(planned), { refunded_count: 4, replayed: true, dry_run: true });
-  t.regex(planned.stderr, /^Already refunded with this key: 4 trees of/u);
+  t.regex(planned.stderr, /^Already refunded: 4 trees of/u);
   const refused = await refund(other, ...key, "--dry-run");
   t.is(refused.exitCode, 1);
   t.is(refused.stderr, (await refund(other, ...key)).stderr);
@@ -80,7 +80,7 @@ test.serial("a dry run says what the command with its key would do for a store",
   const [id, other] = [await plant(4), await plant(2)];
   const impact = impactOf(t);
   const refund = (registration: string, ...args: readonly string[]) =>
-    impact("refund", "registration", registration, ...REASON, "--json", ...args);
+    impact("refund", registration, ...REASON, "--json", ...args);
   const [first, second] = [
     ["--idempotency-key", "first"],
     ["--idempotency-key", "second"],
@@ -95,7 +95,7 @@ test.serial("a dry run says what the command with its key would do for a store",
 
   const replay = await refund(id, ...first, "--dry-run");
   t.like(readJson(replay), { refunded_count: 4, replayed: true, dry_run: true });
-  t.regex(replay.stderr, /^Already refunded with this key: 4 trees of/u);
+  t.regex(replay.stderr, /^Already refunded: 4 trees of/u);
   const nothingLeft = await refund(id, ...second, "--dry-run");
   t.regex(nothingLeft.stderr, /tree registration is already fully refunded/u);
   t.is((await refund(id, ...second)).stderr, nothingLeft.stderr);
@@ -113,7 +113,7 @@ test.serial(
     const refund = { id, count: 1, idempotency_key: `remainder/${id}` };
     t.is((await call("POST", "/refund/trees", { key, body: refund })).status, 200);
     const impact = impactOf(t);
-    const args = ["refund", "registrations", "--org", org, "--attribution", "bad import"];
+    const args = ["refund", "--org", org, "--attribution", "bad import"];
 
     const run = await impact(...args, ...REASON, "--yes", "--json");
 
@@ -133,7 +133,6 @@ test.serial("an operator and an organization may refund with the same key", asyn
   const refundAsOperator = (registration: string, idempotencyKey: string) =>
     impact(
       "refund",
-      "registration",
       registration,
       "--count",
       "3",
@@ -175,7 +174,7 @@ test.serial("an operator and a store may refund with the same key", async (t) =>
   const { headers } = await post("/app/api/plant", store.live, { trees: 10 });
   const id = headers.get("Record-Id") ?? "";
   const impact = impactOf(t);
-  const args = ["refund", "registration", id, "--count", "3", ...REASON, "--json"];
+  const args = ["refund", id, "--count", "3", ...REASON, "--json"];
 
   for (const key of ["1001", "impact-refund/1001"]) {
     const reversal = { type: "tree", quantity: 1 };
@@ -199,14 +198,17 @@ test.serial("an operator and a store may refund with the same key", async (t) =>
 test.serial("a donation is refunded once", async (t) => {
   const id = await createDonation(t.context.db);
   const impact = impactOf(t);
-  const args = ["refund", "donation", id, ...REASON];
+  const args = ["refund", id, ...REASON];
   const planned = await impact(...args, "--dry-run");
   t.regex(
     planned.stderr,
     /Without --dry-run, the command refunds the donation of \$25\.00 to Sea/u,
   );
-  t.regex((await impact(...args)).stderr, /Refunded the donation/u);
+  t.regex((await impact(...args)).stderr, /Refunded: the donation/u);
   t.regex((await impact(...args)).stderr, /Already refunded/u);
+  const listed = await impact("audit", "list", "--action", "refund.donation", "--json");
+  t.like(readJson(listed), [{ subject: id, operator: "ada", reason: "wrong order" }]);
+  t.regex((await impact(...args, "--count", "1")).stderr, /refunded whole and once/u);
 });
 
 test.serial("refunding a store's donation is an event", async (t) => {
@@ -216,7 +218,7 @@ test.serial("refunding a store's donation is an event", async (t) => {
   const id = headers.get("Record-Id") ?? "";
   const impact = impactOf(t);
 
-  const refunded = await impact("refund", "donation", id, ...REASON);
+  const refunded = await impact("refund", id, ...REASON);
 
   t.is(refunded.exitCode, 0, refunded.stderr);
   const { body } = await get("/app/api/charity/donations", store.live);
@@ -241,10 +243,10 @@ test.serial("registrations are refunded by a filter, and what cannot be is named
     UPDATE registration SET attribution = 'bad import'
     WHERE account_id = ${scene.id} AND id <> ${ids[2] ?? ""}
   `);
-  const args = ["refund", "registrations", "--org", scene.id, "--attribution", "bad import"];
+  const args = ["refund", "--org", scene.id, "--attribution", "bad import"];
   const unsure = await scene.impact(...args, ...REASON);
   t.is(unsure.exitCode, 2);
-  t.regex(unsure.stderr, /matches 3 registrations with 8 units/u);
+  t.regex(unsure.stderr, /matches 8 units of 3 registrations/u);
   const planned = await scene.impact(...args, ...REASON, "--dry-run", "--json");
   const outcome = {
     refunded_registrations: 2,
@@ -259,7 +261,12 @@ test.serial("registrations are refunded by a filter, and what cannot be is named
   t.like(readJson(repeated), { refunded_registrations: 0, refunded_units: 0 });
   await scene.drain();
   t.is(scene.billed(), 5);
-  t.is((await scene.impact("refund", "registrations", "--org", scene.id, ...REASON)).exitCode, 2);
+  const audit = ["audit", "list", "--account", scene.id, "--action", "refund.registration"];
+  t.like(readJson(await scene.impact(...audit, "--json")), { length: 2, 0: { operator: "ada" } });
+  t.is((await scene.impact("refund", "--org", scene.id, ...REASON)).exitCode, 2);
+  const one = await scene.impact("refund", importedId, ...REASON, "--attribution", "bad import");
+  t.is(one.exitCode, 2);
+  t.regex(one.stderr, /attribution: cannot be combined with the id of a record/u);
 });
 
 test.serial("what was refunded is printed if the refunds stop because of an error", async (t) => {
@@ -281,7 +288,7 @@ test.serial("what was refunded is printed if the refunds stop because of an erro
     CREATE TRIGGER stop_refund BEFORE UPDATE ON registration
     FOR EACH ROW EXECUTE FUNCTION stop_refund()
   `);
-  const args = ["refund", "registrations", "--org", scene.id, "--attribution", "stopped"];
+  const args = ["refund", "--org", scene.id, "--attribution", "stopped"];
 
   const run = await scene.impact(...args, ...REASON, "--yes", "--json");
 

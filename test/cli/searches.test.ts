@@ -47,7 +47,7 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ...[
       ["audit", "list", "--account", ID],
       ["evidence", "order", "list", "--org", ID],
-      ["refund", "registrations", "--org", ID, "--attribution", "x", ...BECAUSE, "--dry-run"],
+      ["refund", "--org", ID, "--attribution", "x", ...BECAUSE, "--dry-run"],
     ].map(
       (args) =>
         [
@@ -63,11 +63,7 @@ test("what does not exist is named with the command that finds it", async (t) =>
     [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
     [["usage", "explain", "D9"], "D9 not found; see `impact usage list`"],
     [["usage", "list", "--org", "Nobody"], "organization Nobody not found; see `impact org list`"],
-    [["donation", "show", ID], `donation ${ID} not found; search with \`impact find\``],
-    [
-      ["refund", "donation", ID, ...BECAUSE],
-      `donation ${ID} not found; search with \`impact find\``,
-    ],
+    [["refund", ID, ...BECAUSE], `record ${ID} not found; search with \`impact find\``],
     [
       ["evidence", "withdraw", "999", ...BECAUSE],
       "fact 999 not found; see `impact evidence order show`",

@@ -126,7 +126,7 @@ const checkCommandLine = (program: Command, line: string): string | null => {
   let command = program;
   let depth = 0;
   for (const word of words) {
-    const next = command.commands.find((each) => each.name() === word);
+    const next = command.commands.find((each) => [each.name(), ...each.aliases()].includes(word));
     if (!next) {
       break;
     }

@@ -64,7 +64,6 @@ test("lists, repeated keys and refunds find every imported donation by the id th
   t.is(again.headers.get("Idempotent-Replayed"), "true");
   t.like(again.body, { total_donations: 1, refund_id: `refund-${IDS[2]}` });
 
-  t.like(readJson(await impact("donation", "show", "d-1", "--json")), { id: "d-1" });
   for (const id of IDS) {
     for (const text of [id, `refund-${id}`]) {
       const found = await impact("find", text, "--json");
@@ -72,18 +71,15 @@ test("lists, repeated keys and refunds find every imported donation by the id th
       t.like(readJson(found), { records: [{ record: "donation", id, found_by: ["imported_id"] }] });
     }
   }
-  const refundedHere = readJson(await impact("donation", "show", IDS[1] ?? "", "--json"));
-  t.like(refundedHere, { refunded: true });
-  t.regex(String(fields.parse(refundedHere)["refunded_at"]), /^\d{4}-/u);
-  const refundedBefore = IDS[2] ?? "";
-  const shown = readJson(await impact("donation", "show", refundedBefore, "--json"));
-  t.like(shown, { refunded: true, refunded_at: null });
-  t.regex(
-    (await impact("donation", "show", refundedBefore)).stdout,
-    /^refunded +yes\n(?:.+\n)*refunded at +-$/mu,
+  const [refundedHere, refundedBefore] = await Promise.all(
+    IDS.slice(1, 3).map(async (id) => {
+      const found = fields.parse(readJson(await impact("find", id, "--json")));
+      return rowsIn(found, "records")[0];
+    }),
   );
-  const found = fields.parse(readJson(await impact("find", refundedBefore, "--json")));
-  t.like(rowsIn(found, "records")[0], { record: "donation", refunded: true });
+  t.like(refundedHere, { refunded: true });
+  t.regex(String(refundedHere?.["refunded_at"]), /^\d{4}-/u);
+  t.like(refundedBefore, { refunded: true, refunded_at: null });
 });
 
 test("a refund by the internal id returns the id that the donation brought along", async (t) => {
@@ -94,7 +90,7 @@ test("a refund by the internal id returns the id that the donation brought along
     .looseObject({ records: z.array(z.looseObject({ internal_id: z.string() })) })
     .parse(readJson(found));
   const internalId = records[0]?.internal_id ?? "";
-  const refund = await impact("refund", "donation", internalId, "--reason", "test", "--json");
+  const refund = await impact("refund", internalId, "--reason", "test", "--json");
   t.is(refund.exitCode, 0, refund.stderr);
   t.like(readJson(refund), { donation_id: "d-internal" });
 });

@@ -207,7 +207,7 @@ test("operators name an imported registration by either id", async (t) => {
   for (const given of ["t-77", internalId]) {
     const usage = await scene.impact("usage", "explain", given, "--json");
     t.like(readJson(usage), { registration_id: "t-77", billing: "not_billed" });
-    const refund = await scene.impact("refund", "registration", given, "--reason", "test");
+    const refund = await scene.impact("refund", given, "--reason", "test");
     t.is(refund.exitCode, 1);
     t.regex(refund.stderr, /no usage record on file/u);
   }
@@ -236,18 +236,18 @@ test("a record and its copy in another organization are told apart by --org", as
 
   for (const command of [
     ["usage", "explain"],
-    ["refund", "registration", "--reason", "test"],
+    ["refund", "--reason", "test"],
   ]) {
     const ambiguous = await original.impact(...command, id);
     t.is(ambiguous.exitCode, 1);
-    t.regex(ambiguous.stderr, /2 registrations have the id/u);
+    t.regex(ambiguous.stderr, /2 (?:registrations|records) have the id/u);
   }
 
   for (const owner of [original, copy]) {
     const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
     t.like(readJson(shown), { registration_id: id, account_id: owner.id });
   }
-  const refund = ["refund", "registration", id, "--reason", "test", "--org"] as const;
+  const refund = ["refund", id, "--reason", "test", "--org"] as const;
   t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);
   const refunded = await original.impact(...refund, original.id);
   t.is(refunded.exitCode, 0, refunded.stderr);
