@@ -1,7 +1,7 @@
 import { inspect, isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { Difference } from "./client.ts";
-import type { Answer } from "./client.ts";
+import type { Answer, Service } from "./client.ts";
 
 const show = (value: unknown): string =>
   inspect(value, { depth: 4, breakLength: Infinity, maxStringLength: 200 });
@@ -18,6 +18,22 @@ export const expectEqual = (what: string, got: unknown, expected: unknown): void
 export const expectThat = (holds: boolean, what: string, got: unknown): void => {
   if (!holds) {
     throw new Difference(`${what}; got ${show(got)}`);
+  }
+};
+
+/**
+ * Expects an object to have these fields, among others.
+ * @param query what the object was found with, for the message
+ */
+export const expectFields = (
+  got: object,
+  expected: Readonly<Record<string, unknown>>,
+  query?: object,
+): void => {
+  const fields: Readonly<Record<string, unknown>> = { ...got };
+  const suffix = query === undefined ? "" : ` with ${JSON.stringify(query)}`;
+  for (const [name, value] of Object.entries(expected)) {
+    expectEqual(name + suffix, fields[name], value);
   }
 };
 
@@ -95,3 +111,56 @@ export const expectStoreError = (
     expectMessage(answer, body.error, message);
   }
 };
+
+/** Bodies that are not a JSON object. */
+export const NO_OBJECTS = [
+  "",
+  "{",
+  "nonsense",
+  "[]",
+  "null",
+  "1",
+  '"text"',
+  '{"count":1',
+  "{'count':1}",
+];
+
+/** Texts that are no calendar date. */
+export const NO_DATES = ["yesterday", "2026-13-01", "2026-02-30", "2026-1-1", "01.02.2026"];
+
+/** Returns a query with each of the names and each of the values. */
+export const queriesOf = (names: readonly string[], values: readonly string[]): readonly string[] =>
+  names.flatMap((name) => values.map((value) => `?${name}=${encodeURIComponent(value)}`));
+
+type Requests = { readonly bodies?: readonly unknown[]; readonly queries?: readonly string[] };
+
+async function* answersTo(
+  { get, post }: ReturnType<Service["organization"]>,
+  path: string,
+  { bodies = [], queries = [] }: Requests,
+): AsyncGenerator<Answer, void, void> {
+  for (const body of bodies) {
+    yield await post(path, body);
+  }
+  for (const query of queries) {
+    yield await get(path + query);
+  }
+}
+
+/** Returns a check that each POST of a body and each GET with a query is a 400 of the standalone interface. */
+export const rejects =
+  (path: string, requests: Requests, message?: RegExp) =>
+  async (service: Service): Promise<void> => {
+    for await (const answer of answersTo(service.organization(), path, requests)) {
+      expectError(answer, 400, message);
+    }
+  };
+
+/** The same for the store interface. */
+export const storeRejects =
+  (path: string, requests: Requests, message?: RegExp) =>
+  async (service: Service): Promise<void> => {
+    for await (const answer of answersTo(service.store(), path, requests)) {
+      expectStoreError(answer, 400, "INVALID_PARAMETER", message);
+    }
+  };

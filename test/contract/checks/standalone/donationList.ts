@@ -6,8 +6,13 @@ import {
   expectBody,
   expectEqual,
   expectError,
+  expectFields,
   expectStatus,
   expectThat,
+  NO_DATES,
+  NO_OBJECTS,
+  queriesOf,
+  rejects,
 } from "../../expectations.ts";
 import { donation } from "../shapes.ts";
 import { donate, listDonations, refundDonation } from "./donations.ts";
@@ -42,10 +47,8 @@ export const donationListChecks: readonly Check[] = [
   contract("has pages of 20 by default", async (service) => {
     await donate(service);
     const body = await listDonations(service);
-    expectEqual("page", body.page, 1);
-    expectEqual("page_size", body.page_size, 20);
+    expectFields(body, { page: 1, page_size: 20, total_pages: Math.ceil(body.total_items / 20) });
     expectEqual("donations", body.donations.length, Math.min(20, body.total_items));
-    expectEqual("total_pages", body.total_pages, Math.ceil(body.total_items / 20));
   }),
   contract("lists a donation with what its creation returned", async (service) => {
     const attribution = unique("listed");
@@ -56,25 +59,12 @@ export const donationListChecks: readonly Check[] = [
     });
     const { donations } = await listDonations(service, { attribution });
     expectEqual("donations", donations.length, 1);
-    for (const field of [
-      "id",
-      "amount_cents",
-      "ein",
-      "nonprofit_id",
-      "charity_name",
-      "idempotency_key",
-      "metadata",
-      "refunded",
-    ] as const) {
-      expectEqual(field, donations[0]?.[field], record[field]);
-    }
+    const { created_at: _at, ...fields } = z.object(donation.shape).parse(record);
+    expectFields(donations[0] ?? {}, fields);
   }),
   contract("has no pages if nothing matches", async (service) => {
     const body = await listDonations(service, { attribution: unique("none") });
-    expectEqual("total_items", body.total_items, 0);
-    expectEqual("total_pages", body.total_pages, 0);
-    expectEqual("page", body.page, 1);
-    expectEqual("donations", body.donations, []);
+    expectFields(body, { total_items: 0, total_pages: 0, page: 1, donations: [] });
   }),
   contract("pages have every donation once", async (service) => {
     const attribution = unique("pages");
@@ -89,10 +79,7 @@ export const donationListChecks: readonly Check[] = [
     ] as const) {
       const body = await listDonations(service, { attribution, page_size: "3", page });
       expectEqual(`donations on page ${page}`, body.donations.length, length);
-      expectEqual("total_items", body.total_items, 7);
-      expectEqual("total_pages", body.total_pages, 3);
-      expectEqual("page", body.page, Number(page));
-      expectEqual("page_size", body.page_size, 3);
+      expectFields(body, { total_items: 7, total_pages: 3, page: Number(page), page_size: 3 });
       seen.push(...body.donations.map(({ id }) => id));
     }
     expectEqual("ids", seen.toSorted(), ids.toSorted());
@@ -105,13 +92,10 @@ export const donationListChecks: readonly Check[] = [
       expectEqual("page_size", (await listDonations(service, { page_size: "101" })).page_size, 100);
     }
   }),
-  contract("a page or page_size that is no positive integer is a 400", async (service) => {
-    for (const name of ["page", "page_size"]) {
-      for (const value of ["0", "-1", "1.5", "x"]) {
-        expectError(await service.organization().get(`${PATH}?${name}=${value}`), 400);
-      }
-    }
-  }),
+  contract(
+    "a page or page_size that is no positive integer is a 400",
+    rejects(PATH, { queries: queriesOf(["page", "page_size"], ["0", "-1", "1.5", "x"]) }),
+  ),
   contract("start_date and end_date are inclusive", async (service) => {
     const attribution = unique("dates");
     const { record } = await donate(service, { attribution });
@@ -127,20 +111,10 @@ export const donationListChecks: readonly Check[] = [
       await expectIds(service, { attribution, ...range }, []);
     }
   }),
-  contract("a malformed date is a 400", async (service) => {
-    for (const name of ["start_date", "end_date"]) {
-      for (const date of [
-        "yesterday",
-        "2026-13-01",
-        "2026-02-30",
-        "2026-1-1",
-        "01.02.2026",
-        "20260101",
-      ]) {
-        expectError(await service.organization().get(`${PATH}?${name}=${date}`), 400);
-      }
-    }
-  }),
+  contract(
+    "a malformed date is a 400",
+    rejects(PATH, { queries: queriesOf(["start_date", "end_date"], [...NO_DATES, "20260101"]) }),
+  ),
   decision("a range that ends before it begins is empty", async (service) => {
     await expectIds(service, { start_date: "2026-02-01", end_date: "2026-01-01" }, []);
   }),
@@ -157,9 +131,10 @@ export const donationListChecks: readonly Check[] = [
       await expectIds(service, { metadata_key: unique("none") }, []);
     },
   ),
-  contract("metadata_value without metadata_key is a 400", async (service) => {
-    expectError(await service.organization().get(`${PATH}?metadata_value=x`), 400);
-  }),
+  contract(
+    "metadata_value without metadata_key is a 400",
+    rejects(PATH, { queries: ["?metadata_value=x"] }),
+  ),
   contract("refunded donations stay, marked", async (service) => {
     const attribution = unique("refunded");
     const { donation_id: id } = await donate(service, { attribution });
@@ -209,12 +184,13 @@ export const donationRefundChecks: readonly Check[] = [
       idempotency_key: unique("key"),
     });
     const body = expectBody(answer, refunded);
-    expectEqual("refunded_amount_cents", body.refunded_amount_cents, 321);
-    expectEqual("total_donations", body.total_donations, total - 1);
-    expectEqual("refund_id", body.refund_id, `refund-${record.id}`);
-    expectEqual("id", body.refund_details[0]?.id, record.id);
-    expectEqual("refunded", body.refund_details[0]?.refunded, true);
-    expectEqual("attribution", body.refund_details[0]?.attribution, record.attribution);
+    expectFields(body, {
+      refunded_amount_cents: 321,
+      total_donations: total - 1,
+      refund_id: `refund-${record.id}`,
+    });
+    const { id, attribution } = record;
+    expectFields(body.refund_details[0] ?? {}, { id, refunded: true, attribution });
   }),
   refunds.contract("an unknown donation is a 404", async (service) => {
     for (const id of [crypto.randomUUID(), "unknown", "1", "x".repeat(300)]) {
@@ -225,11 +201,12 @@ export const donationRefundChecks: readonly Check[] = [
     const { donation_id: id } = await donate(service, {}, "otherTest");
     expectError(await refundDonation(service, { id }), 404);
   }),
-  refunds.contract("a missing id is a 400", async (service) => {
-    for (const body of [{}, { reason: "x" }, { id: null }, { id: "" }, { id: {} }, "[]", "{", ""]) {
-      expectError(await refundDonation(service, body), 400);
-    }
-  }),
+  refunds.contract(
+    "a missing id is a 400",
+    rejects("/refund/donations", {
+      bodies: [{}, { reason: "x" }, { id: null }, { id: "" }, { id: {} }, ...NO_OBJECTS],
+    }),
+  ),
   refunds.contract("wrong types of the optional fields are a 400", async (service) => {
     const { donation_id: id } = await donate(service);
     for (const body of [

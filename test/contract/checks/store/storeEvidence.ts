@@ -1,7 +1,13 @@
 import { checksOf, dayOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Service, StoreKey } from "../../client.ts";
-import { expectBody, expectEqual, expectStatus, expectThat } from "../../expectations.ts";
+import {
+  expectBody,
+  expectEqual,
+  expectFields,
+  expectStatus,
+  expectThat,
+} from "../../expectations.ts";
 import { storeEvidence } from "../shapes.ts";
 import { expectStage, expectTimeline, STAGES } from "../standalone/evidence.ts";
 import { findRecord, write } from "./storeRecords.ts";
@@ -31,8 +37,7 @@ export const storeEvidenceChecks: readonly Check[] = [
     const record = await plant(service);
     for (const name of ["tree_id", "id", "tree"]) {
       const body = await read(service, { [name]: record.id });
-      expectEqual("tree_id", body.tree_id, record.id);
-      expectEqual("record_id", body.record_id, record.id);
+      expectFields(body, { tree_id: record.id, record_id: record.id });
       expectTimeline(body.timeline, false);
       expectEqual("first event", body.timeline[0]?.status, "completed");
       expectEqual("created_at", Date.parse(body.created_at), Date.parse(record.created_at));
@@ -64,12 +69,9 @@ export const storeEvidenceChecks: readonly Check[] = [
   }),
   contract("impact_type is trees, also by default", async (service) => {
     const { id } = await plant(service);
-    expectEqual(
-      "impact_type",
-      (await read(service, { tree_id: id, impact_type: "trees" })).impact_type,
-      "trees",
-    );
-    expectEqual("impact_type", (await read(service, { tree_id: id })).impact_type, "trees");
+    for (const given of [{}, { impact_type: "trees" }]) {
+      expectFields(await read(service, { tree_id: id, ...given }), { impact_type: "trees" });
+    }
   }),
   contract("created_at and tree_date select a tree of that day", async (service) => {
     const record = await plant(service);
@@ -93,11 +95,8 @@ export const storeEvidenceChecks: readonly Check[] = [
       `${day}T12:00:00+00:00`,
     ]) {
       for (const name of ["created_at", "tree_date"]) {
-        expectEqual(
-          `day with ${name}=${time}`,
-          dayOf((await read(service, { [name]: time })).created_at),
-          day,
-        );
+        const { created_at: at } = await read(service, { [name]: time });
+        expectEqual(`day with ${name}=${time}`, dayOf(at), day);
       }
     }
   }),
@@ -115,11 +114,7 @@ export const storeEvidenceChecks: readonly Check[] = [
   }),
   decision("unknown parameters are ignored", async (service) => {
     const { id } = await plant(service);
-    expectEqual(
-      "tree_id",
-      (await read(service, { tree_id: id, foo: "1", limit: "0" })).tree_id,
-      id,
-    );
+    expectFields(await read(service, { tree_id: id, foo: "1", limit: "0" }), { tree_id: id });
   }),
   decision("simulated responses carry Evidence-Simulated: true", async (service) => {
     const { id } = await plant(service);

@@ -1,7 +1,14 @@
 import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Service } from "../../client.ts";
-import { expectEqual, expectStoreError, expectThat } from "../../expectations.ts";
+import {
+  expectEqual,
+  expectFields,
+  expectThat,
+  NO_DATES,
+  queriesOf,
+  storeRejects,
+} from "../../expectations.ts";
 import { expectCount, findRecord, listPage, STORE_KINDS, write } from "./storeRecords.ts";
 import type { StoreKind, StorePage } from "./storeRecords.ts";
 
@@ -75,8 +82,7 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
           after_created_at: first.nextCursor,
         });
         expectEqual("records", second.records.length, 1);
-        expectEqual("has_more", second.hasMore, false);
-        expectEqual("next_cursor", second.nextCursor, "");
+        expectFields(second, { hasMore: false, nextCursor: "" });
       },
     ),
     contract("an empty page has no more", async (service) => {
@@ -109,15 +115,10 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
         await expectCount(service, kind, { customer_name: customer, limit }, 100);
       }
     }),
-    decision("a limit that is no positive integer is a 400 INVALID_PARAMETER", async (service) => {
-      for (const limit of ["0", "-1", "1.5", "x"]) {
-        expectStoreError(
-          await service.store().get(`${path}?limit=${limit}`),
-          400,
-          "INVALID_PARAMETER",
-        );
-      }
-    }),
+    decision(
+      "a limit that is no positive integer is a 400 INVALID_PARAMETER",
+      storeRejects(path, { queries: queriesOf(["limit"], ["0", "-1", "1.5", "x"]) }),
+    ),
     pagingCheck(contract, "next_cursor", ({ nextCursor }) => nextCursor),
     ...Object.entries(CURSORS)
       .flatMap(([by, cursorOf]) => [
@@ -145,24 +146,25 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
         );
       },
     ),
-    contract("a malformed cursor is a 400 INVALID_PARAMETER", async (service) => {
-      for (const cursor of ["x", "yesterday", "2026-13-01T00:00:00Z"]) {
-        expectStoreError(
-          await service.store().get(`${path}?after_created_at=${cursor}`),
-          400,
-          "INVALID_PARAMETER",
-        );
-      }
-    }),
-    contract("customer_name matches a part of the name in any case", async (service) => {
-      const name = unique("Ann LEE");
-      await write(service, kind, { customer_name: name });
-      for (const part of [name, name.toLowerCase(), name.toUpperCase(), name.slice(1, -1)]) {
-        await expectCount(service, kind, { customer_name: part }, 1);
-      }
-      await expectCount(service, kind, { customer_name: name.replace("Ann", "A%n") }, 0);
-      await expectCount(service, kind, { customer_name: name.replace("Ann", "A_n") }, 0);
-    }),
+    contract(
+      "a malformed cursor is a 400 INVALID_PARAMETER",
+      storeRejects(path, {
+        queries: queriesOf(["after_created_at"], ["x", "yesterday", "2026-13-01T00:00:00Z"]),
+      }),
+    ),
+    contract(
+      "customer_name matches a part of the name in any case, and customer the name",
+      async (service) => {
+        const name = unique("Ann LEE");
+        await write(service, kind, { customer_name: name });
+        await expectCount(service, kind, { customer: name }, 1);
+        for (const part of [name, name.toLowerCase(), name.toUpperCase(), name.slice(1, -1)]) {
+          await expectCount(service, kind, { customer_name: part }, 1);
+        }
+        await expectCount(service, kind, { customer_name: name.replace("Ann", "A%n") }, 0);
+        await expectCount(service, kind, { customer_name: name.replace("Ann", "A_n") }, 0);
+      },
+    ),
     decision("customer_email and email match the whole address in any case", async (service) => {
       const email = `${unique("Ann")}@Example.com`;
       await write(service, kind, { customer_email: email });
@@ -187,11 +189,6 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
         id,
       );
     }),
-    contract("customer matches the name", async (service) => {
-      const name = unique("Customer");
-      await write(service, kind, { customer_name: name });
-      await expectCount(service, kind, { customer: name }, 1);
-    }),
     contract("order_id matches with and without a leading #", async (service) => {
       const number = String(Math.floor(Math.random() * 1e12) + 1e12);
       await write(service, kind, { order_id: `#${number}` });
@@ -213,17 +210,10 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       await expectCount(service, kind, { ...filter, end_date: day(0) }, 0);
       await expectCount(service, kind, { ...filter, start_date: day(1) }, 0);
     }),
-    contract("a malformed date is a 400 INVALID_PARAMETER", async (service) => {
-      for (const name of ["start_date", "end_date"]) {
-        for (const date of ["yesterday", "2026-02-30", "2026-13-01", "01.02.2026"]) {
-          expectStoreError(
-            await service.store().get(`${path}?${name}=${date}`),
-            400,
-            "INVALID_PARAMETER",
-          );
-        }
-      }
-    }),
+    contract(
+      "a malformed date is a 400 INVALID_PARAMETER",
+      storeRejects(path, { queries: queriesOf(["start_date", "end_date"], NO_DATES) }),
+    ),
     decision(
       "a range that ends before it begins, or where it begins, is empty",
       async (service) => {
