@@ -197,36 +197,6 @@ test("a loop over donations yields each once, although donations are made meanwh
   t.deepEqual(ids, first.map((donation) => donation.donation_id).toReversed());
 });
 
-test("a list is streamed as records, equal to those of its pages, and as CSV", async (t) => {
-  const { impact } = await startWithClient(t);
-  for (const attribution of ["one", "two", "three – ü"]) {
-    await impact.registerTrees({ count: 1, attribution });
-  }
-
-  const streamed: readonly StandaloneSchemas["Registration"][] = await collect(
-    impact.listTrees().stream(),
-  );
-  const csv = (await collect(impact.listTrees().csv())).join("");
-
-  t.deepEqual(streamed, await collect(impact.listTrees({ first: 2 })));
-  t.is(streamed[0]?.attribution, "three – ü");
-  t.is(csv.split("\r\n").length, 5);
-  t.true(csv.startsWith("id,count,"));
-});
-
-test("a program that leaves a streamed list early closes its connection", async (t) => {
-  const { impact } = await startWithClient(t);
-  await Promise.all(Array.from({ length: 20 }, () => impact.registerTrees({ count: 1 })));
-
-  // More than the lists that an account may have open at the same time.
-  for (let round = 0; round < 40; round += 1) {
-    for await (const tree of impact.listTrees({}, { maxRetries: 10 }).stream()) {
-      t.is(tree.count, 1);
-      break;
-    }
-  }
-});
-
 test("the feed is followed from the last event on, until the signal ends it", async (t) => {
   const { impact } = await startWithClient(t);
   for (const count of [1, 2, 3]) {
@@ -288,7 +258,7 @@ test("unknown options and conflicting keys are refused, and nothing is sent", as
   await refuses(() => impact.registerTrees({ count: 1 }, misspelt), /^idempotencykey: unknown/u);
   await refuses(() => impact.registerTrees(body, { idempotencyKey: "order-2" }), /must equal/u);
   await refuses(() => collect(impact.listTrees({}, misspelt)), /^idempotencykey: unknown/u);
-  await refuses(() => impact.call("subscribeToDonations", {}, keyed), /has no idempotency key/u);
+  await refuses(() => impact.subscribeToDonations(keyed), /has no idempotency key/u);
   await refuses(
     () => createImpactClient(Object.assign({ timeout: 5 }, { baseUrl: url, apiKey })),
     /^timeout: unknown/u,
@@ -329,7 +299,7 @@ test("the API key is in no error, no printed client and no URL", async (t) => {
 
   const errors: readonly unknown[] = await Promise.all([
     t.throwsAsync(impact.readDashboardUrl()),
-    t.throwsAsync(impact.listTrees().stream().next()),
+    t.throwsAsync(impact.listTrees().pages().next()),
     t.throwsAsync(unreachable.registerTrees({ count: 1 })),
     Promise.resolve(
       t.throws(() => createImpactClient({ baseUrl: url, apiKey: `${apiKey}\n` }), {

@@ -184,9 +184,9 @@ test("the nightly export writes a day's trees", async (t) => {
 
   const output = await runExample("nightlyExport.ts", environment, day);
 
-  t.is(output, `Wrote trees-${day}.csv\n${day}: 3 trees remain registered\n`);
-  const csv = await readFile(join(project, `trees-${day}.csv`), "utf8");
-  t.true(csv.includes("spring-sale"));
+  t.is(output, `Wrote trees-${day}.ndjson: 3 trees remain registered\n`);
+  const lines = await readFile(join(project, `trees-${day}.ndjson`), "utf8");
+  t.true(lines.includes("spring-sale"));
 });
 
 test("the webhook receiver accepts what its secret has signed, once, and refuses the rest", async (t) => {

@@ -158,12 +158,8 @@ for (const body of ["", "upstream connect error", "null", '{"message":"no health
   });
 }
 
-test("pages and the beginning of a streamed list are repeated", async (t) => {
-  const { impact, direct } = await startBehindProxy(t, [
-    "lost response",
-    { status: 503 },
-    "lost request",
-  ]);
+test("pages are repeated", async (t) => {
+  const { impact, direct } = await startBehindProxy(t, ["cut response", { status: 503 }]);
   await direct.registerTrees({ count: 1 });
   await direct.registerTrees({ count: 2 });
 
@@ -171,23 +167,8 @@ test("pages and the beginning of a streamed list are repeated", async (t) => {
   for await (const tree of impact.listTrees({ first: 1 })) {
     count += tree.count;
   }
-  for await (const tree of impact.listTrees().stream()) {
-    count += tree.count;
-  }
 
-  t.is(count, 6);
-});
-
-test("a streamed list that breaks off is an error and not a short list", async (t) => {
-  const { impact, direct } = await startBehindProxy(t, ["cut response"]);
-  await Promise.all(Array.from({ length: 50 }, () => direct.registerTrees({ count: 1 })));
-  const read = async (): Promise<void> => {
-    for await (const tree of impact.listTrees().stream()) {
-      t.is(tree.count, 1);
-    }
-  };
-
-  await t.throwsAsync(read(), { instanceOf: ImpactConnectionError });
+  t.is(count, 3);
 });
 
 test("after the last retry, the error names the status, the attempts and the key for another call", async (t) => {
@@ -241,34 +222,6 @@ test("an attempt without a response ends after its time, and is repeated", async
     instanceOf: ImpactTimeoutError,
   });
   t.is(error.message, "no complete response within 50 ms");
-});
-
-test("times that a timer cannot wait and impossible numbers of retries are refused, and nothing is sent", async (t) => {
-  const { impact, seen } = await startBehindProxy(t, []);
-  const time = /: must be milliseconds, greater than 0 and at most 2147483647$/u;
-  const retries = "maxRetries: must be a number of at least 0";
-  const isRefused = async (call: () => Promise<unknown>, message: string | RegExp) => {
-    await t.throwsAsync(call, { name: "ImpactError", message });
-  };
-
-  for (const ms of [0, -1, Number.NaN, Infinity, 2 ** 31]) {
-    await isRefused(() => impact.registerTrees({ count: 1 }, { timeoutMs: ms }), time);
-    await isRefused(() => impact.listTrees({}, { timeoutMs: ms }).csv().next(), time);
-    await isRefused(() => impact.followEvents({}, { pollIntervalMs: ms }).next(), time);
-    t.throws(() => createImpactClient({ baseUrl: "http://127.0.0.1:1", timeoutMs: ms }), {
-      message: time,
-    });
-  }
-  for (const maxRetries of [-1, Number.NaN]) {
-    await isRefused(() => impact.registerTrees({ count: 1 }, { maxRetries }), retries);
-    t.throws(() => createImpactClient({ baseUrl: "http://127.0.0.1:1", maxRetries }), {
-      message: retries,
-    });
-  }
-
-  t.deepEqual(seen, []);
-  await impact.registerTrees({ count: 1 }, { timeoutMs: 2 ** 31 - 1, maxRetries: Infinity });
-  t.is(seen.length, 1);
 });
 
 test("the caller's signal ends an attempt and the wait before the next one, with its own reason", async (t) => {

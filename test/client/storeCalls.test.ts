@@ -55,7 +55,7 @@ test("a store's write that takes no key is repeated after the service's 503 only
   t.is(proxy.seen.length, 2);
 });
 
-test("lists of a store continue with their cursors, and can be streamed", async (t) => {
+test("lists of a store continue with their cursors", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { domain, live } = await createTestStore(t.context.db, { balanceCents: 10_000 });
   const store = createStoreClient({
@@ -76,10 +76,6 @@ test("lists of a store continue with their cursors, and can be streamed", async 
   for await (const { quantity } of store.listBalanceEntries({ limit: 2 })) {
     quantities.push(quantity);
   }
-  const streamed: number[] = [];
-  for await (const { count } of store.listTrees().stream()) {
-    streamed.push(count);
-  }
 
   t.deepEqual(counts, [4, 3, 2, 1]);
   t.deepEqual(
@@ -87,7 +83,6 @@ test("lists of a store continue with their cursors, and can be streamed", async 
     [1, null],
   );
   t.deepEqual(quantities, [5, 4, 3, 2, 1, null]);
-  t.deepEqual(streamed, [5, 4, 3, 2, 1]);
 });
 
 test("an error of a store has the code, and a known key with another body is refused", async (t) => {

@@ -120,17 +120,6 @@ test("a webhook is refused if it is older than the tolerance, or further in the 
   });
 });
 
-test("a tolerance or a time that is not a number is a fault of the receiver", async (t) => {
-  const secret = newSecret();
-  const headers = sign(secret, { at: new Date(0) });
-  for (const wrong of [{ toleranceSeconds: NaN }, { toleranceSeconds: -1 }, { nowMs: NaN }]) {
-    await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY, ...wrong }), {
-      instanceOf: ImpactError,
-      message: /must be a number of at least 0/u,
-    });
-  }
-});
-
 test("a malformed secret is a fault of the receiver, and its error does not repeat it", async (t) => {
   for (const secret of ["", "whsec_", "whsec_§secret§", randomBytes(32).toString("base64")]) {
     const error = await t.throwsAsync(

@@ -1,5 +1,5 @@
 /*
- * Writes yesterday's trees to a CSV file, for a spreadsheet or a data warehouse.
+ * Writes yesterday's trees to a file of one JSON object a line, for a data warehouse.
  *
  * IMPACT_URL=http://127.0.0.1:8080 IMPACT_API_KEY=… node nightlyExport.ts [YYYY-MM-DD]
  */
@@ -16,18 +16,19 @@ const impact = createImpactClient({
 });
 
 const day = process.argv[2] ?? new Date(Date.now() - DAY_MS).toISOString().slice(0, 10);
-const file = `trees-${day}.csv`;
+const file = `trees-${day}.ndjson`;
 
-// One response in constant memory, however many trees there are. It ends with an error if it is not complete, so the file has
-// its name only if it is.
-const trees = impact.listTrees({ created_at: day, end_at: day });
-await pipeline(trees.csv(), createWriteStream(`${file}.part`));
-await rename(`${file}.part`, file);
-console.log(`Wrote ${file}`);
+let remaining = 0;
 
-// For smaller lists and totals, a loop over the records, page after page:
-let count = 0;
-for await (const tree of impact.listTrees({ created_at: day, end_at: day })) {
-  count += tree.count - tree.refunded_count;
+/** Reads page after page, in constant memory. It ends with an error if the list is not complete. */
+async function* readLines() {
+  for await (const tree of impact.listTrees({ created_at: day, end_at: day })) {
+    remaining += tree.count - tree.refunded_count;
+    yield `${JSON.stringify(tree)}\n`;
+  }
 }
-console.log(`${day}: ${count} trees remain registered`);
+
+// The file has its name only if it is complete.
+await pipeline(readLines, createWriteStream(`${file}.part`));
+await rename(`${file}.part`, file);
+console.log(`Wrote ${file}: ${remaining} trees remain registered`);

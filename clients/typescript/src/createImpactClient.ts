@@ -1,13 +1,12 @@
-import { createCaller, createMethods } from "./createCaller.ts";
-import type { Caller, ExportableList, List, Methods } from "./createCaller.ts";
+import { createMethods } from "./createMethods.ts";
+import type { List, Methods, ReadNext } from "./createMethods.ts";
 import { createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
-import { followEvents } from "./followEvents.ts";
-import type { FollowOptions } from "./followEvents.ts";
 import { OPERATIONS } from "./generated/standalone.ts";
 import type { components, operations } from "./generated/standalone.ts";
-import type { QueryOf, ResultOf } from "./operationTypes.ts";
+import type { QueryOf } from "./operationTypes.ts";
 import { checkHeaderValue } from "./parseOptions.ts";
+import { wait } from "./retries.ts";
 
 export type ImpactClientOptions = TransportOptions & {
   /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it; public calls need no key. */
@@ -26,35 +25,43 @@ const LISTS = {
   listEvents: { limit: 1000 },
 };
 
-type EventQuery = QueryOf<operations["listEvents"]>;
+export type FollowOptions = CallOptions & {
+  /** How long to wait when there are no more events; 5 seconds by default. */
+  readonly pollIntervalMs?: number;
+};
 
 /** The standalone interface. Each method is named as its operation in the API description, which explains it. */
-export type ImpactClient = Pick<Caller<operations>, "call"> &
-  Omit<Methods<operations, keyof typeof LISTS>, "listEvents"> & {
-    /** The events that can be read now, oldest first. */
-    readonly listEvents: (
-      query?: EventQuery,
-      options?: CallOptions,
-    ) => List<ResultOf<operations["listEvents"]>>;
-    /** Yields events for ever, and polls for new ones; end it with the signal, or by leaving the loop. */
-    readonly followEvents: (
-      query?: EventQuery,
-      options?: FollowOptions,
-    ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
-    /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
-    readonly readDashboard: (
-      slug: string,
-      options?: CallOptions,
-    ) => Promise<StandaloneSchemas["Dashboard"]>;
-    /**
-     * What a public certificate says. Needs no key, and works in browsers of any site.
-     * @param urlOrToken its URL, of which the last part of the path counts, or that part
-     */
-    readonly readCertificate: (
-      urlOrToken: string,
-      options?: CallOptions,
-    ) => Promise<StandaloneSchemas["Certificate"]>;
-  };
+export type ImpactClient = Methods<operations, keyof typeof LISTS> & {
+  /**
+   * Yields events for ever, and polls for new ones; end it with the signal, or by leaving the loop. Calls that keep failing
+   * after their retries end it: go on after the last event that was processed.
+   */
+  readonly followEvents: (
+    query?: QueryOf<operations["listEvents"]>,
+    options?: FollowOptions,
+  ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
+  /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
+  readonly readDashboard: (
+    slug: string,
+    options?: CallOptions,
+  ) => Promise<StandaloneSchemas["Dashboard"]>;
+  /**
+   * What a public certificate says. Needs no key, and works in browsers of any site.
+   * @param urlOrToken its URL, of which the last part of the path counts, or that part
+   */
+  readonly readCertificate: (
+    urlOrToken: string,
+    options?: CallOptions,
+  ) => Promise<StandaloneSchemas["Certificate"]>;
+};
+
+/** Reads the header `Link`. Only its query is used: the key is not sent to another host, whatever the link says. */
+const readNext: ReadNext = ({ headers }) => {
+  const { url } = /<(?<url>[^>]*)>;\s*rel="?next"?/u.exec(headers.get("Link") ?? "")?.groups ?? {};
+  return url === undefined
+    ? null
+    : Object.fromEntries(new URL(url, "http://localhost").searchParams);
+};
 
 const certificatePath = (urlOrToken: string): string => {
   const [path = ""] = urlOrToken.split(/[?#]/u);
@@ -66,7 +73,7 @@ const certificatePath = (urlOrToken: string): string => {
  * Returns a list whose loop yields each donation once. Their pages are counted, so a donation that is made meanwhile moves the
  * last one of a page to the next.
  */
-const withoutRepetitions = <Page>(list: ExportableList<Page>): ExportableList<Page> => ({
+const withoutRepetitions = <Page>(list: List<Page>): List<Page> => ({
   ...list,
   [Symbol.asyncIterator]: async function* donations() {
     const seen = new Set<string>();
@@ -84,18 +91,25 @@ const withoutRepetitions = <Page>(list: ExportableList<Page>): ExportableList<Pa
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication =
     apiKey === undefined ? null : { Authorization: checkHeaderValue("apiKey", apiKey) };
-  const transport = createTransport(options, authentication, ["error"]);
-  const caller = createCaller<operations>(transport, OPERATIONS);
-  const methods = createMethods(OPERATIONS, caller, LISTS);
+  const send = createTransport(options, authentication, ["error"]);
+  const methods = createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, readNext);
 
   const readPublic = async (path: string, own: CallOptions = {}): Promise<never> =>
-    (await transport.send({ method: "GET", path, isPublic: true }, own)).data as never;
+    (await send({ method: "GET", path, isPublic: true }, own)).data as never;
 
   return {
     ...methods,
-    call: caller.call,
     listDonations: (query, own) => withoutRepetitions(methods.listDonations(query, own)),
-    followEvents: (query, own) => followEvents(methods.listEvents, query, own),
+    followEvents: async function* follow(query = {}, { pollIntervalMs = 5_000, ...own } = {}) {
+      let next = query;
+      for (;;) {
+        for await (const event of methods.listEvents(next, own)) {
+          yield event;
+          next = { ...query, starting_after: event.id };
+        }
+        await wait(pollIntervalMs, own.signal);
+      }
+    },
     readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
     readCertificate: (urlOrToken, own) => readPublic(certificatePath(urlOrToken), own),
   };

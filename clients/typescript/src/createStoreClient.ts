@@ -1,5 +1,5 @@
-import { createCaller, createMethods } from "./createCaller.ts";
-import type { Caller, ExportableList, Methods, ReadNext } from "./createCaller.ts";
+import { createList, createMethods } from "./createMethods.ts";
+import type { List, Methods, ReadNext } from "./createMethods.ts";
 import { createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
@@ -26,14 +26,13 @@ const PAGE = { limit: 100 };
 const LISTS = { listTrees: PAGE, listPlastics: PAGE, listDonations: PAGE };
 
 /** The store-platform interface. Each method is named as its operation in the API description, which explains it. */
-export type StoreClient = Pick<Caller<operations>, "call"> &
-  Methods<operations, keyof typeof LISTS> & {
-    /** The entries of the balance, newest first. */
-    readonly listBalanceEntries: (
-      query?: QueryOf<operations["balance"]>,
-      options?: CallOptions,
-    ) => ExportableList<ResultOf<operations["balance"]>>;
-  };
+export type StoreClient = Methods<operations, keyof typeof LISTS> & {
+  /** The entries of the balance, newest first. */
+  readonly listBalanceEntries: (
+    query?: QueryOf<operations["balance"]>,
+    options?: CallOptions,
+  ) => List<ResultOf<operations["balance"]>>;
+};
 
 /** A list of this interface continues with its cursor in the given parameter. */
 const continueWith =
@@ -71,12 +70,15 @@ export const createStoreClient = ({
     "api-key": checkHeaderValue("apiKey", apiKey),
     ...storeHeader(shopName, userId),
   };
-  const transport = createTransport(options, authentication, ["error", "code"]);
-  const caller = createCaller<operations>(transport, OPERATIONS, continueWith("after_created_at"));
-  const ledger = createCaller<operations>(transport, OPERATIONS, continueWith("cursor"));
+  const send = createTransport(options, authentication, ["error", "code"]);
+  const continued = continueWith("after_created_at");
   return {
-    ...createMethods(OPERATIONS, caller, LISTS),
-    call: caller.call,
-    listBalanceEntries: (query, own) => ledger.list("balance", query, own, PAGE),
+    ...createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, continued),
+    listBalanceEntries: createList<operations["balance"]>(
+      send,
+      OPERATIONS.balance,
+      PAGE,
+      continueWith("cursor"),
+    ),
   };
 };

@@ -5,23 +5,20 @@ import {
   ImpactError,
   ImpactTimeoutError,
 } from "./errors.ts";
+import { keyHeader, parseBaseUrl, queryString, refuseUnknown } from "./parseOptions.ts";
 import {
-  checkDuration,
-  checkRetries,
-  keyHeader,
-  parseBaseUrl,
-  queryString,
-  refuseUnknown,
-} from "./parseOptions.ts";
-import { backoffMs, isRetryable, LONGEST_RETRY_AFTER_MS, readRetryAfterMs } from "./retries.ts";
+  backoffMs,
+  isRetryable,
+  LONGEST_RETRY_AFTER_MS,
+  readRetryAfterMs,
+  wait,
+} from "./retries.ts";
 import type { ErrorFields } from "./retries.ts";
-import { startDeadline, wait } from "./startDeadline.ts";
-import type { Deadline } from "./startDeadline.ts";
 
 export type TransportOptions = {
   /** Where the interface listens, such as `https://impact.example.com`. A path in it is kept. */
   readonly baseUrl: string | URL;
-  /** How long an attempt may take, and how long a streamed list may pause; 30 seconds by default. */
+  /** How long an attempt may take; 30 seconds by default. */
   readonly timeoutMs?: number;
   /** How often a call is repeated, if it may be; 3 by default. */
   readonly maxRetries?: number;
@@ -44,7 +41,6 @@ export type TransportRequest = {
   readonly path: string;
   readonly query?: object | undefined;
   readonly body?: object | undefined;
-  readonly accept?: string;
   /** The key of a write, which makes it repeatable; null if it has none. */
   readonly idempotencyKey?: string | null;
   /** Whether the key is in the body already. */
@@ -55,36 +51,19 @@ export type TransportRequest = {
 
 export type Reply = { readonly data: unknown; readonly headers: Headers };
 
-export type Transport = {
-  /** Returns the JSON of the response. */
-  readonly send: (request: TransportRequest, options: CallOptions) => Promise<Reply>;
-  /** Yields the text of the response as it arrives. Not repeated once it has begun. */
-  readonly stream: (
-    request: TransportRequest,
-    options: CallOptions,
-  ) => AsyncGenerator<string, void, void>;
-};
+/** Sends a request, repeats it if that is allowed, and returns the JSON of the response. */
+export type Send = (request: TransportRequest, options: CallOptions) => Promise<Reply>;
 
 /** The headers that authenticate a request; null without a key. */
 type Authentication = Readonly<Record<string, string>> | null;
 
-type Success<Result> = { readonly result: Result; readonly response: Response };
-
-/** An attempt that got no successful response, or only a part of it. */
+/** An attempt that got no successful response. */
 type Failure = {
   readonly error: ImpactApiError | ImpactConnectionError;
   readonly mayRepeat: boolean;
 };
 
-/** A successful response whose body is still to be read. */
-type Opened = {
-  readonly response: Response;
-  readonly deadline: Deadline;
-  readonly facts: CallFacts;
-};
-
-const DEFAULT_TIMEOUT_MS = 30_000;
-const DEFAULT_RETRIES = 3;
+type Success = { readonly response: Response; readonly text: string };
 
 const CLIENT_OPTIONS =
   "baseUrl, apiKey, timeoutMs, maxRetries, fetch and, of stores, shopName and userId";
@@ -101,9 +80,9 @@ const parseJson = (text: string): unknown => {
 const isRedirect = ({ status, type }: Response): boolean =>
   type === "opaqueredirect" || (status >= 300 && status < 400);
 
-const readError = async (response: Response, facts: CallFacts): Promise<ImpactApiError> => {
+const errorOf = (response: Response, text: string, facts: CallFacts): ImpactApiError => {
   const { status, headers } = response;
-  const body = parseJson(await response.text());
+  const body = parseJson(text);
   // Another body is not the service's, but that of a proxy before it.
   const { error, code }: { readonly error?: unknown; readonly code?: unknown } =
     typeof body === "object" && body !== null ? body : {};
@@ -120,30 +99,8 @@ const readError = async (response: Response, facts: CallFacts): Promise<ImpactAp
   });
 };
 
-/** Returns the error of an attempt without a complete response. */
-const connectionError = (
-  cause: unknown,
-  { deadline, facts, timeoutMs }: Omit<Opened, "response"> & { readonly timeoutMs: number },
-): ImpactConnectionError =>
-  deadline.hasExpired()
-    ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
-    : new ImpactConnectionError("the connection failed", facts, { cause });
-
-const readText = async (opened: Opened) => {
-  const text = await opened.response.text();
-  opened.deadline.end();
-  return { ...opened, text };
-};
-
 const initOf = (
-  {
-    method,
-    body,
-    accept = "application/json",
-    idempotencyKey = null,
-    isKeyInBody = false,
-    isPublic = false,
-  }: TransportRequest,
+  { method, body, idempotencyKey = null, isKeyInBody = false, isPublic = false }: TransportRequest,
   authentication: Authentication,
   requestId: string,
 ): RequestInit => {
@@ -159,7 +116,7 @@ const initOf = (
     redirect: "manual",
     headers: {
       ...authentication,
-      Accept: accept,
+      Accept: "application/json",
       "X-Request-Id": requestId,
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...(idempotencyKey === null || isKeyInBody
@@ -170,104 +127,66 @@ const initOf = (
   };
 };
 
-/** Returns the JSON of a response. */
-const readReply = ({ text, facts, response }: Awaited<ReturnType<typeof readText>>): Reply => {
+const readReply = ({ response, text }: Success, facts: CallFacts): Reply => {
+  const { status, headers } = response;
   const data = parseJson(text);
   if (data === undefined) {
+    const none = { code: null, body: null, retryAfterMs: null };
     throw new ImpactApiError("the response is not JSON: check baseUrl", {
       ...facts,
-      status: response.status,
-      code: null,
-      body: null,
-      retryAfterMs: null,
+      ...none,
+      status,
     });
   }
-  return { data, headers: response.headers };
+  return { data, headers };
 };
 
-/** Yields the text of a response as it arrives. */
-async function* readParts(
-  { response, deadline, facts }: Opened,
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<string, void, void> {
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  try {
-    for (;;) {
-      deadline.restart();
-      const part = await reader?.read();
-      // The program may take its time with a part.
-      deadline.pause();
-      if (part === undefined || part.done) {
-        return;
-      }
-      yield part.value;
-    }
-  } catch (cause) {
-    signal?.throwIfAborted();
-    throw connectionError(cause, { deadline, facts, timeoutMs });
-  } finally {
-    deadline.end();
-  }
-}
-
-/**
- * Sends requests, and repeats those that may be repeated.
- * @param errorFields the fields of the interface's errors
- */
+/** @param errorFields the fields of the interface's errors */
 export const createTransport = (
   {
     baseUrl: givenUrl,
-    timeoutMs: ownTimeoutMs = DEFAULT_TIMEOUT_MS,
-    maxRetries: ownRetries = DEFAULT_RETRIES,
+    timeoutMs: ownTimeoutMs = 30_000,
+    maxRetries: ownRetries = 3,
     fetch: ownFetch,
     ...unknownOptions
   }: TransportOptions,
   authentication: Authentication,
   errorFields: ErrorFields,
-): Transport => {
+): Send => {
   const baseUrl = parseBaseUrl(givenUrl);
   refuseUnknown(unknownOptions, CLIENT_OPTIONS);
-  checkDuration("timeoutMs", ownTimeoutMs);
-  checkRetries(ownRetries);
   const fetchNow: typeof fetch = (input, init) => (ownFetch ?? globalThis.fetch)(input, init);
 
-  /** Returns what `read` makes of the first successful response. If `read` fails, the request is repeated, too. */
-  const run = async <Result>(
-    request: TransportRequest,
-    {
-      signal,
-      timeoutMs = ownTimeoutMs,
-      maxRetries = ownRetries,
-      onResponse,
-      ...unknown
-    }: CallOptions,
-    read: (opened: Opened) => Promise<Result>,
-  ): Promise<Result> => {
+  return async (
+    request,
+    { signal, timeoutMs = ownTimeoutMs, maxRetries = ownRetries, onResponse, ...unknown },
+  ) => {
     refuseUnknown(unknown, CALL_OPTIONS);
-    checkDuration("timeoutMs", timeoutMs);
-    checkRetries(maxRetries);
     const requestId = crypto.randomUUID();
     const idempotencyKey = request.idempotencyKey ?? null;
     const isRepeatable = request.method === "GET" || idempotencyKey !== null;
     const url = `${baseUrl}${request.path}${queryString(request.query)}`;
     const init = initOf(request, authentication, requestId);
 
-    const attempt = async (facts: CallFacts): Promise<Success<Result> | Failure> => {
-      const deadline = startDeadline(timeoutMs, signal);
+    const attempt = async (facts: CallFacts): Promise<Success | Failure> => {
+      const expiry = AbortSignal.timeout(timeoutMs);
       try {
-        const response = await fetchNow(url, { ...init, signal: deadline.signal });
-        if (!response.ok) {
-          const error = await readError(response, facts);
-          deadline.end();
-          return { error, mayRepeat: isRetryable(error, isRepeatable, errorFields) };
+        const response = await fetchNow(url, {
+          ...init,
+          signal: signal === undefined ? expiry : AbortSignal.any([signal, expiry]),
+        });
+        const text = await response.text();
+        if (response.ok) {
+          return { response, text };
         }
-        return { response, result: await read({ response, deadline, facts }) };
+        const error = errorOf(response, text, facts);
+        return { error, mayRepeat: isRetryable(error, isRepeatable, errorFields) };
       } catch (cause) {
-        deadline.end();
         signal?.throwIfAborted();
         return {
-          error: connectionError(cause, { deadline, facts, timeoutMs }),
+          error: expiry.aborted
+            ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
+            : new ImpactConnectionError("the connection failed", facts, { cause }),
           mayRepeat: isRepeatable,
         };
       }
@@ -275,28 +194,21 @@ export const createTransport = (
 
     for (let attempts = 1; ; attempts += 1) {
       signal?.throwIfAborted();
-      const outcome = await attempt({ requestId, idempotencyKey, attempts });
-      if ("result" in outcome) {
-        const { response, result } = outcome;
-        onResponse?.({ status: response.status, headers: response.headers });
-        return result;
+      const facts = { requestId, idempotencyKey, attempts };
+      const outcome = await attempt(facts);
+      if ("response" in outcome) {
+        const { status, headers } = outcome.response;
+        onResponse?.({ status, headers });
+        return readReply(outcome, facts);
       }
       const { error, mayRepeat } = outcome;
       const retryAfterMs = (error instanceof ImpactApiError ? error.retryAfterMs : null) ?? 0;
-      if (!mayRepeat || attempts > maxRetries || retryAfterMs > LONGEST_RETRY_AFTER_MS) {
+      // Written so that NaN retries nothing.
+      const mayRetry = mayRepeat && attempts <= maxRetries;
+      if (!mayRetry || retryAfterMs > LONGEST_RETRY_AFTER_MS) {
         throw error;
       }
       await wait(backoffMs(attempts, retryAfterMs), signal);
     }
-  };
-
-  return {
-    send: async (request, options) => readReply(await run(request, options, readText)),
-
-    stream: async function* stream(request, options) {
-      const { signal, timeoutMs = ownTimeoutMs } = options;
-      const opened = await run(request, options, (given) => Promise.resolve(given));
-      yield* readParts(opened, timeoutMs, signal);
-    },
   };
 };

@@ -1,5 +1,10 @@
 export { createImpactClient } from "./createImpactClient.ts";
-export type { ImpactClient, ImpactClientOptions, StandaloneSchemas } from "./createImpactClient.ts";
+export type {
+  FollowOptions,
+  ImpactClient,
+  ImpactClientOptions,
+  StandaloneSchemas,
+} from "./createImpactClient.ts";
 export { createStoreClient } from "./createStoreClient.ts";
 export type { StoreClient, StoreClientOptions, StoreSchemas } from "./createStoreClient.ts";
 export {
@@ -11,6 +16,5 @@ export {
 } from "./errors.ts";
 export { verifyWebhook } from "./verifyWebhook.ts";
 export type { Webhook, WebhookHeaders, WebhookRequest } from "./verifyWebhook.ts";
-export type { ExportableList, List, WriteOptions } from "./createCaller.ts";
+export type { List, WriteOptions } from "./createMethods.ts";
 export type { CallOptions, TransportOptions } from "./createTransport.ts";
-export type { FollowOptions } from "./followEvents.ts";

@@ -30,17 +30,6 @@ export type ResultOf<Operation> = Operation extends {
   ? JsonOf<Response>
   : never;
 
-type Part<Name extends string, Value> = [Value] extends [never]
-  ? { readonly [Key in Name]?: never }
-  : object extends Value
-    ? { readonly [Key in Name]?: Value }
-    : { readonly [Key in Name]: Value };
-
-/** The parts of a call's request. */
-export type InputOf<Operation> = Part<"body", BodyOf<Operation>> &
-  Part<"query", QueryOf<Operation>> &
-  Part<"path", PathOf<Operation>>;
-
 /** One record of a list. */
 export type ItemOf<Result> = {
   [Field in keyof Result]: Result[Field] extends readonly (infer Item)[] ? Item : never;

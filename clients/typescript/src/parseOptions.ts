@@ -39,27 +39,6 @@ export const refuseUnknown = (rest: object, known: string): void => {
   }
 };
 
-/** The longest time of a timer: a longer one, also `Infinity`, would end at once. */
-const LONGEST_TIMER_MS = 2_147_483_647;
-
-/** @throws ImpactError */
-export const checkDuration = (name: string, ms: number): number => {
-  if (!(ms > 0 && ms <= LONGEST_TIMER_MS)) {
-    throw new ImpactError(
-      `${name}: must be milliseconds, greater than 0 and at most ${LONGEST_TIMER_MS}`,
-    );
-  }
-  return ms;
-};
-
-/** @throws ImpactError, because a call with `NaN` would never end */
-export const checkRetries = (maxRetries: number): number => {
-  if (!(maxRetries >= 0)) {
-    throw new ImpactError("maxRetries: must be a number of at least 0");
-  }
-  return maxRetries;
-};
-
 /**
  * Checks the idempotency key of a write.
  * @param suffix what the longest key of the items of a batch has after it

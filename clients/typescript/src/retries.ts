@@ -52,3 +52,24 @@ export const readRetryAfterMs = (headers: Headers, nowMs = Date.now()): number |
   const atMs = Date.parse(given);
   return Number.isNaN(atMs) ? null : Math.max(0, atMs - nowMs);
 };
+
+/**
+ * Waits.
+ * @throws the signal's reason, if the caller aborts the call
+ */
+export const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    const stop = (): void => {
+      clearTimeout(timer);
+      // oxlint-disable-next-line typescript/prefer-promise-reject-errors -- as fetch does, with the caller's own reason.
+      reject(signal?.reason);
+    };
+    if (signal?.aborted === true) {
+      stop();
+    }
+    signal?.addEventListener("abort", stop, { once: true });
+  });

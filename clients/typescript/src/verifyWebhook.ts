@@ -77,19 +77,13 @@ const signedBytes = (id: string, timestamp: string, body: Uint8Array): Uint8Arra
   return signed;
 };
 
-/** @throws ImpactError */
-const requireNumber = (name: string, value: number): void => {
-  if (!(value >= 0)) {
-    throw new ImpactError(`${name}: must be a number of at least 0`);
-  }
-};
-
 const checkTimestamp = (text: string, nowMs: number, toleranceSeconds: number): void => {
   if (!/^\d{1,12}$/u.test(text)) {
     throw new WebhookVerificationError("webhook-timestamp: must be seconds since 1970");
   }
   const ageSeconds = Math.floor(nowMs / 1000) - Number(text);
-  if (Math.abs(ageSeconds) > toleranceSeconds) {
+  // Written so that NaN accepts nothing.
+  if (!(Math.abs(ageSeconds) <= toleranceSeconds)) {
     throw new WebhookVerificationError(
       ageSeconds > 0
         ? "webhook-timestamp: too old; check this machine's clock"
@@ -102,7 +96,7 @@ const checkTimestamp = (text: string, nowMs: number, toleranceSeconds: number): 
  * Verifies a webhook as Standard Webhooks 1.0.0 says, and returns what it says. The comparison takes the same time whatever is
  * wrong.
  * @throws WebhookVerificationError if no secret has signed it, or if it is not of this time
- * @throws ImpactError if a secret, the tolerance or the time is malformed
+ * @throws ImpactError if a secret is malformed
  */
 export const verifyWebhook = async ({
   secret,
@@ -111,8 +105,6 @@ export const verifyWebhook = async ({
   toleranceSeconds = DEFAULT_TOLERANCE_SECONDS,
   nowMs = Date.now(),
 }: WebhookRequest): Promise<Webhook> => {
-  requireNumber("toleranceSeconds", toleranceSeconds);
-  requireNumber("nowMs", nowMs);
   const id = headerOf(headers, "webhook-id");
   const timestamp = headerOf(headers, "webhook-timestamp");
   const signatures = headerOf(headers, "webhook-signature")
