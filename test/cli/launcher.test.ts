@@ -12,7 +12,7 @@ const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 test("the launcher runs the program and returns its exit code", async (t) => {
   const run = promisify(execFile);
   const { stdout } = await run(process.execPath, [LAUNCHER, "--version"]);
-  t.regex(stdout, /^\d+\.\d+\.\d+\n$/u);
+  t.regex(stdout, /^\d+\.\d+\.\d+(-rc\.\d+)?\n$/u);
   await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
 });
 
