@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { DatabasePool } from "slonik";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -7,6 +8,11 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
+import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { createKeyUses } from "../../modules/accounts/createKeyUses.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
 
 const test = testWithDatabase();
 
@@ -268,3 +274,134 @@ test("the audit log has the name, the scope and the expiry of an issued key", as
     expires_at: "2027-01-02T00:00:00.000Z",
   });
 });
+
+/** Starts what one API process has of authentication. Its cache keeps nothing. */
+const startProcess = (db: DatabasePool, clock: Clock) => {
+  const keyUses = createKeyUses({
+    db,
+    clock,
+    onError: (error) => {
+      throw error;
+    },
+  });
+  let ms = 0;
+  const nowMs = () => (ms += 1_000_000);
+  const accountType = "organization";
+  return { authenticate: createAuthenticator({ db, clock, keyUses, accountType, nowMs }), keyUses };
+};
+
+const readLastUse = async (db: DatabasePool, accountId: string): Promise<string | undefined> =>
+  (await listApiKeys(db, accountId)).find(({ mode }) => mode === "live")?.lastUsedAt?.toISOString();
+
+test("the last use of a key is stored to the hour by several processes, at the latest when they stop", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T10:20:30Z");
+  const processes = [startProcess(db, clock), startProcess(db, clock)];
+  const useInAll = () => Promise.all(processes.map(({ authenticate }) => authenticate(apiKeyProd)));
+  await useInAll();
+  t.is(await readLastUse(db, id), undefined);
+
+  await Promise.all(processes.map(({ keyUses }) => keyUses.store()));
+  t.is(await readLastUse(db, id), "2027-01-01T10:00:00.000Z");
+  clock.set("2027-01-01T11:59:59Z");
+  await useInAll();
+  await Promise.all(processes.map(({ keyUses }) => keyUses.stop()));
+
+  t.is(await readLastUse(db, id), "2027-01-01T11:00:00.000Z");
+});
+
+test("an expired key is not used", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T08:00:00Z");
+  const { key } = await issueKey(
+    { db, clock, actor: SERVICE },
+    { id, type: "organization" },
+    "live",
+    { name: "till", scope: "write", expiresAt: new Date("2027-01-01T09:00:00Z") },
+  );
+  const { authenticate, keyUses } = startProcess(db, clock);
+  clock.set("2027-01-01T09:00:00Z");
+
+  t.is(await authenticate(key), null);
+  await keyUses.stop();
+  t.true((await listApiKeys(db, id)).every(({ lastUsedAt }) => lastUsedAt === null));
+});
+
+const UNSET = { count_per_request: null, count_per_day: null };
+
+test("an operator sets limits for one mode of an account, sees them and removes them", async (t) => {
+  const { db } = t.context;
+  const impact = impactOf(t);
+  const { id } = await createTestOrganization(db);
+  const run = async (...args: readonly string[]) => {
+    const result = await impact(...args);
+    t.is(result.exitCode, 0, result.stderr);
+    return result;
+  };
+  const limitsShown = async () => readJson(await run("org", "show", id, "--json"));
+
+  await run(
+    ..."org update".split(" "),
+    id,
+    "--mode",
+    "test",
+    "--count-per-day",
+    "9007199254740991",
+  );
+  t.like(await limitsShown(), {
+    limits: [
+      { mode: "live", ...UNSET },
+      { mode: "test", ...UNSET, count_per_day: Number.MAX_SAFE_INTEGER },
+    ],
+  });
+  t.regex(
+    (await run("org", "show", id)).stdout,
+    /live +none +none\ntest +none +9,007,199,254,740,991\n/u,
+  );
+  await run(..."org update".split(" "), id, "--mode", "test", "--count-per-day", "none");
+  t.like(await limitsShown(), {
+    limits: [
+      { mode: "live", ...UNSET },
+      { mode: "test", ...UNSET },
+    ],
+  });
+
+  const store = await createTestStore(db);
+  await run(..."store update".split(" "), store.domain, "--count-per-request", "3");
+  t.like(readJson(await run("store", "show", store.domain, "--json")), {
+    limits: [
+      { mode: "live", ...UNSET, count_per_request: 3 },
+      { mode: "test", ...UNSET },
+    ],
+  });
+});
+
+test("once a command that sets a limit returns, every process applies it to what the day has already", async (t) => {
+  const { db } = t.context;
+  const impact = impactOf(t);
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const [one, other] = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
+  const plant = async ({ call }: typeof one, count: number) =>
+    (await call("POST", "/plant/trees", { key, body: { count } })).status;
+  t.deepEqual([await plant(one, 30), await plant(other, 40)], [200, 200]);
+
+  const { exitCode } = await impact("org", "update", id, "--count-per-day", "100");
+
+  t.is(exitCode, 0);
+  t.deepEqual([await plant(one, 31), await plant(other, 31)], [403, 403]);
+  t.deepEqual([await plant(one, 20), await plant(other, 10)], [200, 200]);
+  t.deepEqual([await plant(one, 1), await plant(other, 1)], [403, 403]);
+});
+
+for (const value of ["0", "-1", "1.5", "many", "1e3", "9007199254740992"]) {
+  test(`a limit of ${value} is refused`, async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    const run = await runImpact(["org", "update", id, `--count-per-day=${value}`], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.is(run.exitCode, 2);
+    t.regex(run.stderr, /Must be a number from 1 to 9007199254740991, or none\./u);
+  });
+}

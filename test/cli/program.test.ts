@@ -1,7 +1,9 @@
-import { execFile } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { execFile, spawn } from "node:child_process";
+import { writeFile, open } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
@@ -358,4 +360,96 @@ test("a terminal is asked for the API key, and a pipe is not", async (t) => {
   const asked = /^Type the API key, then press Enter\.$/mu;
   t.regex((await runImpact(listen, { isTerminal: true })).stderr, asked);
   t.notRegex((await runImpact(listen)).stderr, asked);
+});
+
+const ID_OptionsAsValues = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+
+for (const [args, missing] of [
+  [["org", "create", "--name", "--json"], "--name <name>' argument missing: --json is an option"],
+  [
+    [
+      "webhook",
+      "create",
+      "--org",
+      ID_OptionsAsValues,
+      "--mode",
+      "live",
+      "--url",
+      "--description=x",
+    ],
+    "--url <url>' argument missing: --description=x is an option",
+  ],
+] as const) {
+  test(`impact ${args.join(" ")} is a usage error`, async (t) => {
+    const { exitCode, stdout, stderr } = await runImpact(args);
+    t.is(exitCode, 2);
+    t.is(stdout, "");
+    t.true(stderr.includes(missing), stderr);
+  });
+}
+
+test("a value that begins with dashes and is no option is accepted", async (t) => {
+  const { stderr } = await runImpact(["org", "create", "--name", "-- the shop --"]);
+  t.notRegex(stderr, /argument missing/u);
+});
+
+const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
+
+test("the launcher runs the program and returns its exit code", async (t) => {
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, [LAUNCHER, "--version"]);
+  t.regex(stdout, /^\d+\.\d+\.\d+(-rc\.\d+)?\n$/u);
+  await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
+});
+
+test("an older Node that cannot read .env starts a newer one, which reads it", async (t) => {
+  const folder = await makeTestFolder(t);
+  await writeFile(join(folder, ".env"), "DATABASE_URL=nonsense\n");
+  const asOldNode = `data:text/javascript,${encodeURIComponent(
+    `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.11.0" } });
+    delete process.loadEnvFile;`,
+  )}`;
+  const run = promisify(execFile);
+  const error = await t.throwsAsync(
+    run(process.execPath, ["--import", asOldNode, LAUNCHER, "org", "list"], {
+      cwd: folder,
+      env: { PATH: process.env["PATH"] },
+    }),
+  );
+  t.regex(error?.message ?? "", /DATABASE_URL must be a URL/u);
+});
+
+test("a closed output pipe is not an error", async (t) => {
+  const child = execFile(process.execPath, [LAUNCHER, "--help"]);
+  child.stdout?.destroy();
+  const [errors, exitCode] = await Promise.all([
+    child.stderr?.setEncoding("utf8").toArray(),
+    new Promise<number | null>((resolve) => {
+      child.on("exit", resolve);
+    }),
+  ]);
+  t.deepEqual(errors, []);
+  t.is(exitCode, 0);
+});
+
+test("output that cannot be written is reported in one sentence", async (t) => {
+  const full = await open("/dev/full", "w");
+  t.teardown(() => full.close());
+  for (const [args, message] of [
+    [["--help"], /^impact: The output cannot be written: ENOSPC[^\n]*\n$/u],
+    [
+      ["org", "list", "--help", "--json"],
+      /^\{"error":"The output cannot be written: ENOSPC[^\n]*","exit_code":1\}\n$/u,
+    ],
+  ] as const) {
+    const child = spawn(process.execPath, [LAUNCHER, ...args], {
+      stdio: ["ignore", full.fd, "pipe"],
+    });
+    const [errors, [exitCode]] = await Promise.all([
+      child.stderr?.setEncoding("utf8").toArray(),
+      once(child, "exit"),
+    ]);
+    t.is(exitCode, 1);
+    t.regex(errors?.join("") ?? "", message);
+  }
 });

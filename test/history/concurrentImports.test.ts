@@ -1,4 +1,6 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection, DatabasePool } from "slonik";
+import { v7 } from "uuid";
+import { z } from "zod";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Operation } from "../../modules/records/idempotencyKeys.rules.ts";
 import { keyHash, scopeOf } from "../../modules/records/idempotencyKeys.sql.ts";
@@ -12,10 +14,19 @@ import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { registrationOf } from "../support/factories.ts";
+import { registrationOf, createTestOrganization } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { lineOf, orderedTree } from "./importLine.ts";
+import { lineOf as treeLine, orderedTree } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
+import { unhurriedPace } from "../../db/createBulkPace.ts";
+import type { BulkPace } from "../../db/createBulkPace.ts";
+import { addEqualRecords } from "../../modules/history/importLines.sql.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { importHistory } from "../../modules/history/importHistory.ts";
+import type { ImportLine, Rejection } from "../../modules/history/importLine.ts";
+import { readAccountSums } from "../support/accountSums.ts";
+import { createYieldingPace } from "../support/bulkPaces.ts";
+import { importedTree } from "./importedTree.ts";
 
 const test = testWithDatabase();
 
@@ -68,7 +79,7 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
   const { db } = t.context;
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const importLines = (refunded: number) => {
-    const line = lineOf({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
+    const line = treeLine({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
     return importForStore(t, store.domain, [line]);
   };
   await importLines(0);
@@ -89,8 +100,8 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 test("a key that a store uses while its import runs is a conflict", async (t) => {
   const { db } = t.context;
   const { get, store } = await startStoreApiOf(t);
-  const lines = ["a", "b"].map((id) => lineOf({ id, unit_price_cents: 10, idempotency_key: id }));
-  await importForStore(t, store.domain, [lineOf({ id: "c", unit_price_cents: 10 })]);
+  const lines = ["a", "b"].map((id) => treeLine({ id, unit_price_cents: 10, idempotency_key: id }));
+  await importForStore(t, store.domain, [treeLine({ id: "c", unit_price_cents: 10 })]);
 
   const [run] = await runBehindLocks<[Run]>(
     db,
@@ -105,7 +116,7 @@ test("a key that a store uses while its import runs is a conflict", async (t) =>
 test("a key that an organization uses while its import runs is a conflict", async (t) => {
   const { db } = t.context;
   const { id: accountId, importText } = await setUpImport(t);
-  const lines = ["a", "b"].map((id) => lineOf({ id, idempotency_key: id }));
+  const lines = ["a", "b"].map((id) => treeLine({ id, idempotency_key: id }));
   const entry = { ...registrationOf(accountId, { count: 9, idempotencyKey: "b" }), id: newId() };
 
   const [run] = await runBehindLocks<[Run]>(
@@ -146,3 +157,131 @@ for (const { operation, body } of [
     t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
   });
 }
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+const lineOf = (number: number, fields: Partial<typeof importedTree> = {}): ImportLine => ({
+  file: "history",
+  number,
+  text: "",
+  record: { ...importedTree, ...fields },
+});
+
+/** Yields lines, and runs a function when those before its place have been imported. */
+async function* interrupted(
+  first: readonly ImportLine[],
+  between: () => Promise<void>,
+  second: readonly ImportLine[],
+): AsyncGenerator<ImportLine, void, void> {
+  yield* first;
+  await between();
+  yield* second;
+}
+
+const importFrom = async (
+  db: DatabasePool,
+  accountId: string,
+  source: AsyncIterable<ImportLine>,
+  purpose: "import" | "verification" = "import",
+  pace: BulkPace = unhurriedPace,
+) => {
+  const rejections: Rejection[] = [];
+  const seen: number[] = [];
+  const summary = await importHistory(
+    { db, clock: systemClock, actor: SERVICE, pace },
+    { accountId, mode: "live", isStore: false },
+    source,
+    { purpose, ordersPlanting: false, charityProvider: "catalogue" },
+    {
+      onRejected: (rejection) => {
+        rejections.push(rejection);
+      },
+      onProgress: ({ lines }) => seen.push(lines),
+    },
+  );
+  return { summary, rejections, seen };
+};
+
+/** Transactions of other sessions in this database. */
+const countOpenTransactions = (db: DatabasePool): Promise<bigint> =>
+  db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
+    SELECT count(*)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
+  `);
+
+const listRuns = (db: DatabasePool): Promise<readonly string[]> =>
+  db.anyFirst(
+    sql.type(z.strictObject({ id: z.uuid() }))`SELECT DISTINCT run_id AS id FROM import_line`,
+  );
+
+test.serial("an import and a verification that wait for lines open no transaction", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const seen: bigint[] = [];
+  const source = (): AsyncGenerator<ImportLine, void, void> =>
+    interrupted(
+      [lineOf(1)],
+      async () => {
+        seen.push(await countOpenTransactions(db));
+      },
+      [lineOf(2)],
+    );
+
+  await importFrom(db, accountId, source());
+  await importFrom(db, accountId, source(), "verification");
+
+  t.deepEqual(seen, [0n, 0n]);
+  t.deepEqual(await listRuns(db), [], "they forget what they have read");
+});
+
+test.serial(
+  "an import that fails forgets what it has read, and what others have left for a week",
+  async (t) => {
+    const { db } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const now = Date.now();
+    const [recent = "", old = ""] = [6, 8].map((days) => v7({ msecs: now - days * DAY_MS }));
+    for (const run of [recent, old]) {
+      await addEqualRecords(db, run, new Map([[crypto.randomUUID(), 1]]));
+    }
+    const message = "the file cannot be read";
+    const source = interrupted([lineOf(1)], () => Promise.reject(new Error(message)), []);
+
+    await t.throwsAsync(importFrom(db, accountId, source), { message });
+
+    t.deepEqual(await listRuns(db), [recent]);
+    t.is(
+      (await readAccountSums(db, accountId)).registrations,
+      1,
+      "lines before the error are imported",
+    );
+  },
+);
+
+const LINES = 250;
+
+// oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
+async function* readLines(): AsyncGenerator<ImportLine> {
+  for (let number = 1; number <= LINES; number += 1) {
+    yield lineOf(number, { imported_id: `old-${number}`, count: number });
+  }
+}
+
+test("an import that yields writes small batches, and is as complete as any other", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const pace = createYieldingPace();
+  const { summary, seen } = await importFrom(db, accountId, readLines(), "import", pace);
+
+  t.like(summary, { lines: LINES, bad: 0, kinds: { tree: { new: LINES, conflict: 0 } } });
+  t.deepEqual(seen, [100, 200, 250]);
+  // Each batch, at least, is a step.
+  t.true(pace.stepCount() >= 3, String(pace.stepCount()));
+  const owner = { accountId, mode: "live", kind: "tree" } as const;
+  t.is((await readTotals(db, owner, systemClock.now())).all, (LINES * (LINES + 1)) / 2);
+
+  const verified = await importFrom(db, accountId, readLines(), "verification", pace);
+  t.like(verified.summary, { kinds: { tree: { already_there: LINES } }, records: { tree: LINES } });
+  t.deepEqual(verified.rejections, []);
+});

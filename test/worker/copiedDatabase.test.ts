@@ -1,8 +1,12 @@
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { Client, Connection } from "@temporalio/client";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import {
   lockDeployment,
   readDeployment,
@@ -32,10 +36,18 @@ import {
   openNamespace,
   startProgram,
   TEMPORAL_ADDRESS,
+  registerNamespace,
 } from "../support/programs.ts";
 import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { recordShardPasses } from "../../db/shards.sql.ts";
+import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
+import { runWorker } from "../../worker/runWorker.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { asNonRetryable } from "../../activities/createPlantingActivities.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { installTemporalRuntime } from "../../worker/installTemporalRuntime.ts";
+import { plantingOrder } from "../../workflows/plantingOrder.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
 
@@ -261,4 +273,97 @@ test("doctor names a copied database that is undecided, and a worker that uses a
     (await diagnose(original.impact)).of("worker (background)"),
     /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait half a minute\. Otherwise .* `impact deployment separate`/u,
   );
+});
+
+test("a stored bundle is used while the code is the same, and replaced if it is of other code", async (t) => {
+  const folder = await makeTestFolder(t);
+  const file = join(folder, "workflows.js");
+
+  const { code } = await bundleWorkflows(file);
+  t.true(code.includes("usageShard"));
+  t.is(await readFile(file, "utf8"), code);
+
+  const { mtimeMs } = await stat(file);
+  t.is((await bundleWorkflows(file)).code, code);
+  t.is((await stat(file)).mtimeMs, mtimeMs);
+
+  await writeFile(file, `/* of other code */${code}`);
+  t.is((await bundleWorkflows(file)).code, code);
+  t.is(await readFile(file, "utf8"), code);
+});
+
+test("a bundle that cannot be stored is used all the same, and leaves no file", async (t) => {
+  const folder = await makeTestFolder(t);
+  const file = join(folder, "workflows.js");
+  await mkdir(file);
+
+  t.true((await bundleWorkflows(file)).code.includes("usageShard"));
+
+  t.deepEqual(await readdir(folder), ["workflows.js"]);
+});
+
+test("a worker that is stopped while its workflows are being bundled does not wait for them", async (t) => {
+  process.env["TEMPORAL_ADDRESS"] = TEMPORAL_ADDRESS;
+  const shutdown = new AbortController();
+  const worker = runWorker(
+    {
+      activities: {},
+      identity: "test",
+      taskQueue: "unused",
+      hasLongTasks: false,
+      workflowBundle: new Promise(() => undefined),
+      logger: pino({ level: "silent" }),
+    },
+    shutdown.signal,
+  );
+
+  shutdown.abort();
+
+  await t.notThrowsAsync(worker);
+});
+
+const line = z.looseObject({ level: z.int(), msg: z.string() });
+
+test("a workflow that ends because its order is gone is logged with the reason, without a stack", async (t) => {
+  const written: string[] = [];
+  await installTemporalRuntime(
+    pino({ level: "info" }, { write: (text) => void written.push(text) }),
+  );
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  const namespace = await registerNamespace(connection);
+  const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
+  const worker = await Worker.create({
+    connection: native,
+    namespace,
+    taskQueue: "test",
+    workflowBundle: await bundleWorkflows(),
+    activities: {
+      pollPlantingOrder: () =>
+        asNonRetryable(() =>
+          Promise.reject(new DomainError("record_not_found", "failed to find planting order")),
+        ),
+    },
+  });
+  await worker.runUntil(
+    t.throwsAsync(
+      new Client({ connection, namespace }).workflow.execute(plantingOrder, {
+        workflowId: "gone",
+        taskQueue: "test",
+        args: [1],
+      }),
+    ),
+  );
+  await connection.close();
+  await native.close();
+
+  const lines = written.map((text) => line.parse(JSON.parse(text)));
+  for (const [message, reason] of [
+    ["Activity failed", /^failed to find planting order$/u],
+    ["Workflow failed", /: failed to find planting order$/u],
+  ] as const) {
+    const found = lines.find(({ msg }) => msg === message);
+    t.is(found?.level, 40, message);
+    t.regex(String(found?.["reason"]), reason);
+    t.false(JSON.stringify(found).includes("    at "), message);
+  }
 });

@@ -88,7 +88,7 @@ const NO_SEGMENTS: ReadonlySet<string> = new Set(["", ".", ".."]);
 /** Replaces the names in a path by values, which are taken from the beginning of the list. */
 const fillPath = (path: string, values: unknown[]): string =>
   path.replaceAll(/\{(?<name>\w+)\}/gu, (_match, name: string) => {
-    const value = String(values.shift() ?? "");
+    const value = String((values.shift() as string | number | undefined) ?? "");
     if (NO_SEGMENTS.has(value)) {
       throw new ImpactError(`${name}: must not be empty or consist of dots`);
     }
