@@ -167,7 +167,7 @@ const METADATA = [
 
 test("a whole list, a page and NDJSON write a registration as its POST did", async (t) => {
   const { db } = t.context;
-  const { url, call, key, accountId } = await startApiOf(t);
+  const { url, call, key, id } = await startApiOf(t);
   const created: unknown[] = [];
   for (const [index, text] of TEXTS.entries()) {
     const { body, status } = await call("POST", "/plant/trees", {
@@ -185,7 +185,7 @@ test("a whole list, a page and NDJSON write a registration as its POST did", asy
   // Imports have such times.
   await db.query(sql.typeAlias("void")`
     UPDATE registration SET created_at = date_trunc('milliseconds', created_at) + interval '999 microseconds'
-    WHERE account_id = ${accountId}
+    WHERE account_id = ${id}
   `);
 
   const read = async (query: string, accept = "application/json"): Promise<string> => {
