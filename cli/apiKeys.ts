@@ -64,13 +64,14 @@ export const keySettingsOf = ({ name, scope, expires }: NewKeyOptions, now: Date
   return { name, scope, expiresAt };
 };
 
-/** The JSON form of a key; of the key itself it has only the hint. */
+/** The JSON form of a key; of the key itself it has only the hint and the SHA-256, with which another cell imports it. */
 export const presentKey = (key: ApiKey) => ({
   id: key.id,
   name: key.name,
   mode: key.mode,
   scope: key.scope,
   hint: key.hint,
+  sha256: key.digest,
   created_at: key.createdAt,
   expires_at: key.expiresAt,
   last_used_at: key.lastUsedAt,

@@ -147,6 +147,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     const db = await openDatabase({
       DATABASE_URL: await addresses.databaseUrl(),
       DATABASE_POOL_SIZE: POOL_SIZE,
+      CELL: config().CELL,
     });
     closing.push(() => db.end());
     return db;

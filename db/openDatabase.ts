@@ -1,6 +1,7 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import { requireCurrentSchema } from "./migrate.ts";
+import { requireCell } from "./requireCell.ts";
 import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
@@ -39,19 +40,27 @@ export const unusableDatabaseError = (
 /**
  * Opens the main pool.
  * @param interceptors see what every statement does
- * @throws StartupError if DATABASE_URL is not set or the database cannot be reached
+ * @throws StartupError if DATABASE_URL is not set, or the database cannot be reached or is of another cell
  * @throws SchemaMismatchError if the schema is of another release
  */
 export const openDatabase = async (
-  config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
+  config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE" | "CELL">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> => {
   const databaseUrl = requireDatabaseUrl(config);
   try {
     await requireCurrentSchema(databaseUrl);
-    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    if (config.CELL !== undefined) {
+      await requireCell(db, config.CELL);
+    }
+    return db;
   } catch (error) {
-    if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
+    if (
+      error instanceof SchemaMismatchError ||
+      error instanceof StartupError ||
+      !(error instanceof Error)
+    ) {
       throw error;
     }
     throw unusableDatabaseError(databaseUrl, "DATABASE_URL", error);

@@ -122,7 +122,7 @@ CREATE TABLE certificate (
   revoked_at timestamp with time zone,
   CONSTRAINT certificate_pkey PRIMARY KEY (token),
   CONSTRAINT certificate_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'::text)
+  CONSTRAINT certificate_token CHECK (token ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{32}$'::text)
 ) WITH ();
 
 CREATE TABLE charity (
@@ -183,9 +183,11 @@ CREATE TABLE deployment (
   released_at timestamp with time zone,
   released_by text,
   released_hold text,
+  cell text,
   CONSTRAINT deployment_only UNIQUE (is_only),
   CONSTRAINT deployment_pkey PRIMARY KEY (id),
   CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
+  CONSTRAINT deployment_cell CHECK (cell ~ '^[a-z][a-z0-9]{0,7}$'::text),
   CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) = ANY (ARRAY[0, 2])),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) = ANY (ARRAY[0, 4])),
   CONSTRAINT deployment_idempotency_secret CHECK (length(idempotency_secret) = 32),
@@ -526,7 +528,7 @@ CREATE TABLE profile (
   CONSTRAINT profile_home_url CHECK (home_url ~~ 'https://%'::text AND length(home_url) <= 500),
   CONSTRAINT profile_logo CHECK (length(logo) >= 1 AND length(logo) <= 524288),
   CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_type, logo_width, logo_height) = ANY (ARRAY[0, 5])),
-  CONSTRAINT profile_logo_hash CHECK (logo_hash ~ '^[0-9a-f]{64}$'::text),
+  CONSTRAINT profile_logo_hash CHECK (logo_hash ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{64}$'::text),
   CONSTRAINT profile_logo_type CHECK (logo_type = ANY (ARRAY['png'::text, 'jpeg'::text, 'webp'::text])),
   CONSTRAINT profile_story CHECK (length(story) >= 1 AND length(story) <= 1200)
 ) WITH ();

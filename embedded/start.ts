@@ -92,7 +92,6 @@ const startTemporal = async (config: Config, context: StartContext): Promise<Tem
     databaseFile: join(folder, `temporal-${cli.version}.db`),
     namespace,
     port: config.EMBEDDED_TEMPORAL_PORT,
-    uiHost: config.EMBEDDED_TEMPORAL_UI_HOST,
     uiPort: config.EMBEDDED_TEMPORAL_UI_PORT,
     logFile: join(folder, "temporal.log"),
     context,

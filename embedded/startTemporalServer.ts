@@ -88,7 +88,6 @@ export const startTemporalServer = async ({
   databaseFile,
   namespace,
   port,
-  uiHost = HOST,
   uiPort,
   logFile,
   context,
@@ -97,14 +96,13 @@ export const startTemporalServer = async ({
   readonly databaseFile: string | null;
   readonly namespace: string;
   readonly port: number;
-  readonly uiHost?: string;
   readonly uiPort: number | null;
   readonly logFile: string;
   readonly context: StartContext;
 }): Promise<EmbeddedTemporal> => {
   const actualPort = await choosePort(HOST, port, "EMBEDDED_TEMPORAL_PORT");
   const actualUiPort =
-    uiPort === null ? null : await choosePort(uiHost, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
+    uiPort === null ? null : await choosePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
   const address = `${HOST}:${actualPort}`;
   const server = await spawnWithLog({
     name: "Temporal server",
@@ -119,7 +117,7 @@ export const startTemporalServer = async ({
       `--namespace=${namespace}`,
       ...(actualUiPort === null
         ? ["--headless"]
-        : [`--ui-ip=${uiHost}`, `--ui-port=${actualUiPort}`]),
+        : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
       ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
       ...DYNAMIC_CONFIG,
     ],
@@ -132,7 +130,7 @@ export const startTemporalServer = async ({
   await waitUntilReady(cli, address, namespace, server, logFile);
   return {
     address,
-    uiUrl: actualUiPort === null ? null : `http://${uiHost}:${actualUiPort}`,
+    uiUrl: actualUiPort === null ? null : `http://${HOST}:${actualUiPort}`,
     process: server,
   };
 };

@@ -2,6 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
 import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
+import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
@@ -13,7 +14,7 @@ import { WORLD } from "../pages/worldMap.ts";
 import { IMMUTABLE, ONE_DAY, pictureOf } from "./servePages.ts";
 
 const SVG = "image/svg+xml";
-const HASH = /^[0-9a-f]{64}$/u;
+const HASH = inPublicPath("[0-9a-f]{64}");
 const SEED = /^[\w-]{1,120}$/u;
 const CACHED_LOGO_BYTES = 16 * 1024 * 1024;
 

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { readCell } from "../../modules/records/cells.sql.ts";
 import {
   listOrganizationsWithoutCustomer,
   listWatchedSubscriptions,
@@ -132,7 +133,8 @@ export const checkStripe = async (
       ? skipped("STRIPE_SECRET_KEY is not set here, and the database cannot be reached")
       : checkWithoutKey(db);
   }
-  const problems = await stripe.inspectMeters();
+  const cell = db === null ? (connections.config().CELL ?? null) : await readCell(db);
+  const problems = await stripe.inspectMeters(cell);
   return problems.length === 0
     ? ok("the key is accepted, and both meters are set up")
     : wrong(problems.join(" "));

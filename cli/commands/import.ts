@@ -1,6 +1,13 @@
+import { text } from "node:stream/consumers";
 import type { Command } from "commander";
-import { text } from "../../modules/records/fields.rules.ts";
-import { importKey } from "../../modules/history/importKey.ts";
+import { z } from "zod";
+import { isExpired, KEY_SCOPES } from "../../modules/accounts/apiKeys.rules.ts";
+import { MODES } from "../../modules/records/owner.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { text as textField } from "../../modules/records/fields.rules.ts";
+import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
@@ -12,7 +19,7 @@ import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printRecord, printResult } from "../output/print.ts";
+import { printObjects, printRecord, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 type ImportKeyOptions = ChangeOptions &
@@ -47,7 +54,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
         { db, clock, actor: actorOf(options) },
         account,
         mode,
-        key,
+        digestImportableKey(key, account.type, mode),
         keySettingsOf(options, clock.now()),
       );
       const result = { id, mode, key: `${hint}…` };
@@ -58,9 +65,80 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
     });
 };
 
+const time = z.iso.datetime().transform((given) => new Date(given));
+
+/** Of the output of `key list --json`, what an import needs. */
+const listedKeys = z.array(
+  z.object({
+    name: z.string(),
+    mode: z.enum(MODES),
+    scope: z.enum(KEY_SCOPES),
+    hint: z.string(),
+    sha256: z.string().regex(/^[0-9a-f]{64}$/u),
+    expires_at: time.nullable(),
+    revoked_at: time.nullable(),
+  }),
+);
+
+type ImportedRow = {
+  readonly id: string;
+  readonly mode: Mode;
+  readonly key: string;
+  readonly new: boolean;
+};
+
+const KEYS_HELP = `
+Reads what \`impact key list --json\` printed in another cell, and imports the keys that are
+valid there, with their names, scopes and expiries. Clients keep their keys.
+  impact key list --org ID --json > keys.json
+  impact import keys --org NEW_ID < keys.json`;
+
+const readListedKeys = async ({ stdin }: CliContext["io"]) => {
+  const given = await text(stdin);
+  try {
+    return listedKeys.parse(JSON.parse(given));
+  } catch (cause) {
+    throw new CommandError(
+      EXIT.usage,
+      "Standard input is not the output of `impact key list --json`.",
+      { cause },
+    );
+  }
+};
+
+const addKeysCommand = (group: Command, context: CliContext): void => {
+  withAudit(
+    withAccount(
+      group.command("keys").description("Import the API keys of an account in another cell"),
+    ),
+  )
+    .addHelpText("after", KEYS_HELP)
+    .action(async (options: ChangeOptions & AccountOptions) => {
+      const { io, clock } = context;
+      const { db, account } = await openAccount(context, options);
+      const now = clock.now();
+      const valid = (await readListedKeys(io)).filter(
+        ({ revoked_at: revokedAt, expires_at: expiresAt }) =>
+          revokedAt === null && !isExpired(expiresAt, now),
+      );
+      const imported: ImportedRow[] = [];
+      for (const { sha256: digest, hint, mode, expires_at: expiresAt, ...settings } of valid) {
+        const change = { db, clock, actor: actorOf(options) };
+        const key = { digest, hint };
+        const { id, isNew } = await importKey(change, account, mode, key, {
+          ...settings,
+          expiresAt,
+        });
+        imported.push({ id, mode, key: `${hint}…`, new: isNew });
+      }
+      printResult({ io, json: options.json }, imported, () => printObjects(io, imported));
+      say(io, `The account has ${counted(imported.length, "key")} of the other cell.`);
+    });
+};
+
 /** One part of a path. */
 const parseSlug = parserOf(
-  text(200).regex(/^[^/?#\s]+$/u),
+  textField(200).regex(/^[^/?#\s]+$/u),
   "1 to 200 characters without slashes, question marks, number signs and spaces",
 );
 
@@ -89,5 +167,6 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
 export const addImportCommands = (group: Command, context: CliContext): void => {
   addImportHistoryCommand(group, context);
   addKeyCommand(group, context);
+  addKeysCommand(group, context);
   addSlugCommand(group, context);
 };

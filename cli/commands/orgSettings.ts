@@ -5,6 +5,7 @@ import type { Account, AccountChanges } from "../../modules/accounts/accounts.sq
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
+import { readCell } from "../../modules/records/cells.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type {
   CharityProviderName,
@@ -125,7 +126,13 @@ const checkAtStripe = async (
     if (subscriptionId === null) {
       return;
     }
-    for (const problem of await stripe.inspectSubscription(customerId, subscriptionId, KINDS)) {
+    const problems = await stripe.inspectSubscription(
+      await readCell(await connections.database()),
+      customerId,
+      subscriptionId,
+      KINDS,
+    );
+    for (const problem of problems) {
       say(io, `Warning: ${problem}`);
     }
     await refreshAtStripe(context, id);

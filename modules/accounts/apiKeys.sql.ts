@@ -14,6 +14,7 @@ const apiKeyRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   hint: z.string(),
+  digest: z.string(),
   name: z.string(),
   scope: z.enum(KEY_SCOPES),
   createdAt: z.date(),
@@ -29,6 +30,7 @@ const columns = sql.fragment`
   api_key.account_id AS "accountId",
   api_key.mode,
   api_key.hint,
+  encode(api_key.hash, 'hex') AS digest,
   api_key.name,
   api_key.scope,
   api_key.created_at AS "createdAt",
@@ -112,7 +114,7 @@ export const listCallers = async (
 };
 
 /** A key to insert. The key itself is not stored, only its digest and a hint. */
-type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt"> & { readonly digest: string };
+type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
 export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
   await db.query(sql.typeAlias("void")`

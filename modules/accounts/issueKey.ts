@@ -4,6 +4,8 @@ import { digestOf, insertApiKey } from "./apiKeys.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { KEY_PREFIX, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
 import type { KeySettings } from "./apiKeys.rules.ts";
+import { inKeyPrefix } from "../../runtime/cell.rules.ts";
+import { readCell } from "../records/cells.sql.ts";
 import type { InTransaction } from "../../runtime/context.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
@@ -23,7 +25,7 @@ export const issueKey = (
   settings: KeySettings = INITIAL,
 ): Promise<{ readonly id: string; readonly key: string }> =>
   db.transaction(async (transaction) => {
-    const prefix = KEY_PREFIX[account.type][mode];
+    const prefix = inKeyPrefix(KEY_PREFIX[account.type][mode], await readCell(transaction));
     const key = `${prefix}${randomBytes(32).toString("base64url")}`;
     const id = newId();
     const createdAt = clock.now();

@@ -27,7 +27,7 @@ export type PictureHeader = {
   readonly height: number;
 };
 
-/** A picture whose hash is in its URL. */
+/** A picture whose hash is in its URL, after the name of a cell. */
 type Logo = PictureHeader & { readonly hash: string };
 
 export type Profile = {

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { DEFAULT_PROFILE, HIDEABLE_SECTIONS, PICTURE_TYPES } from "./profile.rules.ts";
 import type { PictureType, Profile, ProfileChanges } from "./profile.rules.ts";
 import { assignmentsOf, sql } from "../../db/sql.ts";
+import { withCell } from "../records/cells.sql.ts";
 
 const profileRow = z
   .strictObject({
@@ -55,7 +56,7 @@ export const updateProfile = async (
     shows_carbon: showsCarbon,
     ...(logo !== undefined && {
       logo: logo && sql.binary(logo.file),
-      logo_hash: logo && logo.hash,
+      logo_hash: logo && withCell(logo.hash),
       logo_type: logo && logo.type,
       logo_width: logo && logo.width,
       logo_height: logo && logo.height,

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { readCell } from "../records/cells.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
 import type { BillingProcessor, StripeConnection } from "./stripe/createStripeProcessor.ts";
@@ -65,7 +66,10 @@ export const createBilling = ({
   readonly stripe: StripeConnection | null;
 }): Billing => {
   const stripe = connection
-    ? connection.createProcessor((account) => requireProcessor(db, { name: "stripe", account }))
+    ? connection.createProcessor({
+        requireAccount: (account) => requireProcessor(db, { name: "stripe", account }),
+        readCell: () => readCell(db),
+      })
     : null;
   return {
     stripe,

@@ -7,6 +7,7 @@ import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sq
 const storedRow = z.strictObject({
   id: z.uuid(),
   createdAt: z.date(),
+  cell: z.string().nullable(),
   processor: z.enum(PROCESSORS).nullable(),
   stripeAccountId: z.string().nullable(),
   stripeLivemode: z.boolean().nullable(),

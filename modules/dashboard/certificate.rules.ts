@@ -1,6 +1,7 @@
 import type { Mode } from "../records/owner.rules.ts";
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { OrderStage } from "../planting/order.rules.ts";
+import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { isSimulated } from "../planting/order.rules.ts";
 
 /** What can be certified. */
@@ -11,11 +12,15 @@ export type CertifiedKind = (typeof CERTIFIED_KINDS)[number];
  * The last part of a certificate's URL: 128 bits in hexadecimal. Other alphabets have `-`, which commands take for an option
  * at the beginning, and programs that find URLs in texts leave out at the end.
  */
-export const CERTIFICATE_TOKEN = /^[0-9a-f]{32}$/u;
+export const CERTIFICATE_TOKEN = inPublicPath("[0-9a-f]{32}");
+
+const TOKEN_DIGITS = 32;
 
 /** Returns the number that a certificate shows. It is a part of the token that is too short to guess the rest from. */
-export const certificateNumber = (token: string): string =>
-  `${token.slice(0, 4)}-${token.slice(4, 8)}`.toUpperCase();
+export const certificateNumber = (token: string): string => {
+  const digits = token.slice(-TOKEN_DIGITS);
+  return `${digits.slice(0, 4)}-${digits.slice(4, 8)}`.toUpperCase();
+};
 
 /** The most records that the certificate of an order has. */
 export const MAXIMUM_CERTIFIED_RECORDS = 100;

@@ -8,6 +8,7 @@ import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { withCell } from "../records/cells.sql.ts";
 import { isOwn } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 
@@ -49,7 +50,7 @@ export const getOrInsertCertificate = (
 ): Promise<string> =>
   db.oneFirst(sql.type(tokenRow)`
     INSERT INTO certificate (token, account_id, record_id, further_record_ids, is_of_order, created_at)
-    VALUES (${token}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
+    VALUES (${withCell(token)}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
     ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL
       DO UPDATE SET further_record_ids = excluded.further_record_ids
     RETURNING token

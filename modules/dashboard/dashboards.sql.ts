@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql, timestamp } from "../../db/sql.ts";
+import { withCell } from "../records/cells.sql.ts";
 
 const slugRow = z.strictObject({ slug: z.string() });
 
@@ -23,7 +24,7 @@ export const insertDashboard = (
 ): Promise<string> =>
   db.oneFirst(sql.type(slugRow)`
     INSERT INTO dashboard (account_id, slug, created_at)
-    VALUES (${accountId}, ${slug}, ${timestamp(createdAt)})
+    VALUES (${accountId}, ${withCell(slug)}, ${timestamp(createdAt)})
     ON CONFLICT (account_id) WHERE NOT is_alias DO UPDATE SET slug = dashboard.slug
     RETURNING slug
   `);

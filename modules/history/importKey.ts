@@ -20,23 +20,32 @@ type ImportedKey = {
   readonly isNew: boolean;
 };
 
+/** What is stored of a key: its SHA-256 and its first characters. */
+type DigestedKey = { readonly digest: string; readonly hint: string };
+
 /**
- * Makes a key of another system valid for an account. Only its SHA-256 and its first characters are stored.
- * @throws DomainError request_invalid if the key cannot be imported, belongs to another account or mode, was revoked or has
- * expired
+ * Returns what is stored of a key of another system.
+ * @throws DomainError request_invalid if the key cannot be imported
+ */
+export const digestImportableKey = (key: string, type: AccountType, mode: Mode): DigestedKey => {
+  requireImportableKey(key, type, mode);
+  return { digest: digestOf(key), hint: importedKeyHint(key) };
+};
+
+/**
+ * Makes a key of another system, or of another cell, valid for an account.
+ * @throws DomainError request_invalid if the key belongs to another account or mode, was revoked or has expired
  */
 export const importKey = (
   { db, clock, actor }: OperatorContext,
-  account: { readonly id: string; readonly type: AccountType },
+  account: { readonly id: string },
   mode: Mode,
-  key: string,
+  { digest, hint }: DigestedKey,
   settings: KeySettings,
 ): Promise<ImportedKey> =>
   db.transaction(async (transaction) => {
-    requireImportableKey(key, account.type, mode);
     const createdAt = clock.now();
     requireFutureExpiry(settings.expiresAt, createdAt);
-    const digest = digestOf(key);
     const known = await findApiKeyByDigest(transaction, digest);
     if (known) {
       if (known.accountId !== account.id) {
@@ -53,7 +62,7 @@ export const importKey = (
       }
       return { id: known.id, hint: known.hint, isNew: false };
     }
-    const imported = { id: newId(), hint: importedKeyHint(key) };
+    const imported = { id: newId(), hint };
     await insertApiKey(transaction, {
       ...imported,
       ...settings,

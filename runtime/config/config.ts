@@ -5,6 +5,7 @@ import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "./databaseUrl.rules.ts";
 import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
+import { CELL_NAME } from "../cell.rules.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "./partnerKinds.rules.ts";
 
 const port = (fallback: number) =>
@@ -106,6 +107,10 @@ const settings = z.object({
   DRAIN_SECONDS: timerSeconds(5, 0),
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
+  CELL: z
+    .string()
+    .regex(CELL_NAME, "must be one to eight lower-case letters and digits, a letter first")
+    .optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z.string().optional(),
   DATABASE_OWNER_URL: z.string().optional(),
@@ -147,7 +152,6 @@ const settings = z.object({
   TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
-  EMBEDDED_TEMPORAL_UI_HOST: listenAddress,
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),
   OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
   LOG_LEVEL: oneOf(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),

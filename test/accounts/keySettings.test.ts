@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
@@ -180,6 +181,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
       keys.find((each) => each.id === issued.id),
       {
         hint: issued.key.slice(0, account.includes("--org") ? 16 : 9),
+        sha256: hash("sha256", issued.key),
         id: issued.id,
         name: "reporting",
         mode: "live",

@@ -4,6 +4,7 @@ import {
   passesOn,
   reportsLostResponses,
   reportsOutage,
+  routesByCell,
   SECRETS,
   streamsLists,
 } from "./proxyCases.ts";
@@ -28,6 +29,14 @@ const CADDY: ProxyKind = {
       "127.0.0.1:8081": upstreams.store,
     };
   },
+  cellReplacements: ({ standalone, store }) => ({
+    "\t#@eu1": "\t@eu1",
+    "\t#reverse_proxy @eu1": "\treverse_proxy @eu1",
+    "\t#\timport upstream": "\t\timport upstream",
+    "\t#}": "\t}",
+    "10.1.0.1:8080": standalone,
+    "10.1.0.1:8081": store,
+  }),
   prepare: (_place, configFile) =>
     Promise.resolve([PROGRAM, "run", "--config", configFile, "--adapter", "caddyfile"]),
   stopSignal: "SIGKILL",
@@ -54,5 +63,7 @@ test("Caddy returns its own errors in the form of the interface", (t) =>
 
 test("Caddy does not report a request without a response as unexecuted", (t) =>
   reportsLostResponses(t, CADDY));
+
+test("Caddy sends each request to its cell", (t) => routesByCell(t, CADDY));
 
 test("Caddy does not collect lists", (t) => streamsLists(t, CADDY));

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { Agent } from "node:https";
@@ -13,6 +14,8 @@ import {
   passesOn,
   reportsLostResponses,
   reportsOutage,
+  routesByCell,
+  startCells,
   SECRETS,
   streamsLists,
 } from "./proxyCases.ts";
@@ -24,6 +27,11 @@ import type { ProxyKind } from "./startProxy.ts";
 
 const test = testWithDatabase();
 
+/** Of an account that has moved: a key of another system and a slug. */
+const MOVED_KEY = "old_0123456789abcdef";
+const MOVED_SLUG = "green-shop-k3v9m2qd";
+const MOVED = [hash("sha256", MOVED_KEY), MOVED_SLUG];
+
 /** In front of one process. */
 const HAPROXY: ProxyKind = {
   config: "haproxy/haproxy.cfg",
@@ -32,12 +40,21 @@ const HAPROXY: ProxyKind = {
     "maxconn 20000": "maxconn 2000",
     "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
     "bind :80": `bind 127.0.0.1:${plainPort}`,
+    "/run/haproxy/admin.sock": inFolder("admin.sock"),
+    "map(/etc/haproxy/moved.map)": `map(${inFolder("moved.map")})`,
     "10.0.0.1:8080": upstreams.standalone,
     "10.0.0.2:8080": upstreams.standalone,
     "10.0.0.1:8081": upstreams.store,
     "10.0.0.2:8081": upstreams.store,
   }),
+  cellReplacements: ({ standalone, store }) => ({
+    "-m str being_moved": "-m str being_moved eu1",
+    "#backend impact_": "backend impact_",
+    "#  server api1 10.1.0.1:8080": `  server api1 ${standalone}`,
+    "#  server api1 10.1.0.1:8081": `  server api1 ${store}`,
+  }),
   prepare: async ({ inFolder }, configFile) => {
+    await writeFile(inFolder("moved.map"), MOVED.map((name) => `${name} eu1\n`).join(""));
     const [certificate, key] = [inFolder("cert.pem"), inFolder("key.pem")];
     await writeFile(
       inFolder("impact.pem"),
@@ -60,6 +77,19 @@ test("HAProxy does not report a request without a response as unexecuted", (t) =
   reportsLostResponses(t, HAPROXY));
 
 test("HAProxy does not collect lists", (t) => streamsLists(t, HAPROXY));
+
+test("HAProxy sends each request to its cell", (t) => routesByCell(t, HAPROXY));
+
+test("HAProxy sends the keys and pages of a moved account to its new cell", async (t) => {
+  const cellOf = await startCells(t, HAPROXY);
+  const headers = { Authorization: MOVED_KEY };
+  t.is(await cellOf("standalone", "/plant/trees", { headers }), "eu1");
+  t.is(await cellOf("store", "/app/api/plant", { headers: { api_key: MOVED_KEY } }), "eu1");
+  for (const path of ["", ".json", "/badge.svg"]) {
+    t.is(await cellOf("standalone", `/dashboard/${MOVED_SLUG}${path}`), "eu1");
+  }
+  t.is(await cellOf("standalone", "/dashboard/other-shop-k3v9m2qd"), "default");
+});
 
 test("HAProxy rejects requests beyond the limit of an address in the form of the interface", async (t) => {
   const gone = `http://127.0.0.1:${await findFreePort()}`;

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
@@ -10,7 +11,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import type { NAMES, Proxy, ProxyKind, ProxyResponse } from "./startProxy.ts";
+import type { NAMES, Proxy, ProxyKind, ProxyResponse, Sent } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
 
 /* What every proxy configuration in deploy/ must do. */
@@ -226,4 +227,91 @@ export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promis
     unfinished.pop()?.end("]");
     await once(response, "end");
   }
+};
+
+/**
+ * Starts a proxy in front of the default cell and the cell `eu1`, and returns a function that says which of them, and of its
+ * interfaces, responds.
+ */
+export const startCells = async (t: ExecutionContext, kind: ProxyKind) => {
+  const start = async (name: string): Promise<string> => {
+    const { url, close } = await startServer((_request, response) => response.end(name), {
+      host: "127.0.0.1",
+      port: 0,
+      setting: "PORT",
+    });
+    t.teardown(() => close(1000));
+    return url;
+  };
+  const { call } = await startProxy(t, kind, {
+    standalone: await start("default standalone"),
+    store: await start("default store"),
+    cell: { standalone: await start("eu1 standalone"), store: await start("eu1 store") },
+  });
+  return async (name: keyof typeof NAMES, path: string, sent?: Sent): Promise<string> => {
+    let response = await call(name, path, sent);
+    // If the machine stands still, the proxy's probes fail for a moment.
+    while (response.status === 503) {
+      response = await call(name, path, sent);
+    }
+    const [cell = "", reached] = response.body.split(" ");
+    t.is(reached, name, "each host has its interface");
+    return cell;
+  };
+};
+
+const RANDOM = "eu1_eu1-AbCdEfGhIjKlMnOpQrStUvWxYz012345678";
+
+/** The proxy finds the cell in a key, a public path or the query. What names none, or an unknown one, is the default cell's. */
+export const routesByCell = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+  t.is(RANDOM.length, randomBytes(32).toString("base64url").length);
+  const cellOf = await startCells(t, kind);
+  for (const [key, cell] of [
+    [`impact_prod_eu1_${RANDOM}`, "eu1"],
+    [`impact_test_eu1_${RANDOM}`, "eu1"],
+    [`impact_prod_${RANDOM}`, "default"],
+    [`impact_prod_us9_${RANDOM}`, "default"],
+    [`impact_prod_eu1_${RANDOM.slice(1)}`, "default"],
+    ["eu1_key-of-another-system", "default"],
+  ] as const) {
+    t.is(
+      await cellOf("standalone", "/plant/trees", { headers: { Authorization: key } }),
+      cell,
+      key,
+    );
+  }
+  for (const [key, cell] of [
+    [`PROD-eu1-${RANDOM}`, "eu1"],
+    [`TEST-eu1-${RANDOM}`, "eu1"],
+    [`PROD-${RANDOM.replace("eu1_", "eu1-")}`, "default"],
+    [`PROD-us9-${RANDOM}`, "default"],
+  ] as const) {
+    for (const name of ["api_key", "api-key"]) {
+      t.is(await cellOf("store", "/app/api/plant", { headers: { [name]: key } }), cell, key);
+    }
+  }
+  const body = "{}";
+  for (const [path, cell] of [
+    ["/dashboard/eu1_green-shop-k3v9m2qd", "eu1"],
+    ["/dashboard/eu1_green-shop-k3v9m2qd.json", "eu1"],
+    ["/dashboard/eu1_green-shop-k3v9m2qd/badge.svg", "eu1"],
+    ["/dashboard/eu1-shop-k3v9m2qd", "default"],
+    ["/dashboard/us9_green-shop-k3v9m2qd", "default"],
+    [`/certificate/eu1_${"0f".repeat(16)}`, "eu1"],
+    [`/certificate/${"0f".repeat(16)}`, "default"],
+    [`/media/logos/eu1_${"0f".repeat(32)}`, "eu1"],
+    ["/media/simulated/eu1_site.svg", "default"],
+    ["/healthz", "default"],
+    ["/plant/trees?cell=us9", "default"],
+  ] as const) {
+    t.is(await cellOf("standalone", path), cell, path);
+  }
+  for (const path of ["/webhooks/stripe", "/planting/callback"]) {
+    t.is(await cellOf("standalone", `${path}?cell=eu1`, { body }), "eu1", path);
+    t.is(await cellOf("standalone", path, { body }), "default", path);
+  }
+  t.is(await cellOf("store", "/webhooks/privacy?cell=eu1", { body }), "eu1");
+  t.is(await cellOf("store", "/webhooks/privacy", { body }), "default");
+  const headers = { Authorization: `impact_prod_eu1_${RANDOM}` };
+  t.is(await cellOf("standalone", "/plant/trees?cell=us9", { headers }), "eu1", "the key decides");
 };

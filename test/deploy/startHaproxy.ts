@@ -45,6 +45,7 @@ export const startHaproxy = async (
     new URL("../../deploy/haproxy/haproxy.cfg", import.meta.url),
     "utf8",
   );
+  await writeFile(inFolder("moved.map"), "");
   const [first, second] = ports;
   await writeFile(
     inFolder("haproxy.cfg"),
@@ -54,6 +55,8 @@ export const startHaproxy = async (
       "maxconn 20000": "maxconn 2000",
       "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
       "bind :80": `bind 127.0.0.1:${plainPort}`,
+      "/run/haproxy/admin.sock": inFolder("admin.sock"),
+      "map(/etc/haproxy/moved.map)": `map(${inFolder("moved.map")})`,
       "10.0.0.1:8080": `127.0.0.1:${first?.standalone}`,
       "10.0.0.2:8080": `127.0.0.1:${second?.standalone}`,
       "10.0.0.1:8081": `127.0.0.1:${first?.store}`,
@@ -100,6 +103,8 @@ export const startHaproxy = async (
   return {
     call,
     plainUrl: `http://127.0.0.1:${plainPort}`,
+    movedMap: inFolder("moved.map"),
+    adminSocket: inFolder("admin.sock"),
     /** Emits `data` with each part of the log. */
     output: haproxy.stdout,
     readLog: () => log,

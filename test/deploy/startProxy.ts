@@ -13,14 +13,15 @@ import { findFreePort } from "../../runtime/server/probePort.ts";
 
 export const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
 
-/** The addresses of the service behind the proxy. */
-export type Upstreams = { readonly standalone: string; readonly store: string };
+/** The addresses of the service behind the proxy, and of that of another cell, `eu1`. */
+type Addresses = { readonly standalone: string; readonly store: string };
+export type Upstreams = Addresses & { readonly cell?: Addresses };
 
 /** Where a proxy listens, and the files that it may use. */
 type ProxyPlace = {
   readonly port: number;
   readonly plainPort: number;
-  readonly upstreams: { readonly standalone: string; readonly store: string };
+  readonly upstreams: Addresses;
   readonly inFolder: (name: string) => string;
 };
 
@@ -30,6 +31,8 @@ export type ProxyKind = {
   readonly config: string;
   /** What replaces the names, addresses and limits of the configuration. */
   readonly replacements: (place: ProxyPlace) => Readonly<Record<string, string>>;
+  /** The same for the examples of another cell. */
+  readonly cellReplacements?: (cell: Addresses) => Readonly<Record<string, string>>;
   /** Writes further files and returns the command line. */
   readonly prepare: (place: ProxyPlace, configFile: string) => Promise<readonly string[]>;
   readonly stopSignal: NodeJS.Signals;
@@ -110,10 +113,15 @@ export const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
   );
 };
 
+const hostsOf = ({ standalone, store }: Addresses): Addresses => ({
+  standalone: new URL(standalone).host,
+  store: new URL(store).host,
+});
+
 /** Starts a proxy with its file in `deploy/` in front of both interfaces, until the test ends. */
 export const startProxy = async (
   t: ExecutionContext,
-  { config, replacements, prepare, stopSignal }: ProxyKind,
+  { config, replacements, cellReplacements, prepare, stopSignal }: ProxyKind,
   upstreams: Upstreams,
 ): Promise<Proxy> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-proxy-"));
@@ -124,16 +132,17 @@ export const startProxy = async (
   const place = {
     port: await findFreePort(),
     plainPort: await findFreePort(),
-    upstreams: {
-      standalone: new URL(upstreams.standalone).host,
-      store: new URL(upstreams.store).host,
-    },
+    upstreams: hostsOf(upstreams),
     inFolder,
   };
   const { port, plainPort } = place;
   const shipped = await readFile(new URL(`../../deploy/${config}`, import.meta.url), "utf8");
   const configFile = inFolder("proxy.conf");
-  await writeFile(configFile, adapt(shipped, replacements(place)));
+  const { cell } = upstreams;
+  await writeFile(
+    configFile,
+    adapt(shipped, { ...replacements(place), ...(cell && cellReplacements?.(hostsOf(cell))) }),
+  );
   const [program = "", ...args] = await prepare(place, configFile);
   const log: string[] = [];
   const proxy = spawn(program, args, {

@@ -73,6 +73,29 @@ test(rejects, "PLANTING_CALLBACK_SECRET", Array(3).fill("s".repeat(32)).join(","
 test(rejects, "LOG_LEVEL", "loud");
 test(rejects, "LOG_FORMAT", "xml");
 
+for (const [cell, isAccepted] of [
+  ["e", true],
+  ["eu1", true],
+  ["eu1west2", true],
+  ["", true],
+  ["eu1west23", false],
+  ["1eu", false],
+  ["Eu1", false],
+  ["eu_1", false],
+  ["eu-1", false],
+] as const) {
+  test(`CELL=${cell} is ${isAccepted ? "accepted" : "rejected with what it must be"}`, (t) => {
+    if (isAccepted) {
+      t.is(parseConfig({ CELL: cell }).CELL, cell === "" ? undefined : cell);
+    } else {
+      t.throws(() => parseConfig({ CELL: cell }), {
+        instanceOf: ConfigError,
+        message: /CELL must be one to eight lower-case letters and digits, a letter first/u,
+      });
+    }
+  });
+}
+
 test("an API on this machine may be without encryption", (t) => {
   for (const url of [
     "http://localhost:1",

@@ -1,5 +1,5 @@
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { METERS } from "../../modules/billing/stripe/meters.ts";
+import { METERS, namesOfMeter } from "../../modules/billing/stripe/meters.ts";
 import type { Observations } from "./createCallHandler.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { beginTrial, cancelNow } from "./invoices.ts";
@@ -25,8 +25,8 @@ export const createControl = (state: State, faults: Faults, observations: Observ
   const { clock } = state;
   let webhook: { readonly url: string; readonly secret: string } | null = null;
 
-  const ourMeter = (kind: Kind): string => {
-    const { eventName, displayName } = METERS[kind];
+  const ourMeter = (kind: Kind, cell: string | null = null): string => {
+    const { eventName, displayName } = namesOfMeter(kind, cell);
     const known = [...state.meters.values()].find(({ event_name: name }) => name === eventName);
     const created = { event_name: eventName, display_name: displayName };
     return (known ?? createMeter(state, { ...created, default_aggregation: { formula: "sum" } }))
@@ -60,16 +60,21 @@ export const createControl = (state: State, faults: Faults, observations: Observ
     addCustomer,
     /** Returns the ids of the meters that the service uses, and creates missing ones. */
     meterIds: (): Record<Kind, string> => ({ tree: ourMeter("tree"), bottle: ourMeter("bottle") }),
-    /** Creates a subscription that has a price on both meters, for a new customer or one that the double has already. */
+    /** Creates a subscription that has a price on both meters of cells, for a new customer or one that the double has already. */
     addSubscriber: ({
       customerId: id,
       interval = "month",
-    }: Partial<OfCustomer> & { readonly interval?: "month" | "year" }) => {
+      cells = [null],
+    }: Partial<OfCustomer> & {
+      readonly interval?: "month" | "year";
+      readonly cells?: readonly (string | null)[];
+    }) => {
       const isKnown = id !== undefined && state.customers.has(id);
       const { customerId } = isKnown
         ? { customerId: id }
         : addCustomer(id === undefined ? {} : { id });
-      const items = [ourMeter("tree"), ourMeter("bottle")].map((meter) => {
+      const meters = cells.flatMap((cell) => [ourMeter("tree", cell), ourMeter("bottle", cell)]);
+      const items = meters.map((meter) => {
         const recurring = { interval, usage_type: "metered", meter } as const;
         return { price: createPrice(state, { currency: "usd", unit_amount: 45, recurring }).id };
       });

@@ -11,7 +11,7 @@ import {
 import type { MeterEvent } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
-import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
+import { CUSTOMER_KEY, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { readInvoices } from "./invoices.ts";
 import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
@@ -43,12 +43,17 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-type RequireAccount = (account: StripeAccount) => Promise<void>;
+type Deployment = {
+  /** Called with the key's account before the first call that depends on it, until it resolves. */
+  readonly requireAccount: (account: StripeAccount) => Promise<void>;
+  /** Returns the cell whose meters are used. */
+  readonly readCell: () => Promise<string | null>;
+};
 
 /** Our meters, which are checked once for all calls. */
 type CheckedMeters = {
   /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
-  readonly findId: (kind: Kind) => Promise<string>;
+  readonly find: (kind: Kind) => Promise<FoundMeter>;
   /** Returns the ids of the meters, also of those that cannot be used. */
   readonly findIds: () => Promise<Readonly<Record<Kind, string>>>;
   /** Lets the next call check the meters again. */
@@ -58,18 +63,18 @@ type CheckedMeters = {
 const createMeterCheck = (
   stripe: Stripe,
   options: StripeOptions,
-  requireAccount: RequireAccount | undefined,
+  deployment: Deployment | undefined,
 ): CheckedMeters => {
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
   const check = async (): Promise<Record<Kind, FoundMeter>> => {
     // First, because missing meters are created.
-    await requireAccount?.(await readStripeAccount(stripe, options.secretKey));
-    return findOrCreateMeters(stripe);
+    await deployment?.requireAccount(await readStripeAccount(stripe, options.secretKey));
+    return findOrCreateMeters(stripe, (await deployment?.readCell()) ?? null);
   };
   const forget = (): void => {
     meters = null;
   };
-  const find = (): Promise<Record<Kind, FoundMeter>> => {
+  const findAll = (): Promise<Record<Kind, FoundMeter>> => {
     meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
@@ -77,31 +82,32 @@ const createMeterCheck = (
     return meters;
   };
   return {
-    findId: async (kind) => {
-      const { id, problem } = (await find())[kind];
-      if (problem !== null) {
+    find: async (kind) => {
+      const meter = (await findAll())[kind];
+      if (meter.problem !== null) {
         forget();
-        throw new ProcessorMismatchError(problem);
+        throw new ProcessorMismatchError(meter.problem);
       }
-      return id;
+      return meter;
     },
     findIds: async () => {
-      const { tree, bottle } = await find();
+      const { tree, bottle } = await findAll();
       return { tree: tree.id, bottle: bottle.id };
     },
     forget,
   };
 };
 
-/** Returns why nothing can be sent now, or null. */
-const findObstacle = async (
+/** Returns the meter, or why nothing can be sent to it now. */
+const findUsable = async (
   meters: CheckedMeters,
   kind: Kind,
   signal: AbortSignal,
-): Promise<AttemptOutcome | null> => {
+): Promise<FoundMeter | AttemptOutcome> => {
   const startedAtMs = performance.now();
+  let meter: FoundMeter;
   try {
-    await meters.findId(kind);
+    meter = await meters.find(kind);
   } catch (error) {
     return outcomeOfFailedCheck(error);
   }
@@ -110,19 +116,20 @@ const findObstacle = async (
   }
   return signal.aborted
     ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
-    : null;
+    : meter;
 };
 
 const post = async (
   stripe: Stripe,
-  { identifier, kind, quantity, second, keyGeneration }: MeterEvent,
+  { eventName }: FoundMeter,
+  { identifier, quantity, second, keyGeneration }: MeterEvent,
   customerId: string,
 ): Promise<AttemptOutcome> => {
   try {
     const response = await withoutStackTrace(() =>
       stripe.billing.meterEvents.create(
         {
-          event_name: METERS[kind].eventName,
+          event_name: eventName,
           payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
           identifier,
           timestamp: second,
@@ -139,12 +146,11 @@ const post = async (
 /**
  * Creates the processor that bills usage at Stripe. Time spans are half-open and in unix seconds; quantities are whole
  * units. A read throws a ProcessorUnavailableError if Stripe does not answer.
- * @param requireAccount called with the key's account before the first call that depends on it, until it resolves
  */
-export const createStripeProcessor = (options: StripeOptions, requireAccount?: RequireAccount) => {
+export const createStripeProcessor = (options: StripeOptions, deployment?: Deployment) => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
-  const meters = createMeterCheck(stripe, options, requireAccount);
+  const meters = createMeterCheck(stripe, options, deployment);
 
   /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
   const read = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
@@ -159,7 +165,7 @@ export const createStripeProcessor = (options: StripeOptions, requireAccount?: R
     /** Finds or creates our meters. Throws a ProcessorMismatchError if one of them counts differently than expected. */
     prepare: async (): Promise<void> => {
       for (const kind of KINDS) {
-        await meters.findId(kind);
+        await meters.find(kind);
       }
     },
     /**
@@ -181,14 +187,14 @@ export const createStripeProcessor = (options: StripeOptions, requireAccount?: R
         };
       }
       return boundTo(signal, async () => {
-        const obstacle = await findObstacle(meters, event.kind, signal);
-        if (obstacle) {
-          return obstacle;
+        const meter = await findUsable(meters, event.kind, signal);
+        if ("kind" in meter) {
+          return meter;
         }
         if (!mayCall()) {
           return LEASE_ENDED;
         }
-        const outcome = await post(stripe, event, customerId);
+        const outcome = await post(stripe, meter, event, customerId);
         if (outcome.kind === "misconfigured") {
           // The operator's fix may change the meters.
           meters.forget();
@@ -204,7 +210,7 @@ export const createStripeProcessor = (options: StripeOptions, requireAccount?: R
      */
     sumUsage: (customerId: string, kind: Kind, span: Span, signal: AbortSignal) =>
       read(signal, async () =>
-        sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span),
+        sumUsage({ stripe, meterId: (await meters.find(kind)).id, customerId }, span),
       ),
     /** Returns the state of a subscription, whatever it is. */
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
@@ -238,8 +244,7 @@ export const createStripeProcessor = (options: StripeOptions, requireAccount?: R
 export type BillingProcessor = ReturnType<typeof createStripeProcessor>;
 
 export const connectStripe = (options: StripeOptions) => ({
-  createProcessor: (requireAccount: RequireAccount) =>
-    createStripeProcessor(options, requireAccount),
+  createProcessor: (deployment: Deployment) => createStripeProcessor(options, deployment),
   /** Returns the account of the key. */
   readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
 });

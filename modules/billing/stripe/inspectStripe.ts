@@ -34,11 +34,12 @@ const requireExistingCustomer = async (stripe: Stripe, customerId: string): Prom
 
 const inspectSubscription = async (
   stripe: Stripe,
+  cell: string | null,
   customerId: string | null,
   subscriptionId: string,
   kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
-  const meters = await listMeterIds(stripe);
+  const meters = await listMeterIds(stripe, cell);
   const usedKinds = kinds.filter((kind) => meters[kind] !== null);
   const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
   const { customerId: owner, meteredKinds, periods } = state;
@@ -113,7 +114,7 @@ export const createStripeInspector = (options: StripeClientOptions) => {
   return {
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     /** Returns what prevents usage from being sent. */
-    inspectMeters: () => inspectMeters(stripe),
+    inspectMeters: (cell: string | null) => inspectMeters(stripe, cell),
     /** Returns what the key may not read, although it is needed. */
     inspectRights: () => inspectRights(stripe),
     /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
@@ -126,10 +127,11 @@ export const createStripeInspector = (options: StripeClientOptions) => {
      * or has no price on the meter of one of the kinds, or prices with different periods.
      */
     inspectSubscription: (
+      cell: string | null,
       customerId: string | null,
       subscriptionId: string,
       kinds: readonly Kind[],
-    ) => inspectSubscription(stripe, customerId, subscriptionId, kinds),
+    ) => inspectSubscription(stripe, cell, customerId, subscriptionId, kinds),
   };
 };
 

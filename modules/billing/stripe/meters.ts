@@ -1,3 +1,4 @@
+import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { Stripe } from "stripe";
 import type { Span } from "../usage.rules.ts";
@@ -11,6 +12,21 @@ export const METERS = {
   tree: { eventName: "impact_tree_planted", displayName: "Trees planted" },
   bottle: { eventName: "impact_plastic_bottle_rescued", displayName: "Plastic bottles rescued" },
 } as const satisfies Record<Kind, { eventName: string; displayName: string }>;
+
+/**
+ * Returns the names of a cell's meter. Each cell has its own, so cells that share a Stripe account, and even a customer, see
+ * only their own usage in sums and on invoices.
+ * @param cell null for the default cell
+ */
+export const namesOfMeter = (
+  kind: Kind,
+  cell: string | null,
+): { eventName: string; displayName: string } => {
+  const { eventName, displayName } = METERS[kind];
+  return cell === null
+    ? { eventName, displayName }
+    : { eventName: `${eventName}_${cell}`, displayName: `${displayName} (${cell})` };
+};
 
 type Meter = Stripe.Billing.Meter;
 
@@ -46,14 +62,17 @@ const findProblem = (meter: Meter): string | null => {
 };
 
 /** A meter with our event name. The problem is why it cannot be used: it is inactive or counts differently. */
-export type FoundMeter = { readonly id: string; readonly problem: string | null };
+export type FoundMeter = {
+  readonly id: string;
+  readonly eventName: string;
+  readonly problem: string | null;
+};
 
 const findOrCreateMeter = async (
   stripe: Stripe,
   existing: readonly Meter[],
-  kind: Kind,
+  { eventName, displayName }: ReturnType<typeof namesOfMeter>,
 ): Promise<FoundMeter> => {
-  const { eventName, displayName } = METERS[kind];
   let meter = findMeter(existing, eventName);
   if (meter === undefined) {
     try {
@@ -72,36 +91,44 @@ const findOrCreateMeter = async (
       }
     }
   }
-  return { id: meter.id, problem: findProblem(meter) };
+  return { id: meter.id, eventName, problem: findProblem(meter) };
 };
 
-/** Returns our meters at Stripe; creates those that are missing. */
-export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, FoundMeter>> => {
+/** Returns a cell's meters at Stripe; creates those that are missing. */
+export const findOrCreateMeters = async (
+  stripe: Stripe,
+  cell: string | null,
+): Promise<Record<Kind, FoundMeter>> => {
   const existing = await listMeters(stripe);
-  const tree = await findOrCreateMeter(stripe, existing, "tree");
-  const bottle = await findOrCreateMeter(stripe, existing, "bottle");
+  const tree = await findOrCreateMeter(stripe, existing, namesOfMeter("tree", cell));
+  const bottle = await findOrCreateMeter(stripe, existing, namesOfMeter("bottle", cell));
   return { tree, bottle };
 };
 
-/** Returns the ids of our meters; null for a meter that does not exist. */
-export const listMeterIds = async (stripe: Stripe): Promise<Record<Kind, string | null>> => {
+/** Returns the ids of a cell's meters; null for a meter that does not exist. */
+export const listMeterIds = async (
+  stripe: Stripe,
+  cell: string | null,
+): Promise<Record<Kind, string | null>> => {
   const existing = await listMeters(stripe);
   const idOf = (kind: Kind): string | null =>
-    findMeter(existing, METERS[kind].eventName)?.id ?? null;
+    findMeter(existing, namesOfMeter(kind, cell).eventName)?.id ?? null;
   return { tree: idOf("tree"), bottle: idOf("bottle") };
 };
 
-/** Returns why our meters cannot be used, in sentences. */
-export const inspectMeters = async (stripe: Stripe): Promise<readonly string[]> => {
+/** Returns why a cell's meters cannot be used, in sentences. */
+export const inspectMeters = async (
+  stripe: Stripe,
+  cell: string | null,
+): Promise<readonly string[]> => {
   const existing = await listMeters(stripe);
-  return Object.values(METERS)
-    .map(({ eventName }) => {
-      const meter = findMeter(existing, eventName);
-      return meter === undefined
-        ? `Stripe has no meter ${eventName} yet. A worker with this key creates it.`
-        : findProblem(meter);
-    })
-    .filter((problem) => problem !== null);
+  return KINDS.map((kind) => {
+    const { eventName } = namesOfMeter(kind, cell);
+    const meter = findMeter(existing, eventName);
+    return meter === undefined
+      ? `Stripe has no meter ${eventName} yet. A worker with this key creates it.`
+      : findProblem(meter);
+  }).filter((problem) => problem !== null);
 };
 
 const MINUTE_SECONDS = 60;
