@@ -3,8 +3,7 @@ import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { createOrganization } from "../modules/accounts/createOrganization.ts";
 import type { FirstKeys } from "../modules/accounts/issueKey.ts";
 import { systemClock } from "../runtime/clock.ts";
-import { DEMO_DOMAIN, fillDemo } from "./demo/fillDemo.ts";
-import type { Demo } from "./demo/fillDemo.ts";
+import { fillDemo } from "./demo/fillDemo.ts";
 
 const CONNECTIONS = 4;
 /** The demo makes thousands of commits one after the other. One that is interrupted is not used. */
@@ -18,23 +17,25 @@ const describeKeys = ({ apiKeyProd, apiKeyTest }: FirstKeys): string =>
 
 /**
  * Creates a demo organization in a new database, or fills it with a year of demo data.
- * @returns the keys in words, and what the demo has made
+ * @returns the keys in words, and what the pages of the demo show
  */
 export const createFirstAccounts = async (
   databaseUrl: string,
   apiUrl: string,
   isDemo: boolean,
-): Promise<{ readonly keys: string; readonly made: Demo | null }> => {
+): Promise<{ readonly keys: string; readonly made: object | null }> => {
   const db = await openPool(databaseUrl + (isDemo ? WITHOUT_FLUSHES : ""), CONNECTIONS);
   try {
     if (isDemo) {
-      const { organizationKeys, storeKeys, ...made } = await fillDemo(db, systemClock.now());
+      const demo = await fillDemo(db, systemClock.now());
+      const { organizationId, storeId, shop, pages, organizationKeys, storeKeys } = demo;
       const keys = `A year of demo data was added. All planting is simulated, and nothing is billed.
 Save these keys now; they cannot be shown again.
-Organization ${made.organizationId}
-${describeKeys(organizationKeys)}Store ${DEMO_DOMAIN} (${made.storeId})
+Organization ${organizationId}
+${describeKeys(organizationKeys)}Store ${shop.domain} (${storeId})
 ${describeKeys(storeKeys)}`;
-      return { keys, made };
+      const testKeys = { organization: organizationKeys.apiKeyTest, store: storeKeys.apiKeyTest };
+      return { keys, made: { organizationId, shop, pages, testKeys } };
     }
     const organization = await createOrganization(
       { db, clock: systemClock, actor: SERVICE },

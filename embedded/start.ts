@@ -1,8 +1,8 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
-import { z } from "zod";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
@@ -149,19 +149,19 @@ const hasAccounts = async (connectionString: string): Promise<boolean> => {
   }
 };
 
-const demo = z.object({ organizationId: z.string(), pages: z.record(z.string(), z.string()) });
+/** The file with what the pages of a demo show. */
+const demoFileIn = (dataDir: string): string => join(dataDir, "demo.json");
 
 /** Adds the first accounts to a new embedded database. @returns what a user needs to know of them */
 const prepareAccounts = async (
-  { DATA_DIR, PUBLIC_BASE_URL }: Config,
+  { DATA_DIR }: Config,
   databaseUrl: string,
   apiUrl: string,
   isDemo: boolean,
   { onProgress, signal }: StartContext,
 ): Promise<string> => {
-  const publicUrl = PUBLIC_BASE_URL ?? browsableUrl(apiUrl);
   const inDataDir = isDemo ? `DATA_DIR=${relative("", DATA_DIR)} ` : "";
-  const demoFile = join(DATA_DIR, "demo.json");
+  const demoFile = demoFileIn(DATA_DIR);
   let text = "";
   if (!(await hasAccounts(databaseUrl))) {
     signal.throwIfAborted();
@@ -174,18 +174,11 @@ const prepareAccounts = async (
     await (made && writeFile(demoFile, JSON.stringify(made), { mode: 0o600 }));
     text = keys;
   }
-  if (isDemo) {
-    // Written last, so that a demo that has it is complete.
-    const stored = await readFile(demoFile, "utf8").catch(() => null);
-    if (stored === null) {
-      throw new StartupError(
-        `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${DATA_DIR}, and start again.`,
-      );
-    }
-    const { pages } = demo.parse(JSON.parse(stored));
-    text += `Look at:\n${Object.entries(pages)
-      .map(([name, path]) => `  ${name.padEnd(14)}  ${publicUrl}${path}\n`)
-      .join("")}`;
+  // Written last, so that a demo that has it is complete.
+  if (isDemo && !existsSync(demoFile)) {
+    throw new StartupError(
+      `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${DATA_DIR}, and start again.`,
+    );
   }
   return `${text}To issue an API key to an organization that \`impact org list\` shows:
   ${inDataDir}npm run -s impact -- key issue --org ID --mode live
@@ -211,7 +204,7 @@ const prepareDatabase = async (
 const printParts = (parts: Readonly<Record<string, string | null | undefined>>): void => {
   for (const [name, where] of Object.entries(parts)) {
     if (where) {
-      console.log(`${name.padEnd(16)} ${where}`);
+      console.log(`${name.padEnd(17)} ${where}`);
     }
   }
 };
@@ -255,10 +248,11 @@ export const startAll = async (
   const environment = await buildRoleEnvironment(config, settings, appUrl, temporal);
   const [worker, api] = await Promise.all([
     startRole("worker", WORKER, environment, context),
-    startRole("API", API, environment, context),
+    startRole("API", API, environment, context, isDemo ? [demoFileIn(config.DATA_DIR)] : []),
   ]);
   const isEmbedded = config.DATABASE_URL === undefined;
   printParts({
+    "open in a browser": isDemo ? `${config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl)}/` : null,
     "standalone API": `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`,
     "store API": `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`,
     database: `${withoutPassword(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,

@@ -193,9 +193,10 @@ export const startRole = async (
   module: string,
   env: NodeJS.ProcessEnv,
   context: StartContext,
+  args: readonly string[] = [],
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
-  const child = fork(module, {
+  const child = fork(module, args, {
     env,
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc"],

@@ -1,5 +1,6 @@
 import { createApp } from "../http/createApp.ts";
-import type { App } from "../http/createApp.ts";
+import type { App, Page } from "../http/createApp.ts";
+import type { BrowserFallback } from "../http/requestTargets.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
@@ -21,12 +22,24 @@ import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { donationBatchEndpoints } from "./donationEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 
+/** They come before the interface's own. */
+export type FurtherPages = {
+  readonly pages: readonly Page[];
+  readonly browserFallbacks: readonly BrowserFallback[];
+};
+
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/** Creates the app of the organizations' interface. */
-export const createStandaloneApp = (context: StandaloneContext): App => {
+/**
+ * Creates the app of the organizations' interface.
+ * @param further pages of a demo
+ */
+export const createStandaloneApp = (
+  context: StandaloneContext,
+  further: FurtherPages = { pages: [], browserFallbacks: [] },
+): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
@@ -69,8 +82,8 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboards],
+    pages: [...documentPages(document), ...dashboards, ...further.pages],
     webhooks: readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)],
-    browserFallbacks: [documentFallback, dashboardFallback],
+    browserFallbacks: [...further.browserFallbacks, documentFallback, dashboardFallback],
   });
 };

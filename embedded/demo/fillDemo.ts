@@ -22,8 +22,10 @@ import { planStore } from "./planStore.ts";
 
 const NEVER = new AbortController().signal;
 
-export const DEMO_DOMAIN = "shop.northsea.example";
+const DOMAIN = "shop.northsea.example";
 
+const NAME = "North Sea Outfitters";
+const COLOR = "#0b5d8a";
 const STORY =
   "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.";
 
@@ -43,16 +45,13 @@ const planPlanting = (history: History, midnights: readonly Date[]): void => {
   }
 };
 
-/** What the demo has made. */
-export type Demo = {
+/** What the demo has made. Its production keys are stored nowhere. */
+export type FilledDemo = {
   readonly organizationId: string;
   readonly storeId: string;
+  readonly shop: { readonly name: string; readonly color: string; readonly domain: string };
   /** The paths of its public pages, by what they show. */
   readonly pages: Readonly<Record<string, string>>;
-};
-
-/** Its keys are stored nowhere. */
-type FilledDemo = Demo & {
   readonly organizationKeys: FirstKeys;
   readonly storeKeys: FirstKeys;
 };
@@ -81,8 +80,8 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
     stripeSubscriptionId: null,
   });
   const profile = {
-    displayName: "North Sea Outfitters",
-    color: "#0b5d8a",
+    displayName: NAME,
+    color: COLOR,
     homeUrl: "https://northsea.example/",
     story: STORY,
     logo: readLogo(readFileSync(new URL("logo.png", import.meta.url))),
@@ -91,7 +90,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
   const owner = { accountId: organization.id, mode: "live" } as const;
   await subscribeToDonations(context, owner);
   const store = await createStore(context, {
-    domain: DEMO_DOMAIN,
+    domain: DOMAIN,
     treePriceCents: 45,
     bottlePriceCents: 12,
     lowBalanceCents: 2000,
@@ -110,7 +109,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
   time = now;
 
   const pages: Record<string, string> = {
-    "public page": `/dashboard/${await getDashboardSlug(context, organization.id)}`,
+    page: `/dashboard/${await getDashboardSlug(context, organization.id)}`,
   };
   for (const [label, id] of records) {
     pages[label] = `/certificate/${await getCertificateToken(context, owner, id, null)}`;
@@ -121,6 +120,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
   return {
     organizationId: organization.id,
     storeId: store.id,
+    shop: { name: NAME, color: COLOR, domain: DOMAIN },
     pages,
     organizationKeys: organization,
     storeKeys: store,

@@ -11,7 +11,7 @@ export const DAYS = 365;
 export const CHARITIES = ["530242652", "510401308", "237245152", "273521132"];
 
 /** Returns the simulated partner, which takes as long as real planting. */
-export const createDemoPlanting = () =>
+const createDemoPlanting = () =>
   createPlanting({
     partner: "simulated",
     partnerName: null,

@@ -1,54 +1,58 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import test from "ava";
 import { z } from "zod";
-import { fillDemo } from "../../embedded/demo/fillDemo.ts";
-import { createDemoPlanting } from "../../embedded/demo/history.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createMovableClock } from "../support/movableClock.ts";
+import {
+  buildEnvironment,
+  makeDataDir,
+  START,
+  waitUntilReady,
+  watch,
+} from "../embedded/runStart.ts";
 import { openBrowser, visit } from "./browser.ts";
 import { SHOTS } from "./screenshots.ts";
 
 /*
- * `npm run screenshots`: takes the pictures of the public pages in docs/images, with the data of `npm start -- --demo`.
- * Review them before you commit them.
+ * `npm run screenshots`: takes the pictures in docs/images from `npm start -- --demo`. Review them before you commit them.
  */
 
-const test = testWithDatabase();
-
 const FOLDER = fileURLToPath(new URL("../../docs/images/", import.meta.url));
-const NOW = "2026-06-05T10:00:00.000Z";
+
+/** Further down are photos, which take most of the bytes. */
+const MAXIMUM_HEIGHT = 2820;
 
 test("screenshots are taken", async (t) => {
   const browser = await openBrowser();
   t.teardown(() => browser.close());
-  const { db } = t.context;
-  const clock = createMovableClock(NOW);
-  const planting = createDemoPlanting();
-  const { pages } = await fillDemo(db, clock.now());
-  const { url } = await startStandaloneApi(t, {
-    db,
-    clock,
-    planting,
-    publicBaseUrl: "https://impact.example",
+  const folder = await makeDataDir(t);
+  // The pictures show the default folder and ports.
+  const demo = spawn(process.execPath, [START, "--demo"], {
+    cwd: folder,
+    env: buildEnvironment(".data", { PORT: "8080", STORE_PORT: "8081" }),
   });
-  const paths = {
-    page: pages["public page"],
-    card: `${pages["public page"]}/card`,
-    certificate: pages["verified"],
-    order: pages["order"],
+  const { apiUrl } = await waitUntilReady(watch(t, demo), join(folder, ".data/demo"));
+  const { page: tour } = await visit(t, browser, `${apiUrl}/`, { width: 1280, height: 900 });
+  const linkTo = async (name: string): Promise<string> =>
+    `${apiUrl}${await tour.getByRole("link", { name }).getAttribute("href")}`;
+  const urls = {
+    demo: `${apiUrl}/`,
+    shop: await linkTo("A sample shop"),
+    page: await linkTo("The public page"),
+    certificate: await linkTo("A certificate"),
   };
   for (const { name, of, width, colorScheme, ...shot } of SHOTS) {
     const view = { width, height: shot.height ?? 900, colorScheme };
-    const { page } = await visit(t, browser, url + paths[of], view);
+    const { page: shown } = await visit(t, browser, urls[of], view);
     if (shot.media !== undefined) {
-      await page.emulateMedia({ media: shot.media });
+      await shown.emulateMedia({ media: shot.media });
     }
-    const size: unknown = await page.evaluate("document.documentElement.scrollHeight");
-    const height = shot.height ?? z.number().parse(size);
-    await page.screenshot({
+    const size: unknown = await shown.evaluate("document.documentElement.scrollHeight");
+    const height = shot.height ?? Math.min(z.number().parse(size), MAXIMUM_HEIGHT);
+    await shown.screenshot({
       path: `${FOLDER}${name}.jpg`,
       type: "jpeg",
-      quality: 42,
+      quality: 40,
       fullPage: true,
       clip: { x: 0, y: 0, width, height },
     });
