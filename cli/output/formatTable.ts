@@ -1,6 +1,8 @@
 import { createRequire } from "node:module";
 import type * as StringWidth from "string-width";
 import { grouped } from "../../runtime/counted.rules.ts";
+import type { Io } from "../io.ts";
+import { colorState } from "./colorState.ts";
 import { escapeUnsafe } from "./printable.ts";
 
 const require = createRequire(import.meta.url);
@@ -36,10 +38,11 @@ const formatCell = (cell: Cell): string => {
 
 const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";
 
-/** Formats rows in aligned columns under their headings; columns of numbers are right-aligned. */
+/** Formats rows for a stream in aligned columns under their headings; columns of numbers are right-aligned. */
 export const formatTable = (
   headings: readonly string[],
   rows: readonly (readonly Cell[])[],
+  stream: Io["stdout"],
 ): string => {
   const right = headings.map(
     (_heading, column) => rows.length > 0 && rows.every((row) => isNumeric(row[column])),
@@ -57,7 +60,7 @@ export const formatTable = (
       line
         .map((cell, column) => {
           const padding = " ".repeat((widths[column] ?? 0) - widthOf(cell));
-          return right[column] ? padding + cell : cell + padding;
+          return right[column] ? padding + cell : colorState(cell, stream) + padding;
         })
         .join("  ")
         .trimEnd(),
@@ -66,9 +69,14 @@ export const formatTable = (
     .join("");
 };
 
-/** Formats one record as lines of name and value. */
-export const formatRecord = (fields: Readonly<Record<string, Cell>>): string => {
+/** Formats one record for a stream as lines of name and value. */
+export const formatRecord = (
+  fields: Readonly<Record<string, Cell>>,
+  stream: Io["stdout"],
+): string => {
   const names = Object.keys(fields);
   const width = Math.max(...names.map((name) => name.length));
-  return names.map((name) => `${name.padEnd(width)}  ${formatCell(fields[name])}\n`).join("");
+  return names
+    .map((name) => `${name.padEnd(width)}  ${colorState(formatCell(fields[name]), stream)}\n`)
+    .join("");
 };

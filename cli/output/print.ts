@@ -45,7 +45,7 @@ export const printTable = (
   headings: readonly string[],
   rows: readonly (readonly Cell[])[],
 ): void => {
-  stdout.write(formatTable(headings, rows));
+  stdout.write(formatTable(headings, rows, stdout));
 };
 
 /** A table's columns: what the cells under each heading show of a row. */
@@ -106,7 +106,7 @@ export const printList = <Row>(
 };
 
 export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
-  stdout.write(formatRecord(fields));
+  stdout.write(formatRecord(fields, stdout));
 };
 
 /** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */

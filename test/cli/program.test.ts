@@ -1,6 +1,8 @@
 import { execFile, spawn } from "node:child_process";
 import { writeFile, open } from "node:fs/promises";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { WriteStream } from "node:tty";
 import { promisify } from "node:util";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -8,7 +10,7 @@ import type { Command } from "commander";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
-import { formatTable } from "../../cli/output/formatTable.ts";
+import { formatRecord, formatTable } from "../../cli/output/formatTable.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
@@ -299,6 +301,7 @@ test("a table aligns wide characters and escapes control characters", (t) => {
         ["\u001B[2Jowned\n\u202E", 7],
         [null, 12],
       ],
+      new PassThrough(),
     ),
     [
       "NAME                        UNITS",
@@ -310,9 +313,35 @@ test("a table aligns wide characters and escapes control characters", (t) => {
   );
 });
 
+for (const [title, env, failed, late] of [
+  ["colors states", {}, "\u001B[31mfailed\u001B[39m", "\u001B[33mlate\u001B[39m"],
+  ["has no color if NO_COLOR is set", { NO_COLOR: "1" }, "failed", "late"],
+] as const) {
+  test(`a table on a terminal ${title}, and its columns stay aligned`, (t) => {
+    // The runner's own terminal.
+    delete process.env["FORCE_COLOR"];
+    const terminal = Object.assign(new PassThrough(), {
+      isTTY: true,
+      getColorDepth: () => WriteStream.prototype.getColorDepth({ TERM: "xterm", ...env }),
+    });
+    t.is(
+      formatTable(
+        ["state", "name"],
+        [
+          ["failed", "late usage"],
+          ["late", "failed"],
+        ],
+        terminal,
+      ),
+      `STATE   NAME\n${failed}  late usage\n${late}    ${failed}\n`,
+    );
+    t.is(formatRecord({ state: "failed" }, terminal), `state  ${failed}\n`);
+  });
+}
+
 test("a table has as many rows as a list may have", (t) => {
   const rows = Array.from({ length: 300_000 }, (_row, index) => [index]);
-  t.true(formatTable(["n"], rows).endsWith("299,999\n"));
+  t.true(formatTable(["n"], rows, new PassThrough()).endsWith("299,999\n"));
 });
 
 test("a message shows what a terminal would obey, whatever it quotes", async (t) => {
