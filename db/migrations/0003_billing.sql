@@ -6,6 +6,9 @@ CREATE TABLE deployment (
   -- Always true, so that there is at most one row.
   is_only boolean NOT NULL DEFAULT true CONSTRAINT deployment_only UNIQUE CHECK (is_only),
   created_at timestamptz NOT NULL DEFAULT now(),
+  -- The name of this installation among several behind one address. It is in keys and public paths, so it never changes once
+  -- there are accounts.
+  cell text CONSTRAINT deployment_cell CHECK (cell ~ '^[a-z][a-z0-9]{0,7}$'),
   -- The secret part of each hash of an idempotency key. The reader may not see it, so nobody can guess keys, which
   -- clients build from names or order ids, by their hashes. It is data, so that a restore forgets no key.
   idempotency_secret bytea NOT NULL DEFAULT sha256(

@@ -25,7 +25,10 @@ CREATE TABLE profile (
   shows_carbon boolean NOT NULL DEFAULT false,
   -- A picture, served as it is. Its hash is in its URL, which is immutable.
   logo bytea CONSTRAINT profile_logo CHECK (length(logo) BETWEEN 1 AND 524288),
-  logo_hash text COLLATE "C" CONSTRAINT profile_logo_hash CHECK (logo_hash ~ '^[0-9a-f]{64}$'),
+  -- After the name of a cell, in which the URL of the logo leads there.
+  logo_hash text COLLATE "C" CONSTRAINT profile_logo_hash CHECK (
+    logo_hash ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{64}$'
+  ),
   logo_type text CONSTRAINT profile_logo_type CHECK (logo_type IN ('png', 'jpeg', 'webp')),
   logo_width integer,
   logo_height integer,
@@ -37,7 +40,9 @@ CREATE INDEX profile_logo_hash ON profile (logo_hash) WHERE logo_hash IS NOT NUL
 -- A public page that certifies one record, or the records of a store's order. Its token cannot be guessed: whoever has the
 -- URL may read the page. It has no id of an order, so forgetting a customer need not touch it.
 CREATE TABLE certificate (
-  token text COLLATE "C" PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'),
+  token text COLLATE "C" PRIMARY KEY CONSTRAINT certificate_token CHECK (
+    token ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{32}$'
+  ),
   account_id uuid NOT NULL REFERENCES account,
   -- The record, or the first of an order. Without a foreign key, because deleting old records of test mode would look for
   -- certificates one by one.
