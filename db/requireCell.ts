@@ -10,19 +10,24 @@ const cellRow = z.strictObject({ cell: z.string().nullable() });
  * @throws StartupError if the database is another cell's: its keys, public paths and meters keep that cell's name
  */
 export const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> => {
-  const recorded = await db.oneFirst(sql.type(cellRow)`
-    WITH named AS (
-      UPDATE deployment
-      SET cell = ${cell}
-      WHERE cell IS DISTINCT FROM ${cell} AND NOT EXISTS (SELECT FROM account)
-      RETURNING cell
-    )
-    SELECT coalesce((SELECT cell FROM named), cell) AS cell
-    FROM deployment
+  const readCell = () =>
+    db.oneFirst(sql.type(cellRow)`
+      SELECT cell FROM deployment
+    `);
+  if ((await readCell()) === cell) {
+    return;
+  }
+  await db.query(sql.typeAlias("void")`
+    UPDATE deployment SET cell = ${cell} WHERE NOT EXISTS (SELECT FROM account)
   `);
+  const recorded = await readCell();
   if (recorded !== cell) {
+    const [owner, advice] =
+      recorded === null
+        ? ["the default cell's", "Unset CELL"]
+        : [`that of the cell ${recorded}`, `Set CELL=${recorded}`];
     throw new StartupError(
-      `CELL is ${cell}, but the database is ${recorded === null ? "the default cell's" : `that of the cell ${recorded}`} and has accounts. ${recorded === null ? "Unset CELL" : `Set CELL=${recorded}`}, or use another database.`,
+      `CELL is ${cell}, but the database is ${owner} and has accounts. ${advice}, or use another database.`,
     );
   }
 };

@@ -11,6 +11,8 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
@@ -178,12 +180,12 @@ const writeCommands = async (folder: string, { cells }: Installation): Promise<v
   }
 };
 
-/** Follows the procedure of the operators' page for moving an account to `eu1`. */
+/** Follows the procedure of the operators' page for moving an account to `eu1`, and returns its id in the old cell. */
 const moveAccount = async (
   t: ExecutionContext,
   installation: Installation,
   { customerId }: TestAccount,
-): Promise<void> => {
+): Promise<string> => {
   const { control, cells, proxy, replaceOldApi } = installation;
   const folder = await makeTestFolder(t);
   await writeCommands(folder, installation);
@@ -225,6 +227,7 @@ const moveAccount = async (
     }
   }
   t.deepEqual(await exited, [0, null], await notes);
+  return accountId;
 };
 
 /** Returns what the double bills: the trees of each customer at each second, in all cells. */
@@ -242,7 +245,7 @@ const sumOf = (counts: ReadonlyMap<string, number>): number =>
 
 test("one of two cells may be killed, and an account moves to the other without losing a request", async (t) => {
   const installation = await startCells(t);
-  const { control, accounts, proxy, killEu1 } = installation;
+  const { control, cells, accounts, proxy, killEu1 } = installation;
   const clients = createClients(t, proxy);
   const { confirmed, plant, plantForAll, plantUntilConfirmed } = clients;
   const [moving, ...others] = accounts.old;
@@ -270,12 +273,16 @@ test("one of two cells may be killed, and an account moves to the other without 
   }
 
   const load = startLoad(t, clients, moving, others);
-  await moveAccount(t, installation, moving);
+  const movedId = await moveAccount(t, installation, moving);
   const { size } = load.counts;
   await eventually(() => load.counts.size > size + 10);
   await load.stop();
 
   t.deepEqual(load.failures, { moving: new Set([503]), others: new Set() });
+  const slug = await getDashboardSlug({ db: cells.old.db, clock: systemClock }, movedId);
+  const page = await proxy.call("standalone", `/dashboard/${slug}`);
+  t.is(page.status, 301);
+  t.regex(String(page.headers["location"]), /\/dashboard\/eu1_green-shop-/u);
   const { body } = await proxy.call("standalone", "/plant/trees", {
     headers: { Authorization: moving.key },
   });
