@@ -4,7 +4,6 @@ import type { UnitField } from "../../modules/accounts/profile.rules.ts";
 import { VERIFIED_BY, VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
 import type { VerifiedBy } from "../../modules/dashboard/certificate.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
-import { isSimulated } from "../../modules/planting/order.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { KINDS, PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
@@ -29,22 +28,9 @@ export type Figure = {
   readonly detail: string;
 };
 
-/** Labels a number of trees of which some are simulated; empty if none is. */
-const markSimulated = (simulated: number, all: number): string => {
-  if (simulated === 0) {
-    return "";
-  }
-  return simulated === all ? " (simulated)" : ` (${formatNumber(simulated)} of them simulated)`;
-};
-
-/** Counts the trees that are simulated: those planted, and of them those verified. */
-const countSimulated = ({ sites }: Dashboard) => {
-  const simulated = sites.filter(({ partner }) => isSimulated(partner));
-  return {
-    planted: simulated.reduce((sum, { planted }) => sum + planted, 0),
-    verified: simulated.reduce((sum, { verified }) => sum + verified, 0),
-  };
-};
+/** Marks a number of simulated trees. */
+const markSimulated = ({ isSimulated }: Dashboard, trees: number): string =>
+  isSimulated && trees > 0 ? " (simulated)" : "";
 
 /** Rounds down. In floating point, 29 of 100 would be 28%, and the product of a large count is not a safe integer. */
 const formatShare = (trees: number, total: number): string => {
@@ -52,12 +38,12 @@ const formatShare = (trees: number, total: number): string => {
   return trees > 0 && percent === 0n ? "less than 1%" : `${percent > 100n ? 100n : percent}%`;
 };
 
-/** Says who has verified the real trees, if the list of verifications has all of them. */
-const explainVerifiers = ({ verifications }: Dashboard, verified: number): string => {
+/** Says who has verified the trees, if the list of verifications has all of them. */
+const explainVerifiers = ({ verifications, trees }: Dashboard): string => {
   const treesOf = (by: VerifiedBy): number =>
     verifications.reduce((sum, each) => sum + (each.by === by ? each.trees : 0), 0);
   const parts = (["third_party", "planting_partner"] as const).filter((by) => treesOf(by) > 0);
-  return parts.reduce((sum, by) => sum + treesOf(by), 0) === verified
+  return parts.reduce((sum, by) => sum + treesOf(by), 0) === trees.plantedAndVerified
     ? parts.map((by) => ` ${formatNumber(treesOf(by))} verified ${VERIFIED_BY_WORDS[by]}.`).join("")
     : "";
 };
@@ -65,28 +51,18 @@ const explainVerifiers = ({ verifications }: Dashboard, verified: number): strin
 /** Says what became of the registered trees, of which some are verified, and more are planted. */
 const explainProgress = (dashboard: Dashboard): string => {
   const { total, planted, plantedAndVerified: verified } = dashboard.trees;
-  const simulated = countSimulated(dashboard);
   const waiting = planted - verified;
-  const mark = markSimulated(simulated.planted - simulated.verified, waiting);
   if (planted === 0) {
     return "Not planted yet. Planting and verification take months.";
   }
   if (verified === 0) {
-    return `${formatNumber(planted)} planted so far${mark}. Verification takes months.`;
+    return `${formatNumber(planted)} planted so far${markSimulated(dashboard, planted)}. Verification takes months.`;
   }
-  const real = verified - simulated.verified;
-  const shareOf = (trees: number): string =>
-    `${formatShare(trees, total)} of the registered trees.`;
-  const sentences =
-    real === 0
-      ? `${formatNumber(verified)} planted and verified in a simulation, ${shareOf(verified)}`
-      : `${formatNumber(real)} planted and verified, ${shareOf(real)}${explainVerifiers(dashboard, real)}` +
-        (simulated.verified === 0
-          ? ""
-          : ` Another ${formatNumber(simulated.verified)} are simulated.`);
+  const where = dashboard.isSimulated ? " in a simulation" : "";
+  const sentences = `${formatNumber(verified)} planted and verified${where}, ${formatShare(verified, total)} of the registered trees.${explainVerifiers(dashboard)}`;
   return waiting === 0
     ? sentences
-    : `${sentences} Another ${formatNumber(waiting)} ${waiting === 1 ? "is planted and waits" : "are planted and wait"} for verification${mark}.`;
+    : `${sentences} Another ${formatNumber(waiting)} ${waiting === 1 ? "is planted and waits" : "are planted and wait"} for verification${markSimulated(dashboard, waiting)}.`;
 };
 
 /** What was done with units. */
@@ -101,7 +77,7 @@ const figureOf = (dashboard: Dashboard, kind: Kind): Figure => {
     label: `${nameUnits(kind, total)} ${VERBS[kind]}`,
     proof:
       kind === PLANTED_KIND
-        ? `${formatNumber(verified)} planted and verified${markSimulated(countSimulated(dashboard).verified, verified)}`
+        ? `${formatNumber(verified)} planted and verified${markSimulated(dashboard, verified)}`
         : null,
     detail: month === 0 ? "None yet this month" : `${formatNumber(month)} this month`,
   };
@@ -137,16 +113,14 @@ const listFigures = (dashboard: Dashboard): readonly Figure[] => {
   ];
 };
 
-/** Says what is simulated; null if nothing is. Items are marked one by one only if others are real. */
-const explainSimulation = (
-  { sites, media, trees, isPartnerSimulated }: Dashboard,
-  isAllSimulated: boolean,
-): string | null => {
-  if (isAllSimulated) {
+/** Says what is simulated; null if nothing is. */
+const explainSimulation = ({
+  trees,
+  isSimulated,
+  isPartnerSimulated,
+}: Dashboard): string | null => {
+  if (isSimulated) {
     return "All planting on this page comes from a simulated partner: projects, photos and verification. No trees were planted.";
-  }
-  if ([...sites, ...media].some(({ partner }) => isSimulated(partner))) {
-    return "What this page marks as simulated comes from a simulated partner. No trees were planted for it.";
   }
   return isPartnerSimulated && trees.total > 0 && trees.planted === 0
     ? "The planting partner is simulated. It plants no trees."
@@ -157,12 +131,9 @@ export type DashboardView = ReturnType<typeof viewDashboard>;
 
 /** Returns what the formats of a dashboard show. */
 export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
-  const { name, sites, media, trees } = dashboard;
+  const { name, trees } = dashboard;
   const figures = listFigures(dashboard);
   const [headline] = figures;
-  const planting = [...sites, ...media];
-  const isAllSimulated =
-    planting.length > 0 && planting.every(({ partner }) => isSimulated(partner));
   return {
     dashboard,
     links,
@@ -174,10 +145,7 @@ export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
         : `${name}: ${headline.number} ${headline.label}${headline.proof ? `, ${headline.proof}` : ""}.`,
     /** Null without trees. */
     progress: trees.total === 0 ? null : explainProgress(dashboard),
-    simulated: countSimulated(dashboard),
-    simulation: explainSimulation(dashboard, isAllSimulated),
-    /** Whether items are marked as simulated one by one. */
-    marksItems: !isAllSimulated,
+    simulation: explainSimulation(dashboard),
     colors: colorsOf(dashboard.profile.color),
   };
 };
@@ -192,7 +160,7 @@ const unitFields = {
     planted: wholeNumber,
     planted_simulated: wholeNumber,
     planted_and_verified: wholeNumber,
-    /** How many of those are simulated. */
+    /** How many of those are simulated: all or none. */
     planted_and_verified_simulated: wholeNumber,
   }),
   /** Null if the organization hides them; the same for donations. */
@@ -227,7 +195,6 @@ export const presentDashboard = ({
   dashboard,
   links,
   colors,
-  simulated,
 }: DashboardView): z.output<typeof dashboardResponse> => {
   const { name, trees, bottles, donations, profile, verifications, updatedAt } = dashboard;
   return {
@@ -239,9 +206,9 @@ export const presentDashboard = ({
       total: trees.total,
       month: trees.month,
       planted: trees.planted,
-      planted_simulated: simulated.planted,
+      planted_simulated: dashboard.isSimulated ? trees.planted : 0,
       planted_and_verified: trees.plantedAndVerified,
-      planted_and_verified_simulated: simulated.verified,
+      planted_and_verified_simulated: dashboard.isSimulated ? trees.plantedAndVerified : 0,
     },
     bottles: profile.hiddenSections.includes("bottles") ? null : bottles,
     donations: profile.hiddenSections.includes("donations")

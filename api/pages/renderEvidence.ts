@@ -1,6 +1,5 @@
 import type { PlantedSite } from "../../modules/planting/tallies.sql.ts";
 import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
-import { isSimulated } from "../../modules/planting/order.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
@@ -40,9 +39,8 @@ const explainProject = ({ planted, verified }: PlantedSite): string => {
 const renderProject = (
   site: PlantedSite,
   number: number,
-  { dashboard: { media, sections }, marksItems }: DashboardView,
+  { dashboard: { media, sections, isSimulated } }: DashboardView,
 ): Markup => {
-  const isMarked = marksItems && isSimulated(site.partner);
   const photo = sections.has("photos")
     ? media.find(({ siteId }) => siteId === site.siteId)
     : undefined;
@@ -52,10 +50,9 @@ const renderProject = (
     <p>${site.region}, ${site.country}</p>
     <p><b>${countTrees(site.planted)}</b><br />${explainProject(site)}</p>
     <p class="small">
-      ${isSimulated(site.partner) ? null : html`${site.organizationName}<br />`}
+      ${isSimulated ? null : html`${site.organizationName}<br />`}
       ${formatCoordinates(site.latitude, site.longitude)}
       ${photo ? html`· <a href="#photo-${photo.id}">Photo</a>` : null}
-      ${isMarked ? html`<br /><strong>Simulated</strong>` : null}
     </p>
   </li>`;
 };
@@ -121,14 +118,13 @@ type Medium = Dashboard["media"][number];
 export const shownUrl = ({ type, url, thumbnailUrl }: Medium): string =>
   type === "video" ? thumbnailUrl : url;
 
-const renderMedium = (medium: Medium, { dashboard, links, marksItems }: DashboardView): Markup => {
+const renderMedium = (medium: Medium, { dashboard, links }: DashboardView): Markup => {
   const { siteName, country, trees, species } = medium;
   const day = formatDay(medium.takenAt);
   const project = dashboard.sections.has("sites")
     ? html`<a href="#${projectId(medium.siteId)}">${siteName}</a>`
     : siteName;
   const milestone = medium.isOfVerification ? "verification" : "planting";
-  const isMarked = marksItems && isSimulated(medium.partner);
   return html`<li id="photo-${medium.id}">
     <figure>
       <a href="${absoluteUrl(medium.url, links.root)}" rel="noopener noreferrer"
@@ -143,8 +139,7 @@ const renderMedium = (medium: Medium, { dashboard, links, marksItems }: Dashboar
       /></a>
       <figcaption>
         <b>${project}</b>, ${country}, ${day}<br />
-        Evidence of the ${milestone} of
-        ${counted(trees, "tree")}${isMarked ? html` <strong>(simulated)</strong>` : null}
+        Evidence of the ${milestone} of ${counted(trees, "tree")}
         ${species.length === 0 ? null : html`<br /><i>${listSpecies(species)}</i>`}
       </figcaption>
     </figure>

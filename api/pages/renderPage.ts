@@ -20,9 +20,8 @@ const part = (name: string, from: number, until: number): Markup =>
   html`<rect class="${name}" x="${from}" width="${until - from}" height="12" />`;
 
 /** Draws how many of the registered trees are verified: what is promised and what is proven are never one number. */
-const renderTrack = ({ dashboard: { trees }, simulated }: DashboardView): Markup => {
+const renderTrack = ({ dashboard: { trees, isSimulated } }: DashboardView): Markup => {
   const position = (count: number): number => Math.round(Math.min(1, count / trees.total) * TRACK);
-  const real = position(trees.plantedAndVerified - simulated.verified);
   const verified = position(trees.plantedAndVerified);
   return html`<svg
     class="track"
@@ -30,7 +29,7 @@ const renderTrack = ({ dashboard: { trees }, simulated }: DashboardView): Markup
     preserveAspectRatio="none"
     aria-hidden="true"
   >
-    ${part("whole", 0, TRACK)} ${part("part", 0, real)} ${part("simulated", real, verified)}
+    ${part("whole", 0, TRACK)} ${part(isSimulated ? "simulated" : "part", 0, verified)}
     ${part("waiting", verified, position(trees.planted))}
   </svg>`;
 };

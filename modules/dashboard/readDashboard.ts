@@ -12,6 +12,7 @@ import type { PlantedSite } from "../planting/tallies.sql.ts";
 import { listPeriodTotals } from "../registrations/totals.sql.ts";
 import { HIDEABLE_SECTIONS, UNIT_FIELDS } from "../accounts/profile.rules.ts";
 import type { HideableSection, Profile, UnitField } from "../accounts/profile.rules.ts";
+import { isSimulated as isSimulatedPartner } from "../planting/order.rules.ts";
 import { projectImpact } from "../planting/impactFactors.rules.ts";
 import type { ProjectedImpact } from "../planting/impactFactors.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
@@ -41,6 +42,8 @@ export type Dashboard = Readonly<
   readonly verifications: readonly Verification[];
   /** Whether the partner that gets new trees plants nothing. */
   readonly isPartnerSimulated: boolean;
+  /** Whether the planted trees are simulated: all or none. */
+  readonly isSimulated: boolean;
   /** Of planted trees only. */
   readonly projected: ProjectedImpact;
   /** The optional sections that have data and that the organization shows. */
@@ -102,13 +105,19 @@ export const readDashboard = async (
   const { accountId, name } = account;
   const now = clock.now();
   const isPartnerSimulated = planting.countsSimulated();
-  const [profile, periods, sites, media, donations, verifications] = await Promise.all([
+  const [profile, periods, planted, donations] = await Promise.all([
     findProfile(db, accountId),
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
     listPlantedSites(db, accountId, isPartnerSimulated),
-    listLatestMedia(db, accountId, MEDIA_SHOWN, isPartnerSimulated),
     readDonationTotals(db, { accountId, mode: "live" }),
-    listVerifications(db, accountId, isPartnerSimulated),
+  ]);
+  // Simulated trees do not count beside real ones, so no number is a mixture.
+  const real = planted.filter(({ partner }) => !isSimulatedPartner(partner));
+  const isSimulated = planted.length > 0 && real.length === 0;
+  const sites = isSimulated ? planted : real;
+  const [media, verifications] = await Promise.all([
+    listLatestMedia(db, accountId, MEDIA_SHOWN, isSimulated),
+    listVerifications(db, accountId, isSimulated),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const of = (period: string): Readonly<Record<Kind, number>> =>
@@ -121,7 +130,7 @@ export const readDashboard = async (
     trees: {
       total: of("all").tree,
       month: current.tree,
-      planted: sumOf(sites.map(({ planted }) => planted)),
+      planted: sumOf(sites.map((site) => site.planted)),
       plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
     },
     bottles: { total: of("all").bottle, month: current.bottle },
@@ -135,7 +144,10 @@ export const readDashboard = async (
     media,
     verifications: mergeVerifications(verifications),
     isPartnerSimulated,
-    projected: projectImpact(sites.map(({ factorId, planted }) => ({ factorId, trees: planted }))),
+    isSimulated,
+    projected: projectImpact(
+      sites.map((site) => ({ factorId: site.factorId, trees: site.planted })),
+    ),
     updatedAt: now,
   };
   return { ...dashboard, sections: sectionsOf(dashboard) };

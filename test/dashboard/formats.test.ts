@@ -159,31 +159,23 @@ test.serial("trees of the simulated partner are labelled on page, badge and card
   t.regex(await (await scene.read("/card")).text(), /planted and\s+verified \(simulated\)/u);
 });
 
-test.serial("beside trees of a real partner only the simulated ones are labelled", async (t) => {
+test.serial("beside trees of a real partner no simulated ones count", async (t) => {
   const scene = await open(t);
   await fillYear(t, scene);
-  const { db } = t.context;
   const dashboard = await readDashboard(scene.setup.deps, scene.page.split("/").at(-1) ?? "");
-  const [real] = dashboard?.sites ?? [];
-  await db.query(sql.typeAlias("void")`
-    UPDATE planting_site SET partner = 'manual' WHERE id = ${real?.siteId ?? 0}
+  const [real = t.fail()] = dashboard?.sites ?? [];
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE planting_site SET partner = 'manual' WHERE id = ${real.siteId}
   `);
-  const simulated = 21_754 - (real?.verified ?? 0);
   const page = (await (await scene.read("")).text()).replaceAll(/\s+/gu, " ");
-  t.regex(page, /What this page marks as simulated comes/u);
   t.regex(page, /planted and verified, \d+% of the registered trees/u);
-  t.regex(page, /Another [\d,]+ are simulated/u);
-  const projects = [...page.matchAll(/<h3>([^<]+)<\/h3>(?:(?!<\/li>).)*/gsu)];
-  t.is(projects.length, new Set(dashboard?.sites.map(({ siteId }) => siteId)).size);
-  for (const [project, name] of projects) {
-    t.is(project.includes("<strong>Simulated</strong>"), name !== real?.name, name);
-  }
-  const badge = await (await scene.read("/badge.svg")).text();
-  t.true(
-    badge.includes(`21,754 verified (${simulated.toLocaleString("en-US")} of them simulated)`),
+  t.notRegex(page, /Simulation\.|in a simulation/u);
+  t.deepEqual(
+    [...page.matchAll(/<h3>([^<]+)<\/h3> <p>/gu)].map(([, name]) => name),
+    [real.name],
   );
   t.like(await (await scene.read(".json")).json(), {
-    trees: { planted_and_verified: 21_754, planted_and_verified_simulated: simulated },
+    trees: { planted: real.planted, planted_simulated: 0, planted_and_verified_simulated: 0 },
   });
 });
 

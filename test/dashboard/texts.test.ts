@@ -31,6 +31,7 @@ const EMPTY: Dashboard = {
   media: [],
   verifications: [],
   isPartnerSimulated: false,
+  isSimulated: false,
   projected: { carbonTons: 0, areaHectares: 0 },
   sections: new Set<Section>(),
   updatedAt: new Date("2026-05-01T10:00:00Z"),
@@ -178,6 +179,7 @@ const plantedAt = (...sites: Dashboard["sites"]): Dashboard => ({
     plantedAndVerified: sites.reduce((sum, { verified }) => sum + verified, 0),
   },
   sites,
+  isSimulated: sites.every(({ partner }) => partner === "simulated"),
 });
 
 const textOf = (...sites: Dashboard["sites"]): string => wordsOf(renderPage(plantedAt(...sites)));
@@ -190,8 +192,8 @@ test("the page says apart how many trees are verified, and how many only planted
   t.regex(textOf(site("manual", 25, 25)), /25% of the registered trees\. How these/u);
   t.regex(textOf(site("manual", 60, 0)), / 60 planted so far\. Verification takes months\. /u);
   t.regex(
-    textOf(site("manual", 60, 25), site("simulated", 20, 10)),
-    /Another 10 are simulated\. Another 45 are planted and wait for verification \(10 of them simulated\)\. /u,
+    textOf(site("simulated", 20, 10)),
+    / 10 planted and verified in a simulation, 10% of the registered trees\. Another 10 are planted and wait for verification \(simulated\)\. /u,
   );
   t.regex(
     textOf(site("simulated", 60, 0)),
@@ -214,9 +216,12 @@ test("the share of verified trees is exact, and only the last tree makes it 100%
   }
 });
 
-test("the JSON has how many trees are planted, and how many of them are simulated", (t) => {
-  t.like(presentDashboard(viewOf(plantedAt(site("manual", 60, 25), site("simulated", 20, 10)))), {
-    trees: { planted: 80, planted_simulated: 20, planted_and_verified: 35 },
+test("the JSON has how many trees are planted, and whether they are simulated", (t) => {
+  t.like(presentDashboard(viewOf(plantedAt(site("simulated", 20, 10)))), {
+    trees: { planted: 20, planted_simulated: 20, planted_and_verified_simulated: 10 },
+  });
+  t.like(presentDashboard(viewOf(plantedAt(site("manual", 60, 25)))), {
+    trees: { planted: 60, planted_simulated: 0, planted_and_verified: 25 },
   });
 });
 
