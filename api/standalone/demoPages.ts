@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, relative } from "node:path";
 import { z } from "zod";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
+import { StartupError } from "../../runtime/errors.rules.ts";
 import { isLoopback } from "../../runtime/loopback.rules.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
@@ -200,6 +201,7 @@ const renderShop = ({ shop, pages }: Demo, links: Links): string => {
 /**
  * Returns the pages of the demo that a file describes.
  * @param options.host that the server listens on. Only on this machine do the pages show test keys
+ * @throws StartupError if another version has written the file
  */
 export const demoPages = (
   file: string,
@@ -213,9 +215,14 @@ export const demoPages = (
     readonly publicBaseUrl: () => string;
   },
 ): FurtherPages => {
-  const stored = demoFile.parse(JSON.parse(readFileSync(file, "utf8")));
+  const stored = demoFile.safeParse(JSON.parse(readFileSync(file, "utf8")));
+  if (!stored.success) {
+    throw new StartupError(
+      `The demo in ${dirname(file)} was made by another version. Delete this folder, and start again.`,
+    );
+  }
   const demo = {
-    ...stored,
+    ...stored.data,
     ...(!isLoopback(host) && { testKeys: { organization: "TEST_KEY", store: "TEST_KEY" } }),
     impact: `DATA_DIR=${relative("", dirname(file))} npm run -s impact --`,
     storeUrl,

@@ -9,6 +9,16 @@ const test = testWithDatabase();
 
 /* The system tests open the pages of a real demo in a browser. */
 
+test("a demo of another version is rejected with what to do", async (t) => {
+  const file = join(await makeTestFolder(t), "demo.json");
+  await writeFile(file, '{"pages":{}}');
+  const options = { host: "127.0.0.1", storeUrl: "", publicBaseUrl: () => "" };
+  t.throws(() => demoPages(file, options), {
+    name: "StartupError",
+    message: /Delete this folder, and start again/u,
+  });
+});
+
 for (const [host, isShown] of [
   ["127.0.0.1", true],
   ["0.0.0.0", false],
