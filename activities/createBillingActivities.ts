@@ -7,6 +7,7 @@ import type { SendResult } from "../modules/billing/sending/decideNextStep.rules
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import type { StripeSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
+import { creditTopUps } from "../modules/stores/creditTopUps.ts";
 import { checkRefund } from "../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
@@ -74,6 +75,10 @@ export const createBillingActivities = (
         { signal, onFailure: context.observeUnreadSubscription },
       ),
     ),
+
+  /** Credits stores' payments of the last days that are missing in their balances. */
+  creditTopUps: (): ReturnType<typeof creditTopUps> =>
+    withHeartbeat((signal) => creditTopUps(context, signal)),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

@@ -35,6 +35,7 @@ import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";
 import { createKeyUses } from "../modules/accounts/createKeyUses.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
 import { createDeploymentName } from "../modules/billing/holdUsage.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
@@ -85,6 +86,7 @@ export type StandaloneContext = HttpContext &
 
 /** What the store-platform interface needs. */
 export type StoreAppContext = HttpContext &
+  BillingContext &
   StoreContext & {
     readonly storeAuthenticator: AuthenticateStore;
     /** With which the platform signs its privacy requests; null rejects the path as unknown. */

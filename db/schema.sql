@@ -289,7 +289,7 @@ CREATE TABLE idempotency_key (
   CONSTRAINT idempotency_key_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL),
   CONSTRAINT idempotency_key_hash CHECK (length(key_hash) = 32),
   CONSTRAINT idempotency_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
-  CONSTRAINT idempotency_key_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'refund_plant'::text, 'refund_plastic'::text, 'refund_donate'::text, 'operator_refund'::text])),
+  CONSTRAINT idempotency_key_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'topup'::text, 'refund_plant'::text, 'refund_plastic'::text, 'refund_donate'::text, 'operator_refund'::text])),
   CONSTRAINT idempotency_key_request_hash CHECK (length(request_hash) = 32)
 ) WITH ();
 

@@ -9,6 +9,7 @@ import type { Deployment } from "../modules/billing/deployment.sql.ts";
 import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
+import { creditTopUp } from "../modules/stores/creditTopUps.ts";
 import { DAY_MS } from "../runtime/durations.rules.ts";
 import {
   backgroundQueue,
@@ -87,7 +88,10 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
 const createProcessEvents =
   (context: DispatchContext): Pass =>
   (_, signal) =>
-    processProcessorEvents(context, signal);
+    processProcessorEvents(
+      { ...context, creditCheckout: (session) => creditTopUp(context, session) },
+      signal,
+    );
 
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = DAY_MS;

@@ -2,7 +2,7 @@ import type { Duration } from "@temporalio/common";
 import { proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 
-const { compareInvoices } = proxyActivities<BillingActivities>({
+const { compareInvoices, creditTopUps } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "6 hours",
   heartbeatTimeout: "2 minutes",
   // An outage of Stripe may take some hours. A repeated attempt continues where the last one ended.
@@ -14,7 +14,7 @@ const { compareInvoices } = proxyActivities<BillingActivities>({
   },
 });
 
-/** Compares the processor's usage with ours, again if sums could not be read, and then its invoices. */
+/** Compares the processor's usage with ours, again if sums could not be read, then its invoices, and then stores' payments. */
 export const reconciliation = async (
   retryInterval: Duration = "1 minute",
 ): Promise<{ readonly compared: number; readonly drifting: number }> => {
@@ -26,5 +26,6 @@ export const reconciliation = async (
   });
   const compared = await reconcileUsage();
   await compareInvoices(workflowInfo().startTime.getTime());
+  await creditTopUps();
   return compared;
 };

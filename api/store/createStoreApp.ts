@@ -20,6 +20,7 @@ import { platformWebhook } from "./platformWebhook.ts";
 import { refundEndpoint } from "./refundEndpoint.ts";
 import { registerEndpoint } from "./registerEndpoint.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
+import { topUpEndpoint } from "./topUpEndpoint.ts";
 import { verifyEndpoint } from "./verifyEndpoint.ts";
 import { charitySearchEndpoint } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -51,6 +52,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
     refundEndpoint(context),
     evidenceEndpoint(context),
     balanceEndpoint(context),
+    topUpEndpoint(context),
     certificateUrlEndpoint(context, {
       path: "/app/api/certificate_url",
       tag: "impact",

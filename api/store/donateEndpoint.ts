@@ -1,10 +1,6 @@
 import { z } from "zod";
 import { textOrNumber } from "../../modules/records/fields.rules.ts";
-import {
-  centsToDollars,
-  dollarsToCents,
-  MAXIMUM_CENTS,
-} from "../../modules/records/money.rules.ts";
+import { centsToDollars, MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -14,6 +10,8 @@ import {
   KEY_MODES,
   keyMode,
   customerDetailsOf,
+  dollars,
+  dollarsMustBe,
   orderFields,
   SUCCESS,
   withOneEmail,
@@ -21,22 +19,9 @@ import {
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
 const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
-const AMOUNT_MUST_BE = `must be a number of US dollars from 0.01 to ${centsToDollars(MAXIMUM_CENTS)} with at most two decimals`;
+const CENTS = { minimum: 1, maximum: MAXIMUM_CENTS };
 
-/** An amount in dollars, read as cents. */
-const amount = () =>
-  z
-    .number({ error: AMOUNT_MUST_BE })
-    .transform((dollars, context): number => {
-      const cents = dollarsToCents(dollars);
-      if (cents === null || cents < 1 || cents > MAXIMUM_CENTS) {
-        context.addIssue({ code: "custom", message: AMOUNT_MUST_BE });
-        return z.NEVER;
-      }
-      return cents;
-    })
-    .meta({ minimum: 0.01, maximum: centsToDollars(MAXIMUM_CENTS), multipleOf: 0.01 })
-    .optional();
+const amount = () => dollars(CENTS).optional();
 
 const fields = bodyObject({
   charity_id: textOrNumber(200)
@@ -100,7 +85,7 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
         {
           code: "request_invalid",
           when: "The request is malformed, or the charity is unknown.",
-          example: `amount_dollars: ${AMOUNT_MUST_BE}`,
+          example: `amount_dollars: ${dollarsMustBe(CENTS)}`,
         },
         PROVIDER_SHARE_ERROR,
       ],

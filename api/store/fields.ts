@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import type { CustomerFilter, CustomerDetails } from "../../modules/stores/customers.rules.ts";
+import { centsToDollars, dollarsToCents } from "../../modules/records/money.rules.ts";
 import { blankAsNull } from "../../modules/records/fields.rules.ts";
 import {
   anyCustomer,
@@ -18,6 +19,29 @@ export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Recor
 export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
+
+type Range = { readonly minimum: number; readonly maximum: number };
+
+export const dollarsMustBe = ({ minimum, maximum }: Range): string =>
+  `must be a number of US dollars from ${centsToDollars(minimum)} to ${centsToDollars(maximum)} with at most two decimals`;
+
+/** An amount in dollars, read as cents. The range is in cents. */
+export const dollars = ({ minimum, maximum }: Range) =>
+  z
+    .number({ error: dollarsMustBe({ minimum, maximum }) })
+    .transform((given, context): number => {
+      const cents = dollarsToCents(given);
+      if (cents === null || cents < minimum || cents > maximum) {
+        context.addIssue({ code: "custom", message: dollarsMustBe({ minimum, maximum }) });
+        return z.NEVER;
+      }
+      return cents;
+    })
+    .meta({
+      minimum: centsToDollars(minimum),
+      maximum: centsToDollars(maximum),
+      multipleOf: 0.01,
+    });
 
 const EMAIL = { examples: ["ann@example.com"] };
 const ID = { description: "The customer's id in the shop.", examples: ["7701"] };

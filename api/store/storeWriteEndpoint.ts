@@ -32,8 +32,8 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   "handle" | "method" | "checkBody"
 > & {
   readonly operation: StoreOperation;
-  /** Builds the body of the response on success. */
-  readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
+  /** Builds the body of the response on success; null if `write` does. */
+  readonly responseBody: ((body: z.output<Body>, caller: Caller) => z.output<ResponseBody>) | null;
   readonly write: (
     write: StoreWrite,
     body: z.output<Body>,
@@ -77,7 +77,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       },
       responseHeaders: {
         "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
-        ...(operation === "refund"
+        ...(feature === null
           ? {}
           : { "Record-Id": "The id of the recorded registration or donation, as in the lists." }),
       },
@@ -89,7 +89,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         mode: caller.mode,
         operation,
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
-        responseBody: JSON.stringify(responseBody(body, caller)),
+        responseBody: responseBody === null ? "" : JSON.stringify(responseBody(body, caller)),
       };
       const response = await write(requested, body, caller).catch(async (error: unknown) => {
         // It may repeat a request whose response was recorded meanwhile.

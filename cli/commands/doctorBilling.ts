@@ -61,7 +61,7 @@ const checkWebhooks = ({ connections }: CliContext): Result => {
   return secrets.length >= WEBHOOK_DESTINATIONS
     ? ok(`${counted(secrets.length, "signing secret is", "signing secrets are")} set`)
     : warning(
-        `STRIPE_WEBHOOK_SECRET has ${counted(secrets.length, "secret")} here, and two destinations are needed: one for refused usage, one for changes of subscriptions`,
+        `STRIPE_WEBHOOK_SECRET has ${counted(secrets.length, "secret")} here, and two destinations are needed: one for refused usage, one for changes of subscriptions and payments of stores`,
       );
 };
 

@@ -16,7 +16,7 @@ CREATE TABLE idempotency_key (
   mode text COLLATE "C" NOT NULL CONSTRAINT idempotency_key_mode CHECK (mode IN ('live', 'test')),
   operation text COLLATE "C" NOT NULL CONSTRAINT idempotency_key_operation CHECK (
     operation IN (
-      'plant', 'plastic', 'donate', 'refund', 'refund_plant', 'refund_plastic', 'refund_donate', 'operator_refund'
+      'plant', 'plastic', 'donate', 'refund', 'topup', 'refund_plant', 'refund_plastic', 'refund_donate', 'operator_refund'
     )
   ),
   -- The registration, the donation or the refund that the write recorded; of the refund of a donation, the donation. Null

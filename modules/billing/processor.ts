@@ -1,3 +1,4 @@
+import { UnavailableError } from "../../runtime/errors.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
@@ -31,6 +32,31 @@ export const LEASE_ENDED: AttemptOutcome = {
   outcomeUnknown: false,
 };
 
+/** A payment page for a store's top-up that is to be created. */
+export type NewCheckout = {
+  readonly deploymentId: string;
+  readonly storeId: string;
+  /** What the merchant and the operator see of the payment. */
+  readonly description: string;
+  readonly amountCents: number;
+  /** Where Stripe leads the merchant afterwards. */
+  readonly successUrl: string;
+  readonly cancelUrl: string;
+};
+
+/** A Checkout session at the processor, of this deployment or of any other program. */
+export type CheckoutSession = {
+  readonly id: string;
+  /** The deployment that created it; null if it was another program. */
+  readonly deploymentId: string | null;
+  readonly storeId: string | null;
+  readonly isPaid: boolean;
+  /** What was paid, in the currency's smallest unit. */
+  readonly amountCents: number | null;
+  readonly currency: string | null;
+  readonly paymentId: string | null;
+};
+
 /** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */
 export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
@@ -62,3 +88,24 @@ export class ProcessorMismatchError extends Error {
 /** Returns whether the processor cannot be used, whatever is asked. The command line exits with 4 then. */
 export const isProcessorUnusable = (error: unknown): boolean =>
   error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError;
+
+/** A client waits for the answer. */
+const CLIENT_TIMEOUT_MS = 8000;
+
+/**
+ * Asks the processor while a client waits.
+ * @throws UnavailableError if the processor cannot be used
+ */
+export const askForClient = async <Result>(
+  ask: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await ask(AbortSignal.timeout(CLIENT_TIMEOUT_MS));
+  } catch (error) {
+    throw isProcessorUnusable(error)
+      ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
+          cause: error,
+        })
+      : error;
+  }
+};

@@ -8,13 +8,11 @@ import type { Period, ProcessorName } from "./usage.rules.ts";
 import { isWithin, monthlyCycle } from "./usage.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import { isProcessorUnusable } from "./processor.ts";
+import { askForClient } from "./processor.ts";
 import type { BillingContext } from "./context.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
-
-const TIMEOUT_MS = 8000;
 
 /**
  * Returns the current period of a kind in a subscription as Stripe has it; null if the subscription has ended.
@@ -26,17 +24,9 @@ const readPeriod = async (
   { accountId, kind }: Owner,
   subscriptionId: string,
 ): Promise<Period | null> => {
-  const { status, periods } = await readSubscription(
-    context,
-    { accountId, subscriptionId },
-    AbortSignal.timeout(TIMEOUT_MS),
-  ).catch((error: unknown) => {
-    throw isProcessorUnusable(error)
-      ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
-          cause: error,
-        })
-      : error;
-  });
+  const { status, periods } = await askForClient((signal) =>
+    readSubscription(context, { accountId, subscriptionId }, signal),
+  );
   const period = periods[kind];
   if (hasEnded(status)) {
     return null;

@@ -9,6 +9,7 @@ export const OPERATIONS = [
   "plastic",
   "donate",
   "refund",
+  "topup",
   "refund_plant",
   "refund_plastic",
   "refund_donate",

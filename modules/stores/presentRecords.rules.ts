@@ -101,10 +101,14 @@ export const balanceEntryJson = z
       .string()
       .nullable()
       .meta({ description: "The tree record, plastic record or donation that was paid for." }),
-    reference: z.string().nullable().meta({
-      description:
-        "The operator's reference of a top-up or an adjustment, such as the number of an invoice.",
-    }),
+    reference: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          "Of a payment through Stripe, its Checkout session. Of another top-up or an adjustment, the operator's, such as " +
+          "the number of an invoice.",
+      }),
     note: z.string(),
     created_at: z.iso.datetime(),
   })

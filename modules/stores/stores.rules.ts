@@ -27,6 +27,7 @@ export const STORE_OPERATIONS = [
   "plastic",
   "donate",
   "refund",
+  "topup",
 ] as const satisfies readonly Operation[];
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
@@ -36,6 +37,7 @@ export const FEATURES = {
   plastic: "plasticRemoval",
   donate: "donations",
   refund: null,
+  topup: null,
 } as const satisfies Record<StoreOperation, Feature | null>;
 
 /** Returns the error of an operation whose feature is disabled for the store, or null. */

@@ -29,6 +29,7 @@ test("every CHECK that lists kinds or operations has those of the code", async (
   t.deepEqual(Object.fromEntries(lists.map(({ name, values }) => [name, values.toSorted()])), {
     registration_kind: KINDS.toSorted(),
     balance_entry_kind: BALANCE_ENTRY_KINDS.toSorted(),
+    balance_entry_topup: ["topup"],
     idempotency_key_operation: OPERATIONS.toSorted(),
   });
 });

@@ -30,6 +30,8 @@ EXCEPTIONS = {
     "a certificate of an order lists few records": r"order_id: has more than \d+ records; .*",
     "an account's limits": r"\w+: must be at most \d+, this account's limit for one request",
     "a setting of the account": r"fractional_count: fractional counting is not enabled for this organization",
+    "a payment leads back to a URL": r"(success|cancel)_url: must be an https or http URL",
+    "payments need Stripe and a production key": r"payments are not set up here; .*|test keys spend nothing, .*",
     "an EIN has nine digits": r"ein: must be nine digits such as .*",
     "a charity must be named and exist": r"one of ein and nonprofit_id is required|no charity found for the .*|ein and nonprofit_id do not agree: .*",
     "a donation has an amount under one of its names": r"amount_dollars: required",

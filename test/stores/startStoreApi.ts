@@ -7,6 +7,8 @@ import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { WebhookSettings } from "../../modules/events/webhooks.rules.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { Charities } from "../../modules/charities/createCharities.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
@@ -68,6 +70,7 @@ export const rowsIn = (
 type StoreApiOptions = {
   readonly db: DatabasePool;
   readonly clock?: Clock;
+  readonly billing?: Billing;
   readonly authenticator?: AuthenticateStore;
   readonly storeWriter?: StoreWriter;
   readonly charities?: Charities;
@@ -86,6 +89,7 @@ export const startStoreApi = async (
   {
     db,
     clock = systemClock,
+    billing = createBilling({ db, stripe: null }),
     authenticator = createStoreAuthenticator({ db, clock }),
     storeWriter = createStoreWriter({ db, clock }),
     charities = createCharities({
@@ -107,6 +111,7 @@ export const startStoreApi = async (
     db,
     reads: db,
     clock,
+    billing,
     storeWriter,
     charities,
     validateCharity,

@@ -1,5 +1,6 @@
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { METERS, namesOfMeter } from "../../modules/billing/stripe/meters.ts";
+import { payCheckout, settleCheckout } from "./checkouts.ts";
 import type { Observations } from "./createCallHandler.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { beginTrial, cancelNow } from "./invoices.ts";
@@ -135,7 +136,23 @@ export const createControl = (state: State, faults: Faults, observations: Observ
         }
       }
     },
-    /** Sends a snapshot webhook about a subscription or a customer, and returns the status of the response. */
+    /** Pays a Checkout session, and returns the type of the event that `announce` can send. */
+    payCheckout: ({
+      sessionId,
+      isDelayed = false,
+    }: {
+      readonly sessionId: string;
+      readonly isDelayed?: boolean;
+    }): string => payCheckout(state, sessionId, isDelayed),
+    /** Ends a delayed payment, and returns the type of its event. */
+    settleCheckout: ({
+      sessionId,
+      succeeds,
+    }: {
+      readonly sessionId: string;
+      readonly succeeds: boolean;
+    }): string => settleCheckout(state, sessionId, succeeds),
+    /** Sends a snapshot webhook about an object, and returns the status of the response. */
     announce: ({ type, objectId }: { readonly type: string; readonly objectId: string }) =>
       send({
         id: state.nextId("evt"),

@@ -18,6 +18,16 @@ const payment = {
 };
 /** `items[0]`, `items[1]` … */
 const items = z.record(text, z.strictObject(item)).transform((entries) => Object.values(entries));
+const lineItem = z.strictObject({
+  quantity: integer.min(1),
+  price_data: z.strictObject({
+    currency: text,
+    unit_amount: integer.min(0),
+    product_data: z.strictObject({ name: text.min(1) }),
+  }),
+});
+
+const metadata = z.record(text.max(40), text.max(500)).optional();
 
 /** The parameters that the double models, by call. As at Stripe, all others are rejected. */
 const requests = {
@@ -75,6 +85,20 @@ const requests = {
     ...page,
   }),
   invoiceListLines: z.strictObject(page),
+  checkoutCreate: z.strictObject({
+    mode: z.literal("payment"),
+    line_items: z.strictObject({ 0: lineItem }).transform((entries) => [entries[0]] as const),
+    success_url: text,
+    cancel_url: text.optional(),
+    client_reference_id: text.max(200).optional(),
+    metadata,
+    payment_intent_data: z.strictObject({ description: text.optional(), metadata }).optional(),
+  }),
+  checkoutList: z.strictObject({
+    status: z.enum(["complete", "expired", "open"]).optional(),
+    created: z.strictObject({ gte: integer }).optional(),
+    ...page,
+  }),
 };
 
 export type Requests = { [Name in keyof typeof requests]: z.output<(typeof requests)[Name]> };

@@ -1,3 +1,4 @@
+import { createCheckout, listCheckouts, retrieveCheckout } from "./checkouts.ts";
 import { listInvoiceLines, listInvoices, cancelNow } from "./invoices.ts";
 import {
   acceptMeterEvent,
@@ -102,6 +103,9 @@ const routes: Readonly<Record<string, Route>> = {
   }),
   "POST /v1/subscription_items": route("subscriptionItemCreate", createSubscriptionItem),
   "GET /v1/subscription_items": route("subscriptionItemList", listSubscriptionItems),
+  "POST /v1/checkout/sessions": route("checkoutCreate", createCheckout),
+  "GET /v1/checkout/sessions": route("checkoutList", listCheckouts),
+  "GET /v1/checkout/sessions/:id": route("nothing", (state, _, id) => retrieveCheckout(state, id)),
   "GET /v1/invoices": route("invoiceList", listInvoices),
   "GET /v1/invoices/:id/lines": route("invoiceListLines", (state, request, id) =>
     listInvoiceLines(state, id, request),

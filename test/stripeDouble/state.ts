@@ -113,6 +113,20 @@ export type StoredInvoice = {
   readonly lines: readonly StoredLine[];
 };
 
+export type StoredCheckout = {
+  readonly id: string;
+  readonly created: number;
+  readonly expiresAt: number;
+  readonly amount: number;
+  readonly currency: string;
+  readonly reference: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  paymentId: string | null;
+  /** Whether its customer has submitted it. */
+  isComplete: boolean;
+  isPaid: boolean;
+};
+
 export type Settings = {
   /** The delay until an event appears in summaries. */
   summaryDelaySeconds: number;
@@ -138,6 +152,7 @@ export type State = {
   readonly prices: Map<string, Price>;
   readonly subscriptions: Map<string, StoredSubscription>;
   readonly invoices: Map<string, StoredInvoice>;
+  readonly checkouts: Map<string, StoredCheckout>;
   /** The events of API v2, by id. Their notifications lack `data`. */
   readonly thinEvents: Map<string, { readonly id: string; readonly data: object }>;
 };
@@ -161,6 +176,7 @@ export const createState = (settings: Settings): State => {
     prices: new Map(),
     subscriptions: new Map(),
     invoices: new Map(),
+    checkouts: new Map(),
     thinEvents: new Map(),
   };
 };

@@ -59,6 +59,7 @@ const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT
 const reconcile: Recording["activities"] = {
   reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })),
   compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
+  creditTopUps: inOrder(() => 1),
 };
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {

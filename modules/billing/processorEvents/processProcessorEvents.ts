@@ -15,6 +15,7 @@ import {
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
+import type { CheckoutSession } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
@@ -30,6 +31,7 @@ import {
   findForeignMode,
   identifierOf,
   isGivenUp,
+  isPayment,
   isProcessed,
   isSubscriptionChange,
 } from "./processorEvents.rules.ts";
@@ -146,8 +148,14 @@ export type ProcessorEventObservers = RefusalObserver & {
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 
+type EventContext = BillingContext &
+  ProcessorEventObservers & {
+    /** Credits what was paid, once. Called with sessions of all programs that use the Stripe account, paid or not. */
+    readonly creditCheckout: (session: CheckoutSession) => Promise<unknown>;
+  };
+
 const apply = async (
-  context: BillingContext & ProcessorEventObservers,
+  context: EventContext,
   { id, type, objectId }: StoredProcessorEvent,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -160,11 +168,15 @@ const apply = async (
     return;
   }
   const stripe = requireStripe(context.billing);
+  if (isPayment(type)) {
+    await context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit));
+    return;
+  }
   await applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit));
 };
 
 const processOne = async (
-  context: BillingContext & ProcessorEventObservers,
+  context: EventContext,
   event: StoredProcessorEvent,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -193,7 +205,7 @@ const processOne = async (
  * later; one that never succeeds is recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
  */
 export const processProcessorEvents = async (
-  context: BillingContext & ProcessorEventObservers,
+  context: EventContext,
   signal: AbortSignal,
 ): Promise<void> => {
   const startedAtMs = performance.now();

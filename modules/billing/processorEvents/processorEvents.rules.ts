@@ -7,7 +7,7 @@ export type ProcessorEvent = {
   /** The processor's id of the event; a repeated webhook has the same. */
   readonly id: string;
   readonly type: string;
-  /** What it is about, such as a subscription or a customer. */
+  /** What it is about, such as a subscription or a Checkout session. */
   readonly objectId: string | null;
   /** When it happened at the processor. */
   readonly createdAt: Date;
@@ -43,9 +43,17 @@ const REPORT_TYPES = new Set([
 export const isSubscriptionChange = (type: string): boolean =>
   type.startsWith("customer.subscription.") || type === "customer.deleted";
 
+const PAYMENT_TYPES = new Set([
+  "checkout.session.completed",
+  "checkout.session.async_payment_succeeded",
+]);
+
+/** Returns whether an event may have made a Checkout session a paid one; its object is the session. */
+export const isPayment = (type: string): boolean => PAYMENT_TYPES.has(type);
+
 /** Returns whether events of a type change anything here; others are not stored. */
 export const isProcessed = (type: string): boolean =>
-  REPORT_TYPES.has(type) || isSubscriptionChange(type);
+  REPORT_TYPES.has(type) || isSubscriptionChange(type) || isPayment(type);
 
 /** The samples of what the processor refused of the usage that it received until a time, by error code. */
 export type RefusalReport = {

@@ -8,11 +8,12 @@ import {
   ProcessorMismatchError,
   ProcessorUnavailableError,
 } from "../processor.ts";
-import type { MeterEvent } from "../processor.ts";
+import type { MeterEvent, NewCheckout } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
+import { createCheckout, listPaidCheckouts, readCheckout } from "./checkouts.ts";
 import { readInvoices } from "./invoices.ts";
 import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
@@ -153,7 +154,7 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
   const meters = createMeterCheck(stripe, options, deployment);
 
   /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
-  const read = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
+  const call = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
     boundTo(signal, work).catch((error: unknown) => {
       throw error instanceof Stripe.errors.StripeError &&
         !(error instanceof Stripe.errors.StripeInvalidRequestError)
@@ -209,17 +210,33 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
      * call would fail too.
      */
     sumUsage: (customerId: string, kind: Kind, span: Span, signal: AbortSignal) =>
-      read(signal, async () =>
+      call(signal, async () =>
         sumUsage({ stripe, meterId: (await meters.find(kind)).id, customerId }, span),
       ),
     /** Returns the state of a subscription, whatever it is. */
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
-      read(signal, async () =>
+      call(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findIds(), donationPrices),
       ),
     /** Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage. */
     readInvoices: (customerId: string, since: number, signal: AbortSignal) =>
-      read(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
+      call(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
+    /**
+     * Creates a payment page. Throws a DomainError request_invalid if a value of the client is refused. If Stripe does not
+     * answer, nobody knows a page that it may have created.
+     */
+    createCheckout: (checkout: NewCheckout, signal: AbortSignal) =>
+      call(signal, async () => {
+        // Requires the deployment's account.
+        await meters.findIds();
+        return createCheckout(stripe, checkout);
+      }),
+    /** Throws a ProcessorEventUnreadableError if Stripe has no such session. */
+    readCheckout: (sessionId: string, signal: AbortSignal) =>
+      call(signal, () => readCheckout(stripe, sessionId)),
+    /** Returns the paid sessions of a deployment that were created since a unix second. */
+    listPaidCheckouts: (deploymentId: string, since: number, signal: AbortSignal) =>
+      call(signal, () => listPaidCheckouts(stripe, deploymentId, since)),
     /**
      * Returns what a report of usage that was refused after it had been accepted says. Throws a
      * ProcessorEventUnreadableError if a repeated call would fail too.

@@ -63,6 +63,7 @@ const READS: readonly ((stripe: Stripe) => Promise<unknown>)[] = [
   (stripe) => stripe.subscriptions.retrieve("sub_none"),
   (stripe) => stripe.prices.retrieve("price_none"),
   (stripe) => stripe.invoices.list({ customer: "cus_none", limit: 1 }),
+  (stripe) => stripe.checkout.sessions.retrieve("cs_none"),
   (stripe) => stripe.v2.core.events.retrieve("evt_none"),
 ];
 

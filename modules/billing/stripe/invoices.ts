@@ -62,7 +62,7 @@ const listLines = async (
     ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
     : lines.data;
 
-const idOf = (object: string | { readonly id: string }): string =>
+export const idOf = (object: string | { readonly id: string }): string =>
   typeof object === "string" ? object : object.id;
 
 /**

@@ -63,7 +63,12 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       }),
     process: () =>
       processProcessorEvents(
-        { ...deps, observeLateRefusal: () => undefined, observeFailedEvent: () => undefined },
+        {
+          ...deps,
+          observeLateRefusal: () => undefined,
+          observeFailedEvent: () => undefined,
+          creditCheckout: () => Promise.resolve(),
+        },
         new AbortController().signal,
       ),
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,

@@ -60,6 +60,7 @@ const setUp = async (
           ...deps,
           observeLateRefusal: ({ event, reason }) => refused.push(`${event.quantity} ${reason}`),
           observeFailedEvent: (event) => failed.push(event),
+          creditCheckout: () => Promise.resolve(),
         },
         new AbortController().signal,
       ),

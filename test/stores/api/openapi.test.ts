@@ -55,6 +55,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "get /app/api/certificate_url": "200 400 401 404 408 417 431 500 503",
       "get /app/api/order_certificate_url": "200 400 401 404 408 417 431 500 503",
       "get /app/api/balance": "200 400 401 408 417 431 500 503",
+      "post /app/api/topup": "200 400 401 403 408 413 417 431 500 503",
       "post /app/api/webhook_endpoints": "200 400 401 403 408 413 417 431 500 503",
       "get /app/api/webhook_endpoints": "200 400 401 408 417 431 500 503",
       "get /app/api/webhook_endpoints/{id}": readOne,
@@ -98,6 +99,8 @@ test("the examples of the writes work one after the other", async (t) => {
     "/app/api/plastic": 200,
     "/app/api/charity/donate": 200,
     "/app/api/refund": 200,
+    // Test keys have no balance.
+    "/app/api/topup": 400,
   });
 });
 

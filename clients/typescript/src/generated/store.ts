@@ -84,7 +84,7 @@ export interface components {
             readonly quantity: number | null;
             /** @description The tree record, plastic record or donation that was paid for. */
             readonly record_id: string | null;
-            /** @description The operator's reference of a top-up or an adjustment, such as the number of an invoice. */
+            /** @description Of a payment through Stripe, its Checkout session. Of another top-up or an adjustment, the operator's, such as the number of an invoice. */
             readonly reference: string | null;
         };
         /** @description The balance has passed below the store's low-balance threshold. */
@@ -451,6 +451,27 @@ export interface components {
             /** @enum {string} */
             readonly type: "tree" | "plastic" | "donation";
         };
+        readonly NewTopUp: {
+            /**
+             * Format: double
+             * @description US dollars with at most two decimals.
+             */
+            readonly amount_dollars: number;
+            /**
+             * Format: uri
+             * @description Where the merchant comes back to without a payment; the shop by default.
+             * @example https://app.example.com/balance
+             */
+            readonly cancel_url?: string;
+            /** @description Always USD, which is also the default. */
+            readonly currency?: string;
+            /**
+             * Format: uri
+             * @description Where the merchant comes back to after the payment; the shop by default.
+             * @example https://app.example.com/balance
+             */
+            readonly success_url?: string;
+        };
         readonly NewTreeRecord: {
             /** @example ann@example.com */
             readonly customer_email?: string;
@@ -738,6 +759,19 @@ export interface components {
             readonly mode: "PROD" | "TEST";
             /** @enum {string} */
             readonly refunded_type: "tree" | "plastic" | "donation";
+            /** @constant */
+            readonly status: "success";
+        };
+        readonly TopUp: {
+            /** Format: double */
+            readonly amount_dollars: number;
+            /**
+             * Format: uri
+             * @description Stripe's page for the payment, for 24 hours.
+             */
+            readonly checkout_url: string;
+            /** @description The reference of the ledger entry, once it is paid. */
+            readonly reference: string;
             /** @constant */
             readonly status: "success";
         };
@@ -1309,6 +1343,30 @@ export interface operations {
             };
         };
     };
+    readonly topUp: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewTopUp"];
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["TopUp"];
+                };
+            };
+        };
+    };
     readonly verifyKey: {
         readonly parameters: {
             readonly query?: never;
@@ -1645,6 +1703,7 @@ export const OPERATIONS = {
   retryWebhookDelivery: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null,"takes":[],"isPublic":false},
   rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null,"takes":["body"],"isPublic":false},
   searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null,"takes":["query"],"isPublic":false},
+  topUp: {"method":"POST","path":"/app/api/topup","key":"request","takes":["body"],"isPublic":false},
   updateWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":["body"],"isPublic":false},
   verifyKey: {"method":"GET","path":"/app/api/verify","key":null,"takes":[],"isPublic":false},
 } as const;

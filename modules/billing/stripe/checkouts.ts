@@ -1,0 +1,109 @@
+import { Stripe } from "stripe";
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
+import { ProcessorEventUnreadableError } from "../processor.ts";
+import type { CheckoutSession, NewCheckout } from "../processor.ts";
+import { idOf } from "./invoices.ts";
+import { isMissing } from "./subscriptions.ts";
+
+/** The key of the metadata that tells our sessions from those of other programs. Its value is the deployment's id. */
+const DEPLOYMENT_KEY = "impact_deployment";
+
+/** The fields of our request that Stripe's parameters have their values from. */
+const FIELDS: Readonly<Record<string, string>> = {
+  success_url: "success_url",
+  cancel_url: "cancel_url",
+  line_items: "amount_dollars",
+};
+
+/** Returns the field whose value Stripe refuses, if the client chose it. */
+const findRefusedField = (error: unknown): string | undefined => {
+  if (!(error instanceof Stripe.errors.StripeInvalidRequestError)) {
+    return undefined;
+  }
+  return error.code?.startsWith("amount_too_")
+    ? "amount_dollars"
+    : FIELDS[error.param?.split("[", 1)[0] ?? ""];
+};
+
+/**
+ * Creates a page where a store's merchant can pay within 24 hours. Nothing needs to undo it: one that nobody pays expires.
+ * @returns its id and its URL
+ * @throws DomainError request_invalid if Stripe refuses a value of the client
+ */
+export const createCheckout = async (
+  stripe: Stripe,
+  { deploymentId, storeId, description, amountCents, successUrl, cancelUrl }: NewCheckout,
+): Promise<{ readonly id: string; readonly url: string }> => {
+  const metadata = { [DEPLOYMENT_KEY]: deploymentId };
+  try {
+    const { id, url } = await stripe.checkout.sessions.create({
+      mode: "payment",
+      client_reference_id: storeId,
+      metadata,
+      line_items: [
+        {
+          quantity: 1,
+          price_data: {
+            currency: "usd",
+            unit_amount: amountCents,
+            product_data: { name: description },
+          },
+        },
+      ],
+      payment_intent_data: { description, metadata },
+      success_url: successUrl,
+      cancel_url: cancelUrl,
+    });
+    if (url === null) {
+      throw new Error(`Stripe's Checkout session ${id} has no URL.`);
+    }
+    return { id, url };
+  } catch (error) {
+    const field = findRefusedField(error);
+    throw field !== undefined && error instanceof Error
+      ? invalidRequest(`${field}: refused by Stripe: ${error.message}`, { cause: error })
+      : error;
+  }
+};
+
+const presentSession = (session: Stripe.Checkout.Session): CheckoutSession => ({
+  id: session.id,
+  deploymentId: session.metadata?.[DEPLOYMENT_KEY] ?? null,
+  storeId: session.client_reference_id,
+  isPaid: session.payment_status === "paid",
+  amountCents: session.amount_total,
+  currency: session.currency,
+  paymentId: session.payment_intent && idOf(session.payment_intent),
+});
+
+/** @throws ProcessorEventUnreadableError if Stripe has no such session */
+export const readCheckout = async (stripe: Stripe, sessionId: string): Promise<CheckoutSession> => {
+  try {
+    return presentSession(await stripe.checkout.sessions.retrieve(sessionId));
+  } catch (error) {
+    throw isMissing(error)
+      ? new ProcessorEventUnreadableError(`Stripe has no Checkout session ${sessionId}.`, {
+          cause: error,
+        })
+      : error;
+  }
+};
+
+export const listPaidCheckouts = async (
+  stripe: Stripe,
+  deploymentId: string,
+  since: number,
+): Promise<readonly CheckoutSession[]> => {
+  const found: CheckoutSession[] = [];
+  for await (const session of stripe.checkout.sessions.list({
+    status: "complete",
+    created: { gte: since },
+    limit: 100,
+  })) {
+    const presented = presentSession(session);
+    if (presented.isPaid && presented.deploymentId === deploymentId) {
+      found.push(presented);
+    }
+  }
+  return found;
+};

@@ -1,0 +1,122 @@
+import type { Requests } from "./requests.ts";
+import { findBy, invalid, pageOf } from "./responses.ts";
+import type { State, StoredCheckout } from "./state.ts";
+
+/** How long a session can be paid. */
+const LIFETIME_SECONDS = 24 * 3600;
+
+/** Limits of one payment in US dollars, in cents. */
+const AMOUNT = { minimum: 50, maximum: 99_999_999 };
+
+const requireUrl = (param: string, url: string | undefined): void => {
+  if (url !== undefined && !/^https?:$/u.test(URL.parse(url)?.protocol ?? "")) {
+    throw invalid("Not a valid URL", "url_invalid", param);
+  }
+};
+
+const statusOf = ({ clock }: State, { isComplete, expiresAt }: StoredCheckout) => {
+  if (isComplete) {
+    return "complete";
+  }
+  return clock.now() >= expiresAt ? "expired" : "open";
+};
+
+const present = (state: State, session: StoredCheckout) => {
+  const status = statusOf(state, session);
+  return {
+    id: session.id,
+    object: "checkout.session",
+    mode: "payment",
+    created: session.created,
+    expires_at: session.expiresAt,
+    status,
+    payment_status: session.isPaid ? "paid" : "unpaid",
+    url: status === "open" ? `https://checkout.stripe.com/c/pay/${session.id}` : null,
+    amount_total: session.amount,
+    currency: session.currency,
+    client_reference_id: session.reference,
+    metadata: session.metadata,
+    payment_intent: session.paymentId,
+  };
+};
+
+export const createCheckout = (state: State, request: Requests["checkoutCreate"]): object => {
+  requireUrl("success_url", request.success_url);
+  requireUrl("cancel_url", request.cancel_url);
+  const [{ price_data: price }] = request.line_items;
+  const amount = request.line_items.reduce(
+    (sum, { quantity, price_data: { unit_amount: unit } }) => sum + quantity * unit,
+    0,
+  );
+  if (amount < AMOUNT.minimum) {
+    throw invalid(
+      "The Checkout Session's total amount due must add up to at least $0.50 usd",
+      "amount_too_small",
+    );
+  }
+  if (amount > AMOUNT.maximum) {
+    throw invalid(
+      "The Checkout Session's total amount due must be no more than $999,999.99 usd",
+      "amount_too_large",
+    );
+  }
+  const created = state.clock.now();
+  const session: StoredCheckout = {
+    id: state.nextId("cs_test"),
+    created,
+    expiresAt: created + LIFETIME_SECONDS,
+    amount,
+    currency: price.currency,
+    reference: request.client_reference_id ?? null,
+    metadata: request.metadata ?? {},
+    paymentId: null,
+    isComplete: false,
+    isPaid: false,
+  };
+  state.checkouts.set(session.id, session);
+  return present(state, session);
+};
+
+export const retrieveCheckout = (state: State, id: string): object =>
+  present(state, findBy(state.checkouts, "checkout.session", id, 404));
+
+/** Lists sessions, newest first. */
+export const listCheckouts = (
+  state: State,
+  { status, created, ...page }: Requests["checkoutList"],
+): object =>
+  pageOf(
+    "/v1/checkout/sessions",
+    [...state.checkouts.values()]
+      .toReversed()
+      .filter((session) => session.created >= (created?.gte ?? 0))
+      .map((session) => present(state, session))
+      .filter((session) => (status ?? session.status) === session.status),
+    page,
+  );
+
+/**
+ * Completes a session as its customer does.
+ * @param isDelayed whether the payment takes days, as a bank debit does
+ * @returns the type of the event that Stripe sends
+ */
+export const payCheckout = (state: State, id: string, isDelayed: boolean): string => {
+  const session = findBy(state.checkouts, "checkout.session", id, 404);
+  if (statusOf(state, session) !== "open") {
+    throw new Error(`The Checkout session ${id} is ${statusOf(state, session)}.`);
+  }
+  session.isComplete = true;
+  session.isPaid = !isDelayed;
+  session.paymentId = state.nextId("pi");
+  return "checkout.session.completed";
+};
+
+/** Ends a delayed payment, and returns the type of the event that Stripe sends. */
+export const settleCheckout = (state: State, id: string, succeeds: boolean): string => {
+  const session = findBy(state.checkouts, "checkout.session", id, 404);
+  if (!session.isComplete || session.isPaid) {
+    throw new Error(`The Checkout session ${id} has no delayed payment.`);
+  }
+  session.isPaid = succeeds;
+  return `checkout.session.async_payment_${succeeds ? "succeeded" : "failed"}`;
+};
