@@ -98,6 +98,7 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       const { type, quantity } = fields;
       return context.storeWriter.write({
         ...write,
+        recordId: null,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
         filter: filterOf(fields),

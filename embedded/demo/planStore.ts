@@ -54,6 +54,7 @@ const createStoreWrites = (history: History, accountId: string) => {
   const refund = (quantity: number) =>
     storeWriter.write({
       ...writeOf("refund"),
+      recordId: null,
       refunded: "tree",
       quantity,
       filter: {},

@@ -2,7 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { lockBalances, markBalanceDepleted } from "./balances.sql.ts";
 import type { LockedBalance } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { BalanceRefusal } from "./storeWrites.rules.ts";
+import type { StoreLedger } from "./storeWrites.rules.ts";
 import { becomesLow } from "./stores.rules.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 
@@ -51,20 +51,19 @@ export const reportLowBalance = async (
 /**
  * Records the events of decided writes of stores whose balances are locked. Of the writes that a balance does not cover, the
  * first since it last rose is reported.
- * @param balancesAfter what the writes leave, by account id
+ * @param ledger what the writes leave
  */
 export const reportDecisions = async (
   transaction: DatabaseTransactionConnection,
   balances: readonly LockedBalance[],
-  balancesAfter: ReadonlyMap<string, { readonly balanceCents: number }>,
-  refusals: readonly BalanceRefusal[],
+  ledger: StoreLedger,
   now: Date,
 ): Promise<void> => {
   for (const balance of balances) {
     const { accountId, domain, isDepleted } = balance;
-    const { balanceCents } = balancesAfter.get(accountId) ?? balance;
+    const { balanceCents } = ledger.balances.get(accountId) ?? balance;
     await reportLowBalance(transaction, balance, { balanceCents }, now);
-    const refusal = refusals.find((each) => each.accountId === accountId);
+    const refusal = ledger.refusals.find((each) => each.accountId === accountId);
     if (refusal && !isDepleted) {
       await markBalanceDepleted(transaction, accountId, now);
       await recordEvent(transaction, { accountId, mode: MODE }, now, {

@@ -3,7 +3,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
 import { donationRefunded } from "../charities/presentDonation.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
-import { asRejection, isAccepted, resultOfOne } from "../records/batches.rules.ts";
+import { asRejection, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
@@ -28,8 +28,16 @@ import {
 } from "./storeRefunds.rules.ts";
 import { findBalanceExcess } from "./stores.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
-import type { NewResponse } from "./storeWrites.sql.ts";
-import { balanceOf, enterRefund, findReplay, nextRecordUs } from "./storeWrites.rules.ts";
+import type { NewBalanceEntry } from "./storeWrites.sql.ts";
+import {
+  balanceOf,
+  endOfWrites,
+  enterRefund,
+  findReplay,
+  isNew,
+  nextRecordUs,
+  responseTo,
+} from "./storeWrites.rules.ts";
 import type {
   StoreBalance,
   StoreLedger,
@@ -141,41 +149,19 @@ const decide = async (
   }
 };
 
-/** What is recorded of a refund besides its units or donations. */
-type Made = Pick<Decided, "quantity" | "amountCents" | "createdAt"> & {
-  readonly accountId: string;
-  /** After it. */
-  readonly balanceCents: number;
-  readonly response: Omit<NewResponse, "createdAt"> | null;
-};
-
-/** @param made at most one refund of each store */
-const recordRefunds = async (
-  transaction: DatabaseTransactionConnection,
-  made: readonly Made[],
-): Promise<void> => {
-  await recordStoreWrites(transaction, {
-    entries: made
-      .filter(({ amountCents }) => amountCents !== 0)
-      .map(({ accountId, quantity, amountCents, balanceCents, createdAt }) => ({
-        accountId,
-        kind: "refund",
-        quantity,
-        amountCents,
-        balanceCents,
-        note: "",
-        createdAt,
-      })),
-    responses: made.flatMap(({ response, createdAt }) =>
-      response ? [{ ...response, createdAt }] : [],
-    ),
-    balances: made.map(({ accountId, balanceCents, createdAt }) => ({
-      accountId,
-      balanceCents,
-      lastRecordUs: toMicroseconds(createdAt),
-    })),
-  });
-};
+const entryOf = (
+  accountId: string,
+  { quantity, amountCents, createdAt }: Pick<Decided, "quantity" | "amountCents" | "createdAt">,
+  balanceCents: number,
+): NewBalanceEntry => ({
+  accountId,
+  kind: "refund",
+  quantity,
+  amountCents,
+  balanceCents,
+  note: "",
+  createdAt,
+});
 
 const requireDecided = (outcome: RefundOutcome | undefined): RefundedItem => {
   if (typeof outcome === "symbol") {
@@ -202,7 +188,7 @@ export const refundFromStores = async (
   const decided: Decided[] = [];
   for (const write of writes) {
     const outcome = await decide(db, write, ledger, now);
-    if (isAccepted(outcome) && "write" in outcome) {
+    if (isNew(outcome)) {
       decided.push(outcome);
     } else {
       results.set(write, outcome);
@@ -213,22 +199,25 @@ export const refundFromStores = async (
   const outcomeOf = new Map<RefundEntry, RefundOutcome | undefined>(
     entries.map((entry, index) => [entry, outcomes[index]]),
   );
-  const made: Made[] = [];
+  const made: Decided[] = [];
+  const paidBack: NewBalanceEntry[] = [];
   for (const each of decided) {
     const { write } = each;
-    const { accountId, idempotency, responseBody } = write;
     const own = each.entries.map((entry) => outcomeOf.get(entry));
     if (own.includes(LOCKED)) {
       results.set(write, LOCKED);
     } else {
       own.forEach(requireDecided);
       const { balanceCents } = enterRefund(write, ledger, each);
-      const response = idempotency && { ...write, ...idempotency, recordId: null };
-      made.push({ ...each, accountId, balanceCents, response });
-      results.set(write, { responseBody, recordId: null, replayed: false });
+      made.push(each);
+      paidBack.push(entryOf(write.accountId, each, balanceCents));
+      results.set(write, responseTo(write));
     }
   }
-  await recordRefunds(db, made);
+  await recordStoreWrites(db, {
+    entries: paidBack.filter(({ amountCents }) => amountCents !== 0),
+    ...endOfWrites(made, ledger),
+  });
   return results;
 };
 
@@ -254,8 +243,16 @@ export const refundStoreRegistration = (
       const amountCents = quantity * (registration.unitPriceCents ?? 0);
       requirePossibleBalance(balance, amountCents);
       const balanceCents = balance.balanceCents + amountCents;
-      const made = { accountId, quantity, amountCents, balanceCents, createdAt, response: null };
-      await recordRefunds(transaction, isDryRun ? [] : [made]);
+      const refund = { quantity, amountCents, createdAt };
+      await recordStoreWrites(
+        transaction,
+        isDryRun
+          ? {}
+          : {
+              entries: amountCents === 0 ? [] : [entryOf(accountId, refund, balanceCents)],
+              balances: [{ accountId, balanceCents, lastRecordUs: toMicroseconds(createdAt) }],
+            },
+      );
     }
     return item;
   });

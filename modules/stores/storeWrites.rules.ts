@@ -1,7 +1,8 @@
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import { isAccepted, outcomeOf } from "../records/batches.rules.ts";
+import { outcomeOf } from "../records/batches.rules.ts";
+import type { Outcome } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
@@ -46,6 +47,8 @@ export type PaidWrite = StoreRegistrationWrite | StoreDonationWrite;
 
 /** Refunds units or donations, the newest first. */
 export type StoreRefundWrite = StoreWrite & {
+  /** It may refund several records. */
+  readonly recordId: null;
   readonly refunded: Kind | "donation";
   readonly quantity: number;
   readonly filter: ImpactFilter;
@@ -66,6 +69,13 @@ export type StoreResponse = {
   /** Whether it is the stored response of an earlier request with the same key. */
   readonly replayed: boolean;
 };
+
+/** Returns the response to a write that was done now. */
+export const responseTo = (write: AnyStoreWrite): StoreResponse => ({
+  responseBody: write.responseBody,
+  recordId: write.recordId,
+  replayed: false,
+});
 
 /** The response that was stored for a key. What follows from the request is null once it was erased. */
 type StoredResponse = {
@@ -128,6 +138,8 @@ export type StoreLedger = {
   readonly responses: Map<string, StoredResponse>;
   /** By `accountModeKey`, of the stores that have some. */
   readonly limits: Map<string, LimitUse>;
+  /** Those of the batch so far. */
+  readonly refusals: BalanceRefusal[];
 };
 
 /** Returns the balance of a write's store, which is locked. */
@@ -149,13 +161,8 @@ export const findReplay = (write: StoreWrite, { responses }: StoreLedger): Store
   return stored ? replayResponse(write, stored) : null;
 };
 
-const enter = (
-  ledger: StoreLedger,
-  write: StoreWrite,
-  balance: StoreBalance,
-  recordId: string | null,
-): void => {
-  const { accountId, idempotency, responseBody } = write;
+const enter = (ledger: StoreLedger, write: AnyStoreWrite, balance: StoreBalance): void => {
+  const { accountId, idempotency, responseBody, recordId } = write;
   ledger.balances.set(accountId, balance);
   const key = keyOf(write);
   if (key !== null && idempotency) {
@@ -172,7 +179,6 @@ export type BalanceRefusal = {
 };
 
 export type AcceptedWrite<Write extends PaidWrite = PaidWrite> = {
-  readonly kind: "accepted";
   readonly write: Write;
   /** The price of one unit; 0 for a donation. */
   readonly unitPriceCents: number;
@@ -183,27 +189,11 @@ export type AcceptedWrite<Write extends PaidWrite = PaidWrite> = {
   readonly createdAt: string;
 };
 
-export type StoreWriteDecision =
-  | AcceptedWrite
-  | { readonly kind: "replayed"; readonly response: StoreResponse }
-  | {
-      readonly kind: "rejected";
-      readonly error: DomainError;
-      /** Null if the balance is not the reason. */
-      readonly refusal: BalanceRefusal | null;
-    };
-
 /** The field of the requests in which the units of a kind are. */
 export const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<
   Kind,
   string
 >;
-
-const rejected = (error: DomainError): StoreWriteDecision => ({
-  kind: "rejected",
-  error,
-  refusal: null,
-});
 
 /** Returns the price of a unit and what the write costs, which can exceed the safe integers. */
 const costOf = (write: PaidWrite, prices: Prices): readonly [number, bigint] => {
@@ -227,34 +217,36 @@ export const decideStoreWrite = (
   write: PaidWrite,
   ledger: StoreLedger,
   now: Date,
-): StoreWriteDecision => {
-  const { accountId, recordId } = write;
-  const balance = balanceOf(ledger, write);
-  const replay = outcomeOf(() => findReplay(write, ledger));
-  if (replay !== null) {
-    return isAccepted(replay) ? { kind: "replayed", response: replay } : rejected(replay);
-  }
-  const refused = findDisabled(balance, write.operation) ?? findLimitsExcess(write, ledger);
-  if (refused) {
-    return rejected(refused);
-  }
-  const [unitPriceCents, neededCents] = costOf(write, balance);
-  if (neededCents > balance.balanceCents) {
-    const refusal = { accountId, neededCents, balanceCents: balance.balanceCents };
-    return { kind: "rejected", error: balanceInsufficient(refusal), refusal };
-  }
-  const costCents = Number(neededCents);
-  const balanceCents = balance.balanceCents - costCents;
-  const lastRecordUs = nextRecordUs(balance, now);
-  enter(ledger, write, { ...balance, balanceCents, lastRecordUs }, recordId);
-  const use = ledger.limits.get(accountModeKey(write));
-  if (use && "count" in write) {
-    const countToday = use.countToday + write.count;
-    ledger.limits.set(accountModeKey(write), { ...use, countToday });
-  }
-  const createdAt = fromMicroseconds(lastRecordUs);
-  return { kind: "accepted", write, unitPriceCents, costCents, balanceCents, createdAt };
-};
+): Outcome<AcceptedWrite | StoreResponse> =>
+  outcomeOf(() => {
+    const { accountId } = write;
+    const balance = balanceOf(ledger, write);
+    const replay = findReplay(write, ledger);
+    if (replay) {
+      return replay;
+    }
+    const refused = findDisabled(balance, write.operation) ?? findLimitsExcess(write, ledger);
+    if (refused) {
+      throw refused;
+    }
+    const [unitPriceCents, neededCents] = costOf(write, balance);
+    if (neededCents > balance.balanceCents) {
+      const refusal = { accountId, neededCents, balanceCents: balance.balanceCents };
+      ledger.refusals.push(refusal);
+      throw balanceInsufficient(refusal);
+    }
+    const costCents = Number(neededCents);
+    const balanceCents = balance.balanceCents - costCents;
+    const lastRecordUs = nextRecordUs(balance, now);
+    enter(ledger, write, { ...balance, balanceCents, lastRecordUs });
+    const use = ledger.limits.get(accountModeKey(write));
+    if (use && "count" in write) {
+      const countToday = use.countToday + write.count;
+      ledger.limits.set(accountModeKey(write), { ...use, countToday });
+    }
+    const createdAt = fromMicroseconds(lastRecordUs);
+    return { write, unitPriceCents, costCents, balanceCents, createdAt };
+  });
 
 /**
  * Enters a refund that was made.
@@ -268,6 +260,25 @@ export const enterRefund = (
   const balance = balanceOf(ledger, write);
   const balanceCents = balance.balanceCents + amountCents;
   const after = { ...balance, balanceCents, lastRecordUs: toMicroseconds(createdAt) };
-  enter(ledger, write, after, null);
+  enter(ledger, write, after);
   return after;
+};
+
+/** Returns whether a write is neither rejected nor a repetition, so that it has to be recorded. */
+export const isNew = <Decided extends { readonly write: StoreWrite }>(
+  outcome: Outcome<Decided | StoreResponse>,
+): outcome is Decided => "write" in outcome;
+
+/** What is recorded of every write: its response, and what the writes leave of each balance. */
+export const endOfWrites = (
+  decided: readonly { readonly write: AnyStoreWrite; readonly createdAt: string }[],
+  ledger: StoreLedger,
+) => {
+  const written = new Map(decided.map(({ write }) => [write.accountId, balanceOf(ledger, write)]));
+  return {
+    responses: decided.flatMap(({ write, createdAt }) =>
+      write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
+    ),
+    balances: Array.from(written, ([accountId, balance]) => ({ ...balance, accountId })),
+  };
 };

@@ -11,16 +11,22 @@ import type { StoreResult } from "./refundFromStores.ts";
 import { divideIntoRounds, selectReady } from "./storeRefunds.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
 import type { NewBalanceEntry } from "./storeWrites.sql.ts";
-import { decideStoreWrite, isPaid, isRefund, responseKey } from "./storeWrites.rules.ts";
+import {
+  decideStoreWrite,
+  endOfWrites,
+  isNew,
+  isPaid,
+  isRefund,
+  responseKey,
+  responseTo,
+} from "./storeWrites.rules.ts";
 import type {
   AcceptedWrite,
   AnyStoreWrite,
-  BalanceRefusal,
   PaidWrite,
   StoreDonationWrite,
   StoreLedger,
   StoreRegistrationWrite,
-  StoreWriteDecision,
 } from "./storeWrites.rules.ts";
 
 /** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
@@ -44,9 +50,6 @@ const awaitBalance = async (
   return balance;
 };
 
-const isRecorded = (decision: StoreWriteDecision): decision is AcceptedWrite =>
-  decision.kind === "accepted";
-
 const isRegistration = (
   accepted: AcceptedWrite,
 ): accepted is AcceptedWrite<StoreRegistrationWrite> => accepted.write.kind !== "donation";
@@ -67,10 +70,6 @@ const recordAll = async (
   accepted: readonly AcceptedWrite[],
   ledger: StoreLedger,
 ): Promise<void> => {
-  if (accepted.length === 0) {
-    return;
-  }
-  const accountIds = new Set(accepted.map(({ write }) => write.accountId));
   await recordStoreWrites(transaction, {
     registrations: accepted
       .filter(isRegistration)
@@ -83,12 +82,7 @@ const recordAll = async (
         Object.assign({ id: write.recordId, createdAt }, write, write.customer),
       ),
     entries: accepted.filter(({ costCents }) => costCents !== 0).map(toEntry),
-    responses: accepted.flatMap(({ write, createdAt }) =>
-      write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
-    ),
-    balances: [...ledger.balances].flatMap(([accountId, balance]) =>
-      accountIds.has(accountId) ? [{ ...balance, accountId }] : [],
-    ),
+    ...endOfWrites(accepted, ledger),
   });
 };
 
@@ -97,36 +91,23 @@ const keysOf = (writes: readonly AnyStoreWrite[]) =>
     idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
   );
 
-const toResult = (decision: StoreWriteDecision): StoreResult => {
-  switch (decision.kind) {
-    case "accepted": {
-      const { responseBody, recordId } = decision.write;
-      return { responseBody, recordId, replayed: false };
-    }
-    case "replayed":
-      return decision.response;
-    case "rejected":
-      return decision.error;
-  }
-};
-
 /** Decides and records what stores pay for. */
 const pay = async (
   transaction: DatabaseTransactionConnection,
   writes: readonly PaidWrite[],
   ledger: StoreLedger,
   now: Date,
-): Promise<readonly (readonly [PaidWrite, StoreWriteDecision])[]> => {
+): Promise<readonly (readonly [PaidWrite, StoreResult])[]> => {
   const registrations = writes.filter((write) => "count" in write);
   const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
   for (const limit of limits) {
     ledger.limits.set(accountModeKey(limit), limit);
   }
-  const decisions = writes.map((write) => [write, decideStoreWrite(write, ledger, now)] as const);
-  const accepted = decisions.map(([, decision]) => decision).filter(isRecorded);
+  const decided = writes.map((write) => [write, decideStoreWrite(write, ledger, now)] as const);
+  const accepted = decided.map(([, outcome]) => outcome).filter(isNew);
   await recordAll(transaction, accepted, ledger);
   await countRegistered(accepted.filter(isRegistration).map(({ write }) => write));
-  return decisions;
+  return decided.map(([write, outcome]) => [write, isNew(outcome) ? responseTo(write) : outcome]);
 };
 
 /**
@@ -156,28 +137,23 @@ export const writeStores = (
         balances.flatMap(({ responses }) => responses.map((each) => [responseKey(each), each])),
       ),
       limits: new Map(),
+      refusals: [],
     };
     const results = new Map<AnyStoreWrite, StoreResult>();
-    const refusals: BalanceRefusal[] = [];
     const locked = new Set(accountIds.filter((id) => !ledger.balances.has(id)));
     const context = { db: transaction, clock };
     for (const round of divideIntoRounds(selectReady(writes, { isAlone }))) {
       const ready = round.filter(({ accountId }) => !locked.has(accountId));
-      for (const [write, decision] of await pay(transaction, ready.filter(isPaid), ledger, now)) {
-        results.set(write, toResult(decision));
-        refusals.push(
-          ...(decision.kind === "rejected" && decision.refusal ? [decision.refusal] : []),
-        );
-      }
+      const paid = await pay(transaction, ready.filter(isPaid), ledger, now);
       const refunds = ready.filter(isRefund);
       const refunded = await refundFromStores(context, refunds, ledger, { skipsLocked: !isAlone });
-      for (const [write, result] of refunded) {
+      for (const [write, result] of [...paid, ...refunded]) {
         results.set(write, result);
         if (result === LOCKED) {
           locked.add(write.accountId);
         }
       }
     }
-    await reportDecisions(transaction, balances, ledger.balances, refusals, now);
+    await reportDecisions(transaction, balances, ledger, now);
     return writes.map((write) => results.get(write) ?? LOCKED);
   });

@@ -93,6 +93,7 @@ const plantingOf = (accountId: string, count: number): PaidWrite => ({
 const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   ...writeOf(accountId),
   operation: "refund",
+  recordId: null,
   refunded: "tree",
   quantity,
   filter: {},

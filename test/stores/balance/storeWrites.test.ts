@@ -1,9 +1,8 @@
 import test from "ava";
 import { DomainError } from "../../../runtime/errors.rules.ts";
-import { decideStoreWrite, responseKey } from "../../../modules/stores/storeWrites.rules.ts";
+import { decideStoreWrite, isNew, responseKey } from "../../../modules/stores/storeWrites.rules.ts";
 import type {
   StoreLedger,
-  StoreWriteDecision,
   StoreRegistrationWrite,
 } from "../../../modules/stores/storeWrites.rules.ts";
 import { createRandom } from "../../support/random.ts";
@@ -48,19 +47,17 @@ const balancesOf = (cents: Readonly<Record<string, number>>): StoreLedger["balan
 const ledgerOf = (
   balances: StoreLedger["balances"],
   responses: StoreLedger["responses"] = new Map(),
-): StoreLedger => ({ balances, responses, limits: new Map() });
+): StoreLedger => ({ balances, responses, limits: new Map(), refusals: [] });
 
 const NOW = new Date("2026-01-01T00:00:00Z");
 
-const describeDecision = (decision: StoreWriteDecision): string => {
-  switch (decision.kind) {
-    case "accepted":
-      return `accepted, ${decision.costCents} at ${decision.unitPriceCents}, ${decision.balanceCents} left`;
-    case "replayed":
-      return `replayed: ${decision.response.responseBody}`;
-    case "rejected":
-      return `${decision.error.code}: ${decision.error.message}`;
+const describeOutcome = (outcome: ReturnType<typeof decideStoreWrite>): string => {
+  if (outcome instanceof DomainError) {
+    return `${outcome.code}: ${outcome.message}`;
   }
+  return isNew(outcome)
+    ? `accepted, ${outcome.costCents} at ${outcome.unitPriceCents}, ${outcome.balanceCents} left`
+    : `replayed: ${outcome.responseBody}`;
 };
 
 const REUSED = "request_invalid: Idempotency-Key: was used before with another request body";
@@ -179,9 +176,9 @@ for (const [title, balanceCents, batch, expected, stored = []] of CASES) {
     );
     const ledger = ledgerOf(balancesOf({ shop: balanceCents, other: 50 }), responses);
 
-    const decisions = batch.map((requested) => decideStoreWrite(requested, ledger, NOW));
+    const outcomes = batch.map((requested) => decideStoreWrite(requested, ledger, NOW));
 
-    t.deepEqual(decisions.map(describeDecision), expected);
+    t.deepEqual(outcomes.map(describeOutcome), expected);
   });
 }
 
@@ -215,19 +212,20 @@ test("the writes of a batch never overspend, pay each key once and follow each o
     for (let index = random.below(30); index > 0; index -= 1) {
       const requested = randomWrite(random, index);
       const { accountId, idempotency } = requested;
-      const decision = decideStoreWrite(requested, ledger, NOW);
-      if (decision.kind === "accepted") {
+      const outcome = decideStoreWrite(requested, ledger, NOW);
+      const isAccepted = isNew(outcome);
+      if (isNew(outcome)) {
         const before = left.get(accountId) ?? 0;
-        left.set(accountId, before - decision.costCents);
-        t.is(decision.balanceCents, before - decision.costCents);
-        t.true(decision.createdAt > (times.get(accountId) ?? ""));
-        times.set(accountId, decision.createdAt);
+        left.set(accountId, before - outcome.costCents);
+        t.is(outcome.balanceCents, before - outcome.costCents);
+        t.true(outcome.createdAt > (times.get(accountId) ?? ""));
+        times.set(accountId, outcome.createdAt);
       }
       const key = idempotency && responseKey({ ...requested, ...idempotency });
       if (key !== null) {
-        t.false(decision.kind === "accepted" && paid.has(key));
-        t.false(decision.kind === "replayed" && !paid.has(key));
-        if (decision.kind === "accepted") {
+        t.false(isAccepted && paid.has(key));
+        t.false(!isAccepted && !(outcome instanceof DomainError) && !paid.has(key));
+        if (isAccepted) {
           paid.add(key);
         }
       }
