@@ -6,7 +6,7 @@ import { listPersonalDonations, listPersonalRegistrations } from "./personalReco
 import type { PersonalDonation, PersonalRegistration } from "./personalRecords.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { shownIdOf } from "../records/recordIds.rules.ts";
+import { presentDonationRecord, presentImpactRecord } from "./presentRecords.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 
 const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
@@ -61,31 +61,22 @@ export const exportCustomer = async (
   };
 };
 
-const presentCommon = (record: PersonalRegistration | PersonalDonation) => ({
-  id: shownIdOf(record),
-  mode: record.mode,
-  customer_name: record.customerName,
-  customer_email: record.customerEmail,
-  customer_id: record.customerId,
-  order_id: record.orderId,
-  refund_reasons: [...record.refundReasons],
-  created_at: record.createdAt.toISOString(),
+/** What an export adds to a record of a list. */
+const presentAdded = ({ mode, refundReasons }: PersonalRegistration | PersonalDonation) => ({
+  mode,
+  refund_reasons: [...refundReasons],
 });
 
 /** The JSON form of what a store's records say about a customer, the same in the API and on the command line. */
 export const presentCustomerExport = ({ registrations, donations, hasMore }: CustomerExport) => ({
   registrations: registrations.map((registration) => ({
-    ...presentCommon(registration),
+    ...presentImpactRecord(registration),
+    ...presentAdded(registration),
     kind: registration.kind,
-    count: registration.count,
-    refunded_count: registration.refundedCount,
-    notes: registration.notes,
   })),
   donations: donations.map((donation) => ({
-    ...presentCommon(donation),
-    amount_cents: donation.amountCents,
-    charity_name: donation.charityName,
-    refunded: donation.refunded,
+    ...presentDonationRecord(donation),
+    ...presentAdded(donation),
     refunded_at: donation.refundedAt?.toISOString() ?? null,
   })),
   has_more: hasMore,

@@ -1,68 +1,52 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
-import { customerColumns, customerRow, isOfCustomer } from "./customers.sql.ts";
+import { sql } from "../../db/sql.ts";
+import { isOfCustomer } from "./customers.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import type { KnownCustomer } from "./customers.rules.ts";
 import { REFUNDS } from "./personalData.sql.ts";
+import { donationColumns, donationRow } from "./storeDonations.sql.ts";
+import { recordColumns, recordRow } from "./storeRegistrations.sql.ts";
 
 const personalFields = {
-  id: z.uuid(),
-  importedId: z.string().nullable(),
   mode: modeColumn,
-  ...customerRow,
-  createdAt: z.date(),
   /** Oldest first. */
   refundReasons: z.array(z.string()),
 };
 
-const personalColumns = (table: RecordTable): FragmentSqlToken => {
-  const { table: refunds, record } = REFUNDS[table];
-  return sql.fragment`
-  id,
-  imported_id AS "importedId",
-  mode,
-  ${customerColumns(table)},
-  created_at AS "createdAt",
-  ARRAY(
-    SELECT reason
-    FROM ${sql.identifier([refunds])} AS refund
-    WHERE ${sql.identifier(["refund", record])} = ${sql.identifier([table, "id"])} AND reason IS NOT NULL
-    ORDER BY refund.created_at
-  ) AS "refundReasons"
-`;
-};
-
+/** The columns of `personalFields`, and the end of a query of a customer's newest records. */
 const newestOfCustomer = (
   table: RecordTable,
   accountId: string,
   customer: KnownCustomer,
   limit: number,
-): FragmentSqlToken => sql.fragment`
-  WHERE ${isOfCustomer(table, accountId, customer)}
-  ORDER BY created_at DESC, id DESC
-  LIMIT ${limit}
-`;
+): FragmentSqlToken => {
+  const { table: refunds, record } = REFUNDS[table];
+  return sql.fragment`
+    mode,
+    ARRAY(
+      SELECT reason
+      FROM ${sql.identifier([refunds])} AS refund
+      WHERE ${sql.identifier(["refund", record])} = ${sql.identifier([table, "id"])} AND reason IS NOT NULL
+      ORDER BY refund.created_at
+    ) AS "refundReasons"
+    FROM ${sql.identifier([table])}
+    WHERE ${isOfCustomer(table, accountId, customer)}
+    ORDER BY created_at DESC, id DESC
+    LIMIT ${limit}
+  `;
+};
 
-const registrationRow = z.strictObject({
-  ...personalFields,
-  kind: kindColumn,
-  count: safeInteger,
-  refundedCount: safeInteger,
-  notes: z.string().nullable(),
-});
-export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
+const personalRegistration = recordRow.extend({ ...personalFields, kind: kindColumn });
+export type PersonalRegistration = Readonly<z.output<typeof personalRegistration>>;
 
-const donationRow = z.strictObject({
+const personalDonation = donationRow.extend({
   ...personalFields,
-  amountCents: safeInteger,
-  charityName: z.string(),
-  refunded: z.boolean(),
   /** When it was refunded here; null if another system refunded it. */
   refundedAt: z.date().nullable(),
 });
-export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
+export type PersonalDonation = Readonly<z.output<typeof personalDonation>>;
 
 /** Lists a customer's registrations, newest first. */
 export const listPersonalRegistrations = (
@@ -71,15 +55,8 @@ export const listPersonalRegistrations = (
   customer: KnownCustomer,
   limit: number,
 ): Promise<readonly PersonalRegistration[]> =>
-  db.any(sql.type(registrationRow)`
-    SELECT
-      ${personalColumns("registration")},
-      kind,
-      count,
-      refunded_count AS "refundedCount",
-      notes
-    FROM registration
-    ${newestOfCustomer("registration", accountId, customer, limit)}
+  db.any(sql.type(personalRegistration)`
+    SELECT ${recordColumns}, kind, ${newestOfCustomer("registration", accountId, customer, limit)}
   `);
 
 /** Lists a customer's donations, newest first. */
@@ -89,13 +66,9 @@ export const listPersonalDonations = (
   customer: KnownCustomer,
   limit: number,
 ): Promise<readonly PersonalDonation[]> =>
-  db.any(sql.type(donationRow)`
+  db.any(sql.type(personalDonation)`
     SELECT
-      ${personalColumns("donation")},
-      amount_cents AS "amountCents",
-      charity_name AS "charityName",
-      refunded,
-      (SELECT created_at FROM donation_refund WHERE donation_refund.donation_id = donation.id) AS "refundedAt"
-    FROM donation
-    ${newestOfCustomer("donation", accountId, customer, limit)}
+      ${donationColumns},
+      (SELECT created_at FROM donation_refund WHERE donation_refund.donation_id = donation.id) AS "refundedAt",
+      ${newestOfCustomer("donation", accountId, customer, limit)}
   `);

@@ -8,14 +8,21 @@ import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
-const listedRow = z.strictObject({
+/** A donation of a store, as its list shows it. `position` is when it was created, in microseconds, as no other was. */
+export const donationRow = z.strictObject({
   ...donationCoreRow,
   position: z.string(),
   ...customerRow,
 });
 
-/** A donation of a store, as its list shows it. `position` is when it was created, in microseconds, as no other was. */
-export type StoreDonation = Readonly<z.output<typeof listedRow>>;
+export type StoreDonation = Readonly<z.output<typeof donationRow>>;
+
+/** The columns of `donationRow`. */
+export const donationColumns = sql.fragment`
+  ${donationCoreColumns},
+  ${positionColumn("donation")},
+  ${customerColumns("donation")}
+`;
 
 /** Returns a page of the owner's donations, newest first, including refunded ones. */
 export const listStoreDonations = (
@@ -24,11 +31,8 @@ export const listStoreDonations = (
   filter: ImpactFilter,
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StoreDonation[]> =>
-  db.any(sql.type(listedRow)`
-    SELECT
-      ${donationCoreColumns},
-      ${positionColumn("donation")},
-      ${customerColumns("donation")}
+  db.any(sql.type(donationRow)`
+    SELECT ${donationColumns}
     FROM donation
     WHERE ${isFiltered("donation", owner, filter)} AND ${olderThan("donation", after)}
     ORDER BY donation.created_at DESC, donation.id DESC

@@ -11,14 +11,16 @@ import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { customerColumns, customerRow, isFiltered } from "./customers.sql.ts";
 import { coreColumns, coreRow } from "../registrations/registrations.sql.ts";
 
-const recordRow = z.strictObject({
+/** A registration of a store, as its list shows it. */
+export const recordRow = z.strictObject({
   ...coreRow,
   position: z.string(),
   ...customerRow,
   notes: z.string().nullable(),
 });
 
-const recordColumns = sql.fragment`
+/** The columns of `recordRow`. */
+export const recordColumns = sql.fragment`
   ${coreColumns},
   ${positionColumn("registration")},
   ${customerColumns("registration")},
