@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { sql } from "../../db/sql.ts";
+import { createTestStore } from "../stores/startStoreApi.ts";
+import { readStoreState } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
@@ -42,4 +44,38 @@ test("a report that the API stores is processed by a worker, also if it was stor
   await startWorker(settings);
   await eventually(async () => (await statesOf()).includes("failed"));
   t.deepEqual(await statesOf(), ["failed"]);
+});
+
+test("a payment is credited once by the workers, one of which is killed while it reads the payment", async (t) => {
+  const { db } = t.context;
+  const { control, startApi, startWorker } = await deployAtStripe(t);
+  const settings = { STRIPE_WEBHOOK_SECRET: SECRET };
+  const api = await startApi(settings);
+  control.setWebhook({ url: `${api.urls["standalone"]}/webhooks/stripe`, secret: SECRET });
+  const store = await createTestStore(db);
+  const response = await fetch(`${api.urls["store"]}/app/api/topup`, {
+    method: "POST",
+    headers: { ...store.live, "Content-Type": "application/json" },
+    body: JSON.stringify({ amount_dollars: 20 }),
+  });
+  const { reference: sessionId } = z.object({ reference: z.string() }).parse(await response.json());
+  const worker = await startWorker();
+  const path = `/v1/checkout/sessions/${sessionId}`;
+  control.addFault({ kind: "hold", method: "GET", path });
+  const type = control.payCheckout({ sessionId });
+  t.is(await control.announce({ type, objectId: sessionId }), 200);
+  await eventually(() => control.held() === 1);
+  await worker.kill();
+  control.release();
+  t.is(await control.announce({ type, objectId: sessionId }), 200);
+  await startWorker();
+
+  await eventually(async () => (await readStoreState(db, store.id)).balance === 2000);
+  const statesOf = () =>
+    db.anyFirst(sql.type(z.strictObject({ state: z.string() }))`
+      SELECT state FROM processor_event WHERE object_id = ${sessionId}
+    `);
+  await eventually(async () => (await statesOf()).every((state) => state === "processed"));
+  t.is((await statesOf()).length, 2);
+  t.like(await readStoreState(db, store.id), { balance: 2000, entries: 1, brokenLinks: 0 });
 });
