@@ -27,6 +27,7 @@ export interface components {
              * @enum {string}
              */
             readonly key_mode: "PROD" | "TEST";
+            /** @description Whether the balance is below the low-balance threshold. */
             readonly low_balance: boolean;
             /** Format: int64 */
             readonly low_balance_threshold_cents: number;

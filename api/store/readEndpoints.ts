@@ -1,0 +1,249 @@
+import { z } from "zod";
+import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
+import { centsToDollars } from "../../modules/records/money.rules.ts";
+import { listBalanceEntries, readWholeLedger } from "../../modules/stores/balances.sql.ts";
+import { getStore } from "../../modules/stores/manageStores.ts";
+import {
+  BALANCE_COLUMNS,
+  balanceEntryJson,
+  presentBalanceEntry,
+} from "../../modules/stores/presentRecords.rules.ts";
+import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
+import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { READ_ERROR, queryError } from "../http/errorResponses.ts";
+import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { onePage, selectsPage } from "../http/listExports.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import type { StoreAppContext } from "../context.ts";
+import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
+import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
+import type { KIND_NAMES } from "./storeKinds.ts";
+import { limitParameter, pageFields, toPage } from "./storePages.ts";
+
+/* What a store reads of itself: its key, its balance and its totals. */
+
+const lowBalanceFields = {
+  low_balance: z
+    .boolean()
+    .meta({ description: "Whether the balance is below the low-balance threshold." }),
+  low_balance_threshold_cents: z.int().min(0),
+};
+
+/** Test keys spend nothing, so their balance is never low. */
+const presentLowBalance = (mode: Mode, store: Parameters<typeof isBalanceLow>[0]) => ({
+  low_balance: mode === "live" && isBalanceLow(store),
+  low_balance_threshold_cents: store.lowBalanceCents,
+});
+
+const verification = z
+  .strictObject({
+    status: z.literal(SUCCESS),
+    shop_domain: z.string(),
+    key_mode: keyMode(),
+    features: z
+      .strictObject({
+        tree_planting: z.boolean(),
+        plastic_removal: z.boolean(),
+        donations: z.boolean(),
+      })
+      .meta({ id: "StoreFeatures" }),
+    ...lowBalanceFields,
+  })
+  .meta({ id: "KeyVerification" });
+
+export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/verify",
+    description: {
+      operationId: "verifyKey",
+      tag: "store",
+      summary: "Check a key",
+      errors: [KEY_ERROR],
+    },
+    schemas: { response: verification },
+    examples: {
+      response: {
+        status: SUCCESS,
+        shop_domain: "example.myshopify.com",
+        key_mode: "PROD",
+        features: { tree_planting: true, plastic_removal: true, donations: true },
+        low_balance: false,
+        low_balance_threshold_cents: 5000,
+      },
+    },
+    handle: async ({ caller: { accountId, mode } }) => {
+      const store = await getStore(db, accountId);
+      return {
+        status: SUCCESS,
+        shop_domain: store.domain,
+        key_mode: KEY_MODES[mode],
+        features: {
+          tree_planting: store.treePlanting,
+          plastic_removal: store.plasticRemoval,
+          donations: store.donations,
+        },
+        ...presentLowBalance(mode, store),
+      };
+    },
+  });
+
+const CURSOR_MUST_BE = "must be a next_cursor";
+
+const ledgerQuery = queryObject({
+  limit: limitParameter,
+  cursor: z
+    .string({ error: CURSOR_MUST_BE })
+    .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
+    .optional()
+    .meta({ description: "The next_cursor of the previous page." }),
+});
+
+const balance = z
+  .strictObject({
+    key_mode: keyMode(),
+    balance_cents: z
+      .int()
+      .min(0)
+      .nullable()
+      .meta({ description: "Null with a test key, because test keys spend nothing." }),
+    ...lowBalanceFields,
+    prices: z
+      .strictObject({
+        tree_cents: z.int().min(0),
+        bottle_cents: z.int().min(0),
+      } satisfies Record<`${Kind}_cents`, z.ZodType>)
+      .meta({ id: "StorePrices" }),
+    entries: z
+      .array(balanceEntryJson)
+      .meta({ description: "Newest first; empty with a test key." }),
+    ...pageFields,
+  })
+  .meta({ id: "Balance" });
+
+export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/app/api/balance",
+      description: {
+        operationId: "balance",
+        tag: "store",
+        summary: "Read the balance, the prices and the ledger",
+        details: "CSV and NDJSON have the whole ledger, unless limit is given.",
+        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+      },
+      schemas: { query: ledgerQuery, response: balance },
+      examples: {
+        response: {
+          key_mode: "PROD",
+          balance_cents: 9850,
+          low_balance: false,
+          low_balance_threshold_cents: 5000,
+          prices: { tree_cents: 50, bottle_cents: 10 },
+          entries: [
+            {
+              id: "4711",
+              kind: "tree",
+              amount_cents: -150,
+              balance_cents: 9850,
+              quantity: 3,
+              record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+              reference: null,
+              note: "",
+              created_at: "2025-06-01T12:00:00.000000Z",
+            },
+          ],
+          has_more: false,
+          next_cursor: "",
+        },
+      },
+      exported: { name: "balance", columns: BALANCE_COLUMNS },
+      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
+        const isLive = mode === "live";
+        const before = cursor === undefined || cursor === "" ? null : cursor;
+        const listEntries = async (maximum: number) =>
+          isLive ? listBalanceEntries(db, accountId, { before, limit: maximum }) : [];
+        return {
+          readBody: async () => {
+            const store = await getStore(db, accountId);
+            const { page, last } = toPage(await listEntries(limit + 1), limit);
+            // What was written since the store was read is among the newest entries.
+            const newest = before === null ? page[0] : undefined;
+            const balanceCents = newest?.balanceCents ?? store.balanceCents;
+            return {
+              key_mode: KEY_MODES[mode],
+              balance_cents: isLive ? balanceCents : null,
+              ...presentLowBalance(mode, { ...store, balanceCents }),
+              prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+              entries: page.map(presentBalanceEntry),
+              has_more: last !== undefined,
+              next_cursor: last?.id ?? "",
+            };
+          },
+          readPages: () =>
+            presentPages(
+              selectsPage(ctx, ["limit"]) || !isLive
+                ? onePage(() => listEntries(limit))
+                : readWholeLedger(db, accountId, before),
+              presentBalanceEntry,
+            ),
+        };
+      },
+    },
+    streaming,
+  );
+
+const unitFields = {
+  trees: z.int().min(0),
+  plastic_bottles: z.int().min(0),
+} satisfies Record<(typeof KIND_NAMES)[Kind]["statsField"], z.ZodType>;
+
+const stats = z
+  .strictObject({
+    ...unitFields,
+    donations: z.number().min(0).meta({ description: "US dollars." }),
+    co2_kg: z.number().min(0).meta({
+      description:
+        "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
+    }),
+    customer_scoped: z.boolean().meta({ description: "Whether the totals cover one customer." }),
+  })
+  .meta({ id: "ImpactStats" });
+
+export const statsEndpoint = (context: StoreAppContext): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/impact/stats",
+    description: {
+      operationId: "impactStats",
+      tag: "impact",
+      summary: "Read the totals of the store or of one customer",
+      details: "Refunded units and donations are not included.",
+      errors: [queryError("customer: must be given at most once"), KEY_ERROR, READ_ERROR],
+    },
+    schemas: { query: queryObject(customerParameters), response: stats },
+    examples: {
+      response: {
+        trees: 120,
+        plastic_bottles: 40,
+        donations: 12.5,
+        co2_kg: 24_000,
+        customer_scoped: false,
+      },
+    },
+    handle: async ({ caller, query }) => {
+      const totals = await readStoreImpact(context, accountModeOf(caller), customerFilterOf(query));
+      return {
+        trees: totals.units.tree,
+        plastic_bottles: totals.units.bottle,
+        donations: centsToDollars(totals.donationCents),
+        co2_kg: totals.co2Kg,
+        customer_scoped: totals.customerScoped,
+      };
+    },
+  });
