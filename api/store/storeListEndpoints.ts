@@ -1,23 +1,12 @@
 import { z } from "zod";
-import type { CommonQueryMethods } from "slonik";
-import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import type { PositionedRow } from "../../modules/records/listPositions.sql.ts";
-import { readWholeList } from "../../modules/records/readWholeList.ts";
-import type { ListPart } from "../../modules/records/readWholeList.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
 import { orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
-import {
-  DONATION_RECORD_COLUMNS,
-  donationRecordJson,
-  IMPACT_RECORD_COLUMNS,
-  impactRecordJson,
-  presentDonationRecord,
-  presentImpactRecord,
-} from "../../modules/stores/presentRecords.rules.ts";
-import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
-import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
+import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
+import type { StoreList } from "../../modules/stores/storeLists.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
@@ -80,8 +69,8 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
 });
 
-/** A list of a store's records. */
-type ListDefinition<Row extends PositionedRow, Json extends z.ZodType<object>> = {
+/** How the interface shows a list. */
+type ListDefinition<Json extends z.ZodObject> = {
   readonly path: string;
   readonly operationId: string;
   readonly tag: string;
@@ -91,31 +80,13 @@ type ListDefinition<Row extends PositionedRow, Json extends z.ZodType<object>> =
   readonly id: string;
   readonly summary: string;
   readonly details: string;
-  readonly json: Json;
-  readonly columns: readonly string[];
   readonly example: z.output<Json>;
-  readonly list: (
-    db: CommonQueryMethods,
-    owner: AccountMode,
-    filter: ImpactFilter,
-    part: ListPart,
-  ) => Promise<readonly Row[]>;
-  readonly present: (row: Row) => z.output<Json>;
 };
 
 /** Builds the endpoint of a list: a page of JSON, or all of it for a file. */
-const buildList = <Row extends PositionedRow, Json extends z.ZodType<object>>(
-  {
-    path,
-    name,
-    json,
-    example,
-    columns,
-    list,
-    present,
-    id,
-    ...description
-  }: ListDefinition<Row, Json>,
+const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
+  { path, name, example, id, ...description }: ListDefinition<Json>,
+  { json, columns, list, present, readAll }: StoreList<Row, Json>,
   { db, reads, streaming }: StoreAppContext,
 ): Endpoint => {
   const response = z
@@ -144,11 +115,12 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodType<object>>(
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
         const isSearch = isGiven(query.order_id) || Object.keys(customerFilterOf(query)).length > 0;
-        const read = (part: ListPart) =>
-          list(isSearch ? reads : db, { accountId, mode }, filter, part);
+        const pool = isSearch ? reads : db;
+        const owner = { accountId, mode };
+        const read = (rows: number) => list(pool, owner, filter, { after, limit: rows });
         return {
           readBody: async () => {
-            const { page, last } = toPage(await read({ after, limit: limit + 1 }), limit);
+            const { page, last } = toPage(await read(limit + 1), limit);
             return {
               [name]: page.map(present),
               count: page.length,
@@ -157,12 +129,12 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodType<object>>(
             };
           },
           readPages: () =>
-            presentPages(
-              selectsPage(ctx, ["limit"])
-                ? onePage(() => read({ after, limit }))
-                : readWholeList(read, { start: after }),
-              present,
-            ),
+            selectsPage(ctx, ["limit"])
+              ? presentPages(
+                  onePage(() => read(limit)),
+                  present,
+                )
+              : readAll(pool, owner, filter, after),
         };
       },
     },
@@ -190,8 +162,6 @@ export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => 
       summary: `List the store's ${plural}`,
       details:
         "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
-      json: impactRecordJson,
-      columns: IMPACT_RECORD_COLUMNS,
       example: {
         id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
         count: 3,
@@ -200,10 +170,8 @@ export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => 
         notes: "",
         created_at: "2025-06-01T12:00:00.000000Z",
       },
-      list: (db, owner, filter, part) =>
-        listStoreRegistrations(db, { ...owner, kind }, filter, part),
-      present: presentImpactRecord,
     },
+    STORE_LISTS[plural],
     context,
   );
 };
@@ -221,8 +189,6 @@ export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
         "filters are ignored.",
-      json: donationRecordJson,
-      columns: DONATION_RECORD_COLUMNS,
       example: {
         id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
         amount: 12.5,
@@ -235,8 +201,7 @@ export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
         refunded: false,
         created_at: "2025-06-01T12:00:00.000000Z",
       },
-      list: listStoreDonations,
-      present: presentDonationRecord,
     },
+    STORE_LISTS.donations,
     context,
   );

@@ -2,8 +2,6 @@ import { Argument, Option } from "commander";
 import type { Command } from "commander";
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
-import { listStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
-import { listStoreRegistrations } from "../../modules/stores/storeRegistrations.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, Kind, Mode } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
@@ -16,14 +14,7 @@ import {
   REGISTRATION_COLUMNS,
   presentRegistration,
 } from "../../modules/registrations/presentRegistration.rules.ts";
-import {
-  BALANCE_COLUMNS,
-  presentBalanceEntry,
-  DONATION_RECORD_COLUMNS,
-  presentDonationRecord,
-  IMPACT_RECORD_COLUMNS,
-  presentImpactRecord,
-} from "../../modules/stores/presentRecords.rules.ts";
+import { BALANCE_COLUMNS, presentBalanceEntry } from "../../modules/stores/presentRecords.rules.ts";
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
@@ -32,11 +23,11 @@ import type { BillingContext } from "../../modules/billing/context.ts";
 import { presentEvent } from "../../modules/events/events.rules.ts";
 import { readWholeFeed } from "../../modules/feed/readFeed.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
-import { readWholeList } from "../../modules/records/readWholeList.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { recordListExport } from "../../modules/stores/exportCustomer.ts";
+import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
@@ -132,23 +123,10 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
   switch (list) {
     case "trees":
     case "bottles":
-      return {
-        columns: IMPACT_RECORD_COLUMNS,
-        pages: presentPages(
-          readWholeList((part) =>
-            listStoreRegistrations(db, { ...owner, kind: KIND_OF_LIST[list] }, range, part),
-          ),
-          presentImpactRecord,
-        ),
-      };
-    case "donations":
-      return {
-        columns: DONATION_RECORD_COLUMNS,
-        pages: presentPages(
-          readWholeList((part) => listStoreDonations(db, owner, range, part)),
-          presentDonationRecord,
-        ),
-      };
+    case "donations": {
+      const { columns, readAll } = STORE_LISTS[list];
+      return { columns, pages: readAll(db, owner, range) };
+    }
     case "balance":
       if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
         throw new CommandError(

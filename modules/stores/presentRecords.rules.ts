@@ -43,8 +43,6 @@ export const impactRecordJson = z
   })
   .meta({ id: "ImpactRecord" });
 
-export const IMPACT_RECORD_COLUMNS = Object.keys(impactRecordJson.shape);
-
 export const presentImpactRecord = (record: ImpactRecord): z.output<typeof impactRecordJson> => ({
   id: shownIdOf(record),
   count: record.count,
@@ -68,8 +66,6 @@ export const donationRecordJson = z
     created_at: z.iso.datetime(),
   })
   .meta({ id: "DonationRecord" });
-
-export const DONATION_RECORD_COLUMNS = Object.keys(donationRecordJson.shape);
 
 export const presentDonationRecord = (
   donation: Pick<

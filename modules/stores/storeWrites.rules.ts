@@ -171,7 +171,7 @@ const enter = (ledger: StoreLedger, write: AnyStoreWrite, balance: StoreBalance)
 };
 
 /** A write that the balance did not cover. */
-export type BalanceRefusal = {
+type BalanceRefusal = {
   readonly accountId: string;
   readonly neededCents: bigint;
   /** The balance at that time. */

@@ -45,7 +45,7 @@ export type NewBalanceEntry = Timed & {
 };
 
 /** A response to store, with the time of its record or refund, by which an erasure finds it. */
-export type NewResponse = IdempotentResponse & Timed;
+type NewResponse = IdempotentResponse & Timed;
 
 /** What a store's balance is after its writes. */
 type NewBalance = {
