@@ -89,6 +89,7 @@ test.serial(
 
     t.deepEqual(report, { compared: 2, drifting: 1 });
     t.deepEqual(reported, [["bottle", "tree"], ["tree"]]);
+    t.true(control.calls().some(({ path }) => path === "/v1/checkout/sessions"));
     const stored = await findLastReconciliation(db);
     t.like(stored, { streams: 2, unreadable: [], error: null });
     t.like(await readReconciliationStatus(db), {
