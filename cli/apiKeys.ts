@@ -11,7 +11,6 @@ import { CACHED_MS } from "../modules/accounts/cacheLookups.ts";
 import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
 import { say } from "./io.ts";
 import type { Io } from "./io.ts";
-import type { Columns } from "./output/print.ts";
 
 /** A time, or a number of days from now. */
 type Expiry = Date | { readonly days: number };
@@ -77,18 +76,6 @@ export const presentKey = (key: ApiKey) => ({
   last_used_at: key.lastUsedAt,
   revoked_at: key.revokedAt,
 });
-
-export const KEY_COLUMNS: Columns<ApiKey> = {
-  "key id": (key) => key.id,
-  name: (key) => key.name,
-  mode: (key) => key.mode,
-  scope: (key) => key.scope,
-  "starts with": (key) => `${key.hint}…`,
-  created: (key) => key.createdAt,
-  expires: (key) => key.expiresAt,
-  "last used": (key) => key.lastUsedAt,
-  revoked: (key) => key.revokedAt,
-};
 
 /** Timers may fire a millisecond early. */
 const MARGIN_MS = 50;

@@ -5,7 +5,6 @@ import type { Mode } from "../modules/records/owner.rules.ts";
 import { LIMITS } from "../modules/accounts/limits.rules.ts";
 import type { AccountLimits, LimitName, NewLimits } from "../modules/accounts/limits.rules.ts";
 import { parseMode, parserOf, wholeNumber } from "./arguments.ts";
-import type { Cell } from "./output/formatTable.ts";
 
 const NONE = "none";
 
@@ -49,10 +48,3 @@ export const presentLimits = (limits: ModeLimits) =>
       count_per_day: own?.countPerDay ?? null,
     };
   });
-
-export const LIMIT_HEADINGS = ["mode", "count/request", "count/day"];
-
-export const limitRows = (limits: ModeLimits): readonly (readonly Cell[])[] =>
-  presentLimits(limits).map((each) =>
-    Object.values(each).map((value) => (value === null ? NONE : value)),
-  );

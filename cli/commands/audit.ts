@@ -48,6 +48,24 @@ const formatDetails = (details: AuditEntry["details"]): string =>
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(" ");
 
+/** Returns an entry as text shows it. */
+const textOf = ({
+  id,
+  at,
+  action,
+  actor,
+  operator,
+  details,
+  ...entry
+}: ReturnType<typeof presentEntry>) => ({
+  id,
+  at,
+  action,
+  by: operator ?? `(${actor})`,
+  ...entry,
+  details: formatDetails(details),
+});
+
 const LIST_HELP = `
 An action is a command's name with a dot, such as key.issue, or a group such as key.
 Entries cannot be changed or deleted.`;
@@ -94,16 +112,8 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
         },
         limit + 1,
       );
-      printList({ io, json: options.json }, found.slice(0, limit), presentEntry, {
-        entry: (entry) => String(entry.id),
-        at: (entry) => entry.createdAt,
-        action: (entry) => entry.action,
-        by: (entry) => entry.operator ?? `(${entry.actor})`,
-        account: (entry) => entry.accountId,
-        subject: (entry) => entry.subject,
-        reason: (entry) => entry.reason,
-        details: (entry) => formatDetails(entry.details),
-      });
+      const entries = found.slice(0, limit).map(presentEntry);
+      printList({ io, json: options.json }, entries, entries.map(textOf));
       sayIfOlder(io, found, limit);
     });
 };

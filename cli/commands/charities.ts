@@ -24,9 +24,8 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
-import { printJson, printList, printRows } from "../output/print.ts";
+import { only, printDetails, printJson, printList, printObjects } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { printDetails } from "../output/printDetails.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -87,25 +86,6 @@ type ImportOptions = ChangeOptions & {
 /** The counts of one file. */
 type FileCounts = Readonly<Record<string, number | string>> & { readonly bad: number };
 
-const printCounts = (
-  { io }: CliContext,
-  { json }: ImportOptions,
-  imports: readonly FileCounts[],
-): void => {
-  const names = Object.keys(imports[0] ?? {});
-  printList(
-    { io, json },
-    imports,
-    (counts) => counts,
-    Object.fromEntries(
-      names.map((name) => [
-        name === "bad" ? "skipped" : name,
-        (counts: FileCounts) => counts[name] ?? null,
-      ]),
-    ),
-  );
-};
-
 const runImport = async (
   context: CliContext,
   paths: readonly string[],
@@ -131,7 +111,7 @@ const runImport = async (
   } finally {
     // If a later file fails, those before it are imported.
     if (imports.length > 0) {
-      printCounts(context, options, imports);
+      printList({ io: context.io, json: options.json }, imports);
     }
   }
   if (imports.some(({ bad }) => bad > 0)) {
@@ -213,12 +193,7 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
       } else if (charities.length === 0) {
         say(io, `No charities on page ${page}; ${total} found.`);
       } else {
-        printRows(io, charities, {
-          EIN: (charity) => charity.ein,
-          name: (charity) => charity.name,
-          description: (charity) => charity.description,
-          website: (charity) => charity.website,
-        });
+        printObjects(io, only(charities, ["ein", "name", "description", "website"]));
         say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
       }
     });

@@ -10,7 +10,7 @@ import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporalCli
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { printList } from "../output/print.ts";
+import { only, printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import { BILLING_CHECKS, STRIPE_CHECKS, checkPrices, checkStripe } from "./doctorBilling.ts";
@@ -151,11 +151,7 @@ export const defineDoctorCommand = (command: Command, context: CliContext): void
     const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
     const [problems, warnings] = [of("wrong"), of("warning")];
     const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];
-    printList({ io, json }, sorted, (finding) => finding, {
-      check: (finding) => finding.check,
-      status: (finding) => finding.status,
-      detail: (finding) => finding.detail,
-    });
+    printList({ io, json }, sorted, only(sorted, ["check", "status", "detail"]));
     const sum = `${problems.length} of ${findings.length} checks found a problem, ${warnings.length} warned, ${of("skipped").length} were skipped.`;
     if (problems.length > 0) {
       throw new CommandError(EXIT.failed, sum);

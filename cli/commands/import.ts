@@ -19,7 +19,7 @@ import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printObjects, printRecord, printResult } from "../output/print.ts";
+import { printDetails, printObjects, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 type ImportKeyOptions = ChangeOptions &
@@ -57,10 +57,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
         digestImportableKey(key, account.type, mode),
         keySettingsOf(options, clock.now()),
       );
-      const result = { id, mode, key: `${hint}…` };
-      printResult({ io, json: options.json }, { ...result, new: isNew }, () =>
-        printRecord(io, result),
-      );
+      printDetails({ io, json: options.json }, { id, mode, key: `${hint}…`, new: isNew });
       say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
     });
 };

@@ -4,22 +4,15 @@ import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
-import {
-  KEY_COLUMNS,
-  awaitCachedKeys,
-  keySettingsOf,
-  presentKey,
-  withKeySettings,
-} from "../apiKeys.ts";
+import { awaitCachedKeys, keySettingsOf, presentKey, withKeySettings } from "../apiKeys.ts";
 import type { NewKeyOptions } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printList, printResult, printRows } from "../output/print.ts";
+import { printDetails, printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
-import { printDetails } from "../output/printDetails.ts";
 
 const LIST_HELP = `
 Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
@@ -31,7 +24,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
       const { io } = context;
       const { db, account } = await openAccount(context, named);
       const keys = await listApiKeys(db, account.id);
-      printList({ io, json }, keys, presentKey, KEY_COLUMNS);
+      printList({ io, json }, keys.map(presentKey));
     });
 };
 
@@ -73,7 +66,7 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);
-    printResult({ io, json }, presentKey(key), () => printRows(io, [key], KEY_COLUMNS));
+    printDetails({ io, json }, presentKey(key));
     await awaitCachedKeys(io);
     say(io, "Revoked. Every API process rejects the key.");
     if (wasLast) {

@@ -120,14 +120,3 @@ export const presentProfile = ({ logo, ...profile }: Profile) => ({
   shows_carbon: profile.showsCarbon,
   logo: logo && { path: `/media/logos/${logo.hash}`, width: logo.width, height: logo.height },
 });
-
-/** Returns a profile as tables print it. */
-export const profileRecord = ({ logo, ...profile }: Profile) => ({
-  "display name": profile.displayName,
-  logo: logo && `${logo.width} x ${logo.height} pixels, ${logo.type}`,
-  color: profile.color,
-  "home URL": profile.homeUrl,
-  story: profile.story,
-  hidden: profile.hiddenSections.join(", "),
-  "shows carbon": profile.showsCarbon,
-});

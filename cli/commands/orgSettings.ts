@@ -31,21 +31,14 @@ import { warnAboutCharityProvider } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import {
-  LIMIT_HEADINGS,
-  addLimitOptions,
-  limitRows,
-  newLimitsOf,
-  presentLimits,
-} from "../limitOptions.ts";
+import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
 import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printRecord, printResult, printTable } from "../output/print.ts";
+import { printDetails } from "../output/print.ts";
 import {
   addProfileOptions,
   presentProfile,
-  profileRecord,
   readProfileChanges,
   reportColorAdjustments,
 } from "./orgProfile.ts";
@@ -63,20 +56,6 @@ export const presentOrganization = (account: Account) => ({
   subscription_policy: account.subscriptionPolicy,
   created_at: account.createdAt,
 });
-
-export const printOrganization = ({ io }: CliContext, account: Account): void => {
-  printRecord(io, {
-    id: account.id,
-    name: account.name,
-    "fractional counting": account.fractionalCounting,
-    "billing day": account.billingDay,
-    "stripe customer": account.stripeCustomerId,
-    "stripe subscription": account.stripeSubscriptionId,
-    "charity provider": account.charityProvider,
-    "subscription policy": account.subscriptionPolicy,
-    created: account.createdAt,
-  });
-};
 
 const STRIPE_TIMEOUT_MS = 20_000;
 
@@ -212,7 +191,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
       },
     );
     const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
-    printResult({ io, json: options.json }, created, () => printRecord(io, created));
+    printDetails({ io, json: options.json }, created);
     say(io, "Save these keys now; they cannot be shown again.");
     await checkAtStripe(context, {
       id,
@@ -267,25 +246,14 @@ const updateOrg = async (
   }
   const change = await openChange(context, options);
   const account = await updateOrganization(change, id, changes, { limits, profile });
-  const newProfile = await findProfile(change.db, id);
-  const newLimits = await listAccountLimits(change.db, id);
-  if (json) {
-    printJson(context.io, {
+  printDetails(
+    { io: context.io, json },
+    {
       ...presentOrganization(account),
-      profile: presentProfile(newProfile),
-      limits: presentLimits(newLimits),
-    });
-  } else {
-    printOrganization(context, account);
-    if (profile !== null) {
-      context.io.stdout.write("\n");
-      printRecord(context.io, profileRecord(newProfile));
-    }
-    if (limits !== null) {
-      context.io.stdout.write("\n");
-      printTable(context.io, LIMIT_HEADINGS, limitRows(newLimits));
-    }
-  }
+      profile: presentProfile(await findProfile(change.db, id)),
+      limits: presentLimits(await listAccountLimits(change.db, id)),
+    },
+  );
   reportColorAdjustments(context, profile);
   if (limits !== null || subscriptionPolicy !== undefined) {
     await awaitCachedKeys(context.io);

@@ -17,27 +17,20 @@ import { KINDS, MODES } from "../../modules/records/owner.rules.ts";
 import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
 import type { DonationTotals } from "../../modules/charities/donations.rules.ts";
-import { formatCents } from "../../modules/records/money.rules.ts";
-import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDonationSubscription } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { KEY_COLUMNS, presentKey } from "../apiKeys.ts";
+import { presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { LIMIT_HEADINGS, limitRows, presentLimits } from "../limitOptions.ts";
+import { presentLimits } from "../limitOptions.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printList, printRecord, printRows, printTable } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
-import { presentProfile, profileRecord } from "./orgProfile.ts";
-import {
-  addCreateCommand,
-  addUpdateCommand,
-  presentOrganization,
-  printOrganization,
-} from "./orgSettings.ts";
+import { only, printDetails, printList } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { presentProfile } from "./orgProfile.ts";
+import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
 
 /** An organization's donations in one mode, and its donation subscription. */
 type DonationSummary = {
@@ -84,12 +77,14 @@ const describeSubscription = (subscription: DonationSubscription | null): string
   return hasEnded ? `ended (${where})` : `active since ${formatTime(activeSince)} (${where})`;
 };
 
-export const DONATION_COLUMNS: Columns<DonationSummary> = {
-  mode: (summary) => summary.mode,
-  donations: (summary) => summary.totals.count,
-  amount: (summary) => formatCents(summary.totals.amountCents),
-  "donation subscription": (summary) => describeSubscription(summary.subscription),
-};
+/** The summaries as the text shows them. */
+export const describeDonationSummaries = (summaries: readonly DonationSummary[]) =>
+  summaries.map(({ mode, totals, subscription }) => ({
+    mode,
+    donations: totals.count,
+    amount_cents: totals.amountCents,
+    donation_subscription: describeSubscription(subscription),
+  }));
 
 /** Describes what is wrong with an organization's subscription, and with its invoices when they were last compared. */
 const listProblems = (
@@ -100,6 +95,17 @@ const listProblems = (
   ...describeInvoiceProblems(invoiceProblems),
 ];
 
+const COLUMNS = [
+  "id",
+  "name",
+  "billing_day",
+  "stripe_customer_id",
+  "subscription_status",
+  "subscription_problems",
+  "subscription_policy",
+  "created_at",
+] as const;
+
 const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
   const db = await connections.database();
   const accounts = await listOrganizations(db);
@@ -108,33 +114,17 @@ const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): P
     watched.map((subscription) => [subscription.accountId, subscription]),
   );
   const invoiceProblems = await listInvoicedUsage(db, null, { onlyProblems: true });
-  const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
-  const problemsOf = ({ id }: Account): readonly string[] => {
-    const subscription = subscriptions.get(id);
-    return listProblems(
-      subscription ?? null,
-      invoiceProblems.filter(({ accountIds }) => accountIds.includes(id)),
-    );
-  };
-  printList(
-    { io, json },
-    accounts,
-    (account) => ({
+  const present = (account: Account) => {
+    const subscription = subscriptions.get(account.id) ?? null;
+    const own = invoiceProblems.filter(({ accountIds }) => accountIds.includes(account.id));
+    return {
       ...presentOrganization(account),
-      subscription_status: statusOf(account),
-      subscription_problems: problemsOf(account),
-    }),
-    {
-      id: (account) => account.id,
-      name: (account) => account.name,
-      "billing day": (account) => account.billingDay,
-      "stripe customer": (account) => account.stripeCustomerId,
-      subscription: (account) => statusOf(account),
-      problems: (account) => problemsOf(account).join(", "),
-      policy: (account) => account.subscriptionPolicy,
-      created: (account) => account.createdAt,
-    },
-  );
+      subscription_status: subscription?.status ?? null,
+      subscription_problems: listProblems(subscription, own),
+    };
+  };
+  const rows = accounts.map(present);
+  printList({ io, json }, rows, only(rows, COLUMNS));
 };
 
 const presentSubscription = (
@@ -177,52 +167,24 @@ const showOne = async (context: CliContext, id: string, { json }: JsonOption): P
       listAccountLimits(db, id),
       findProfile(db, id),
     ]);
-  if (json) {
-    printJson(io, {
-      ...presentOrganization(account),
-      subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
-      dashboard_url: dashboardUrl,
-      profile: presentProfile(profile),
-      totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
-        mode,
-        kind,
-        all,
-        month,
-      })),
-      donations: presentDonationSummaries(donations),
-      limits: presentLimits(limits),
-      keys: keys.map(presentKey),
-    });
-    return;
-  }
-  printOrganization(context, account);
-  io.stdout.write("\n");
-  if (subscription) {
-    const { status, meteredKinds, hasDonationItems, readAt } = subscription;
-    printRecord(io, {
-      subscription: status,
-      "priced meters": meteredKinds.join(", "),
-      "donation items": hasDonationItems,
-      problems: listProblems(subscription, invoiceProblems).join(", "),
-      read: readAt,
-    });
-    io.stdout.write("\n");
-  }
-  printTable(
-    io,
-    ["mode", "kind", "all time", monthOf(now)],
-    owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
-  );
-  io.stdout.write("\n");
-  printTable(io, LIMIT_HEADINGS, limitRows(limits));
-  io.stdout.write("\n");
-  printRows(io, keys, KEY_COLUMNS);
-  io.stdout.write("\n");
-  printRows(io, donations, DONATION_COLUMNS);
-  io.stdout.write("\n");
-  printRecord(io, {
-    dashboard: dashboardUrl,
-    ...profileRecord(profile),
+  const document = {
+    ...presentOrganization(account),
+    subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
+    dashboard_url: dashboardUrl,
+    profile: presentProfile(profile),
+    totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
+      mode,
+      kind,
+      all,
+      month,
+    })),
+    donations: presentDonationSummaries(donations),
+    limits: presentLimits(limits),
+    keys: keys.map(presentKey),
+  };
+  printDetails({ io, json }, document, {
+    ...document,
+    donations: describeDonationSummaries(donations),
   });
 };
 

@@ -12,10 +12,21 @@ import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { printJson, printObjects, printRows, sayIfMore, snakeCased } from "../output/print.ts";
-import { printDetails } from "../output/printDetails.ts";
-import type { JsonOption } from "../output/print.ts";
+import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
+import type { Fields, JsonOption } from "../output/print.ts";
 import { addReportCommands } from "./plantingReports.ts";
+
+const ORDER_COLUMNS = [
+  "id",
+  "public_id",
+  "evidence_public_id",
+  "buyer",
+  "mode",
+  "partner",
+  "trees",
+  "stage",
+  "created_at",
+] as const;
 
 /** @param deployment the deployment's name in Temporal */
 const presentOrder = (deployment: string, order: PlantingOrder) => ({
@@ -64,35 +75,28 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
         ...(contradicted ? { contradicted } : {}),
         limit: limit + 1,
       });
-      const orders = found.slice(0, limit);
-      if (json) {
-        const deployment = await connections.deploymentName();
-        printJson(
-          io,
-          orders.map((order) => presentOrder(deployment, order)),
-        );
-      } else {
-        printRows(io, orders, {
-          order: (order) => String(order.id),
-          "public id": (order) => order.publicId,
-          "in evidence": (order) =>
-            order.shownPublicId === order.publicId ? null : order.shownPublicId,
-          buyer: (order) => order.buyerName,
-          mode: (order) => order.mode,
-          partner: (order) => order.partner,
-          trees: (order) => order.treeCount,
-          stage: (order) => order.stage,
-          created: (order) => order.createdAt,
-        });
-      }
+      const deployment = await connections.deploymentName();
+      const orders = found.slice(0, limit).map((order) => presentOrder(deployment, order));
+      printList({ io, json }, orders, only(orders, ORDER_COLUMNS));
       sayIfMore(io, found.length, limit);
     });
 };
 
-const presentFact = ({ id, digest: _digest, ...fact }: StoredFact) => ({
+const presentFact = ({ id, digest: _digest, ...fact }: StoredFact): Fields => ({
   fact: id,
   ...snakeCased(fact),
 });
+
+const FACT_COLUMNS = [
+  "fact",
+  "stage",
+  "state",
+  "source",
+  "occurred_at",
+  "received_at",
+  "withdrawn_by",
+  "reason",
+];
 
 /** What a fact shows: its sites, photos and videos. */
 const proofsOf = ({ id, content }: StoredFact) => {
@@ -144,28 +148,18 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
       const order = await getOrder(db, given);
       const facts = await listFacts(db, order.id);
       const presented = presentOrder(await connections.deploymentName(), order);
-      if (json) {
-        printJson(io, { ...presented, facts: facts.map(presentFact) });
-        return;
-      }
       const { id, ...fields } = presented;
-      printDetails({ io, json }, { order_id: id, ...fields });
-      io.stdout.write("\n");
-      printRows(io, facts, {
-        fact: (fact) => String(fact.id),
-        stage: (fact) => fact.stage,
-        state: (fact) => fact.state,
-        source: (fact) => fact.source,
-        occurred: (fact) => fact.occurredAt,
-        received: (fact) => fact.receivedAt,
-        "withdrawn by": (fact) => fact.withdrawnBy,
-        reason: (fact) => fact.reason,
-      });
-      const proofs = facts.flatMap(proofsOf);
-      if (proofs.length > 0) {
-        io.stdout.write("\n");
-        printObjects(io, proofs);
-      }
+      const shown = facts.map(presentFact);
+      printDetails(
+        { io, json },
+        { ...presented, facts: shown },
+        {
+          order_id: id,
+          ...fields,
+          facts: only(shown, FACT_COLUMNS),
+          proofs: facts.flatMap(proofsOf),
+        },
+      );
     });
 };
 

@@ -16,7 +16,7 @@ import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printList, printObjects, snakeCased } from "../output/print.ts";
+import { only, printJson, printList, printObjects, snakeCased } from "../output/print.ts";
 
 const parseReport = (json: string): PlantingReport => {
   let value: unknown;
@@ -71,11 +71,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
         report,
         "operator",
       );
-      printList({ io, json }, recorded, (fact) => fact, {
-        stage: (fact) => fact.stage,
-        outcome: (fact) => fact.outcome,
-        reason: (fact) => fact.reason,
-      });
+      printList({ io, json }, recorded, only(recorded, ["stage", "outcome", "reason"]));
       if (recorded.some(({ outcome }) => outcome === "contradiction")) {
         throw new CommandError(
           EXIT.failed,

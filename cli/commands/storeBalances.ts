@@ -14,7 +14,7 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { printJson, printList, printText, sayIfOlder } from "../output/print.ts";
+import { only, printJson, printList, printText, sayIfOlder } from "../output/print.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 
@@ -141,6 +141,17 @@ const addAdjustCommand = (parent: Command, context: CliContext): void => {
     });
 };
 
+const LEDGER_COLUMNS = [
+  "id",
+  "created_at",
+  "kind",
+  "quantity",
+  "amount_cents",
+  "balance_cents",
+  "reference",
+  "note",
+] as const;
+
 type LedgerOptions = {
   readonly limit: number;
   readonly before?: number;
@@ -161,16 +172,8 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
         before: before === undefined ? null : String(before),
         limit: limit + 1,
       });
-      printList({ io, json }, found.slice(0, limit), presentBalanceEntry, {
-        entry: (entry) => entry.id,
-        at: (entry) => entry.createdAt,
-        kind: (entry) => entry.kind,
-        quantity: (entry) => entry.quantity,
-        amount: (entry) => formatCents(entry.amountCents),
-        balance: (entry) => formatCents(entry.balanceCents),
-        reference: (entry) => entry.reference,
-        note: (entry) => entry.note,
-      });
+      const entries = found.slice(0, limit).map(presentBalanceEntry);
+      printList({ io, json }, entries, only(entries, LEDGER_COLUMNS));
       sayIfOlder(io, found, limit);
     });
 };

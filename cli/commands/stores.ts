@@ -6,14 +6,13 @@ import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { CHARITY_PROVIDERS } from "../../modules/accounts/accounts.rules.ts";
-import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { centsToDollars, formatCents } from "../../modules/records/money.rules.ts";
+import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { KEY_COLUMNS, awaitCachedKeys, presentKey } from "../apiKeys.ts";
+import { awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import {
   nonBlank,
   nullIfNone,
@@ -27,18 +26,11 @@ import { warnAboutCharityProvider } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import type { Io } from "../io.ts";
-import {
-  LIMIT_HEADINGS,
-  addLimitOptions,
-  limitRows,
-  newLimitsOf,
-  presentLimits,
-} from "../limitOptions.ts";
+import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
 import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printList, printRecord, printRows, printTable } from "../output/print.ts";
+import { only, printDetails, printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
@@ -65,31 +57,6 @@ const presentStore = (store: Store) => ({
   uninstalled_at: store.uninstalledAt,
   created_at: store.createdAt,
 });
-
-const printStore = (io: Io, store: Store, { json }: { readonly json?: true | undefined }): void => {
-  if (json) {
-    printJson(io, presentStore(store));
-    return;
-  }
-  printRecord(io, {
-    id: store.id,
-    domain: store.domain,
-    "user id": store.userId,
-    organization: store.organizationId,
-    balance: formatCents(store.balanceCents),
-    "low-balance threshold": formatCents(store.lowBalanceCents),
-    "is low": isBalanceLow(store),
-    ...Object.fromEntries(
-      KINDS.map((kind) => [`${kind} price`, formatCents(store[`${kind}PriceCents`])]),
-    ),
-    "tree planting": store.treePlanting,
-    "plastic removal": store.plasticRemoval,
-    donations: store.donations,
-    "charity provider": store.charityProvider,
-    uninstalled: store.uninstalledAt,
-    created: store.createdAt,
-  });
-};
 
 type CreateOptions = ChangeOptions & {
   readonly domain: string;
@@ -149,11 +116,7 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
       },
     );
     const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
-    if (options.json) {
-      printJson(io, created);
-    } else {
-      printRecord(io, created);
-    }
+    printDetails({ io, json: options.json }, created);
     say(io, "Save these keys now; they cannot be shown again.");
     say(io, "The balance is $0.00. To add to it, use impact store topup.");
   });
@@ -161,16 +124,12 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
 
 const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
   const stores = await listStores(await connections.database());
-  printList({ io, json }, stores, presentStore, {
-    "store id": (store) => store.id,
-    domain: (store) => store.domain,
-    balance: (store) => formatCents(store.balanceCents),
-    ...Object.fromEntries(
-      KINDS.map((kind) => [kind, (store: Store) => formatCents(store[`${kind}PriceCents`])]),
-    ),
-    created: (store) => store.createdAt,
-    uninstalled: (store) => store.uninstalledAt,
-  });
+  const rows = stores.map(presentStore);
+  printList(
+    { io, json },
+    rows,
+    only(rows, ["id", "domain", "balance_cents", "created_at", "uninstalled_at"]),
+  );
 };
 
 const showOne = async (
@@ -182,19 +141,10 @@ const showOne = async (
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
   const limits = await listAccountLimits(db, store.id);
-  if (json) {
-    printJson(io, {
-      ...presentStore(store),
-      limits: presentLimits(limits),
-      keys: keys.map(presentKey),
-    });
-    return;
-  }
-  printStore(io, store, {});
-  io.stdout.write("\n");
-  printTable(io, LIMIT_HEADINGS, limitRows(limits));
-  io.stdout.write("\n");
-  printRows(io, keys, KEY_COLUMNS);
+  printDetails(
+    { io, json },
+    { ...presentStore(store), limits: presentLimits(limits), keys: keys.map(presentKey) },
+  );
 };
 
 type UpdateOptions = ChangeOptions &
@@ -255,7 +205,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
     }
     const deps = await openChange(context, options);
     const { id } = await findNamedStore(deps.db, idOrDomain);
-    printStore(io, await updateStore(deps, id, changes), options);
+    printDetails({ io, json: options.json }, presentStore(await updateStore(deps, id, changes)));
     await awaitCachedKeys(io);
     if (options.installed === false) {
       say(io, "Every API process rejects the store's keys.");

@@ -220,17 +220,22 @@ const listUsage = async (
       ? []
       : (await listMeterEvents(db, { ...selected, state: state ?? null })).map(presentMeterEvent)),
   ];
-  printList({ io, json }, rows.slice(0, limit), (row) => row, {
-    item: (row) => row.item,
-    state: (row) =>
-      "is_late" in row && row.is_late && row.document_reference === null ? "late" : row.state,
-    organization: (row) => row.account_name,
-    mode: (row) => row.mode,
-    meter: (row) => row.kind,
-    at: (row) => row.at,
-    quantity: (row) => row.quantity,
-    reason: (row) => row.reason,
-  });
+  const listed = rows.slice(0, limit);
+  printList(
+    { io, json },
+    listed,
+    listed.map((row) => ({
+      item: row.item,
+      state:
+        "is_late" in row && row.is_late && row.document_reference === null ? "late" : row.state,
+      organization: row.account_name,
+      mode: row.mode,
+      meter: row.kind,
+      at: row.at,
+      quantity: row.quantity,
+      reason: row.reason,
+    })),
+  );
   sayIfMore(io, rows.length, limit);
 };
 

@@ -53,18 +53,21 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
       const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
-      printList({ io, json }, deliveries, presentDelivery, {
-        event: (delivery) => eventIdOf(delivery),
-        type: (delivery) => delivery.type,
-        state: (delivery) => delivery.state,
-        attempts: (delivery) => delivery.attempts,
-        created: (delivery) => delivery.createdAt,
-        "next attempt": (delivery) => delivery.dueAt,
-        ms: ({ lastAttempt }) => lastAttempt?.duration_ms ?? null,
-        "last result": ({ lastAttempt }) =>
-          lastAttempt && (lastAttempt.error ?? lastAttempt.status),
-        response: ({ lastAttempt }) => lastAttempt?.response ?? null,
-      });
+      printList(
+        { io, json },
+        deliveries.map(presentDelivery),
+        deliveries.map(({ lastAttempt, ...delivery }) => ({
+          event: eventIdOf(delivery),
+          type: delivery.type,
+          state: delivery.state,
+          attempts: delivery.attempts,
+          created: delivery.createdAt,
+          next_attempt: delivery.dueAt,
+          ms: lastAttempt?.duration_ms ?? null,
+          last_result: lastAttempt && (lastAttempt.error ?? lastAttempt.status),
+          response: lastAttempt?.response ?? null,
+        })),
+      );
       if (hasMore) {
         say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
       }

@@ -25,9 +25,8 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import type { Cell } from "../output/formatTable.ts";
-import { printJson, printList, printRecord } from "../output/print.ts";
-import type { Columns, JsonOption } from "../output/print.ts";
+import { printDetails, printJson, printList } from "../output/print.ts";
+import type { Fields, JsonOption } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
 
@@ -40,16 +39,6 @@ const healthOf = (endpoint: WebhookEndpoint): string => {
   return [...status, ...failure].join(", ") || "enabled";
 };
 
-const COLUMNS: Columns<WebhookEndpoint> = {
-  "endpoint id": (endpoint) => endpoint.id,
-  account: (endpoint) => endpoint.owner,
-  mode: (endpoint) => endpoint.mode,
-  url: (endpoint) => endpoint.url,
-  types: (endpoint) => endpoint.types?.join(", ") ?? "all",
-  status: healthOf,
-  created: (endpoint) => endpoint.createdAt,
-};
-
 const jsonOf = (endpoint: WebhookEndpoint) => ({
   ...presentEndpoint(endpoint),
   account_id: endpoint.accountId,
@@ -57,21 +46,27 @@ const jsonOf = (endpoint: WebhookEndpoint) => ({
   owner: endpoint.owner,
 });
 
+/** Returns an endpoint as text shows it. */
+const textOf = (endpoint: WebhookEndpoint) => ({
+  endpoint_id: endpoint.id,
+  account: endpoint.owner,
+  mode: endpoint.mode,
+  url: endpoint.url,
+  types: endpoint.types ?? "all",
+  status: healthOf(endpoint),
+  created: endpoint.createdAt,
+});
+
 /** @param more what is shown of it besides */
 const printEndpoint = (
   { io }: CliContext,
   endpoint: WebhookEndpoint,
   { json }: JsonOption,
-  more: Readonly<Record<string, Cell>> = {},
+  more: Fields = {},
 ): void => {
-  if (json) {
-    printJson(io, { ...jsonOf(endpoint), ...more });
-    return;
-  }
-  const shown = Object.entries(COLUMNS).map(([name, cell]) => [name, cell(endpoint)] as const);
   const { description, disabledAt } = endpoint;
-  const others = { description, "disabled since": disabledAt };
-  printRecord(io, { ...Object.fromEntries(shown), ...others, ...more });
+  const shown = { ...textOf(endpoint), description, disabled_since: disabledAt, ...more };
+  printDetails({ io, json }, { ...jsonOf(endpoint), ...more }, shown);
 };
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
@@ -164,7 +159,8 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
       const isNamed = named.org !== undefined || named.store !== undefined;
       const accountId = isNamed ? (await openAccount(context, named)).account.id : undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
-      printList({ io, json }, endpoints.slice(0, limit), jsonOf, COLUMNS);
+      const shown = endpoints.slice(0, limit);
+      printList({ io, json }, shown.map(jsonOf), shown.map(textOf));
       if (endpoints.length > limit) {
         say(io, "More endpoints exist. Raise --limit.");
       }
@@ -227,11 +223,7 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
       const { id } = endpoint;
       const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
       const { secret, previousValidUntil } = rotated;
-      if (json) {
-        printJson(io, { id, secret, previous_valid_until: previousValidUntil });
-      } else {
-        printRecord(io, { id, secret, "previous valid until": previousValidUntil });
-      }
+      printDetails({ io, json }, { id, secret, previous_valid_until: previousValidUntil });
       const previous = previousValidUntil
         ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
         : "The previous one no longer signs.";

@@ -22,7 +22,7 @@ import { say } from "../io.ts";
 import { actorOf, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printList, printRecord, printRows, sayIfMore } from "../output/print.ts";
+import { only, printDetails, printJson, printList, sayIfMore } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 
 const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
@@ -144,13 +144,9 @@ const listAll = async (
       }
     }
   });
-  printList({ io, json }, found.slice(0, limit), presentWorkflow, {
-    "workflow id": (workflow) => workflow.workflowId,
-    type: (workflow) => workflow.type,
-    status: formatStatus,
-    started: (workflow) => workflow.startTime,
-    closed: (workflow) => workflow.closeTime,
-  });
+  const rows = found.slice(0, limit).map(presentWorkflow);
+  const columns = ["workflow_id", "type", "status", "started_at", "closed_at"] as const;
+  printList({ io, json }, rows, only(rows, columns));
   sayIfMore(io, found.length, limit);
 };
 
@@ -205,39 +201,17 @@ const showOne = async (
   const outcome = await readOutcome(temporal, description);
   const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
   const failure = outcome && "failure" in outcome ? outcome.failure : null;
-  if (json) {
-    printJson(io, {
+  printDetails(
+    { io, json },
+    {
       ...presentWorkflow(description),
       // Of lists, Temporal returns 0 for workflows that run.
       history_length: description.historyLength,
       pending_activities: pending,
       result,
       failure,
-    });
-    return;
-  }
-  printRecord(io, {
-    "workflow id": description.workflowId,
-    "run id": description.runId,
-    type: description.type,
-    status: formatStatus(description),
-    "task queue": description.taskQueue,
-    started: description.startTime,
-    closed: description.closeTime,
-    events: description.historyLength,
-    ...(result === null ? {} : { result: JSON.stringify(result) }),
-    ...(failure === null ? {} : { failure }),
-  });
-  if (pending.length > 0) {
-    io.stdout.write("\n");
-    printRows(io, pending, {
-      "pending activity": (each) => each.activity,
-      attempt: (each) => each.attempt,
-      "last started": (each) => each.last_started_at,
-      "next attempt": (each) => each.next_attempt_at,
-      "last failure": (each) => each.last_failure,
-    });
-  }
+    },
+  );
 };
 
 type TerminateOptions = ReasonedOptions & {

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { formatCents } from "../../modules/records/money.rules.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
@@ -73,36 +74,94 @@ export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<st
 export const isCell = (value: unknown): value is Cell =>
   value === null || typeof value !== "object" || value instanceof Date;
 
+/** What `--json` prints. Text shows it with the names as labels. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
+
+const labelOf = (name: string): string => name.replace(/_cents$/u, "").replaceAll("_", " ");
+
+/** Returns a value as text shows it: cents as dollars, and an id without separators of thousands. */
+const cellOf = (name: string, value: unknown): Cell => {
+  if (typeof value === "number") {
+    return name.endsWith("_cents")
+      ? formatCents(value)
+      : /(?:^|_)(?:id|fact)$/u.test(name)
+        ? String(value)
+        : value;
+  }
+  if (Array.isArray(value)) {
+    return value.every((each) => isCell(each)) ? value.join(", ") : JSON.stringify(value);
+  }
+  return isCell(value) ? value : JSON.stringify(value);
+};
+
 /** Prints the fields of an object that have a value and are no lists, one a line. */
-export const printFields = (io: Io, object: Readonly<Record<string, unknown>>): void => {
+export const printFields = (io: Io, object: Fields): void => {
   const fields = Object.entries(object).flatMap(([name, value]): [string, Cell][] =>
-    isCell(value) && value !== null ? [[name.replaceAll("_", " "), value]] : [],
+    isCell(value) && value !== null ? [[labelOf(name), cellOf(name, value)]] : [],
   );
   printRecord(io, Object.fromEntries(fields));
 };
 
 /** Prints objects as a table whose headings are the names of their fields. */
-export const printObjects = (io: Io, objects: readonly Readonly<Record<string, Cell>>[]): void => {
+export const printObjects = (io: Io, objects: readonly Fields[]): void => {
   const names = Object.keys(objects[0] ?? {});
   printTable(
     io,
-    names.map((name) => name.replaceAll("_", " ")),
-    objects.map((object) => names.map((name) => object[name])),
+    names.map((name) => labelOf(name)),
+    objects.map((object) => names.map((name) => cellOf(name, object[name]))),
   );
 };
 
-/** Prints rows as JSON for `--json`, otherwise as a table. */
-export const printList = <Row>(
-  output: Output,
+/** Returns objects with some of their fields. */
+export const only = <Row extends Fields>(
   rows: readonly Row[],
-  present: (row: Row) => unknown,
-  columns: Columns<Row>,
+  names: readonly (keyof Row & string)[],
+): readonly Fields[] =>
+  rows.map((row) => Object.fromEntries(names.map((name) => [name, row[name]])));
+
+/** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */
+export const printList = (
+  output: Output,
+  rows: readonly Fields[],
+  shown: readonly Fields[] = rows,
 ): void => {
-  printResult(
-    output,
-    rows.map((row) => present(row)),
-    () => printRows(output.io, rows, columns),
+  printResult(output, rows, () => {
+    if (shown.length === 0) {
+      say(output.io, "None.");
+    } else {
+      printObjects(output.io, shown);
+    }
+  });
+};
+
+/** Replaces objects by their fields. Metadata stay JSON. */
+const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unknown])[] =>
+  Object.entries(document).flatMap(([name, value]) =>
+    isFields(value) && !/metadata/u.test(name)
+      ? flatten(value, `${prefix}${name}_`)
+      : [[prefix + name, value] as const],
   );
+
+/** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
+export const printDetails = (output: Output, document: Fields, shown = document): void => {
+  printResult(output, document, () => {
+    const lists: (readonly Fields[])[] = [];
+    const fields = flatten(shown).flatMap(([name, value]): [string, Cell][] => {
+      if (Array.isArray(value) && value.length > 0 && value.every((each) => isFields(each))) {
+        lists.push(value);
+        return [];
+      }
+      return [[labelOf(name), cellOf(name, value)]];
+    });
+    printRecord(output.io, Object.fromEntries(fields));
+    for (const list of lists) {
+      output.io.stdout.write("\n");
+      printObjects(output.io, list);
+    }
+  });
 };
 
 export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {

@@ -179,7 +179,7 @@ test("whole keys are printed when they are issued and never again", async (t) =>
       t.false(`${stdout}${stderr}`.includes(secret));
     }
   }
-  t.true(runs[3]?.stdout.includes(`${key.slice(0, 16)}…`));
+  t.true(runs[3]?.stdout.includes(`${key.slice(0, 16)} `));
 });
 
 test("a key is rotated without a gap", async (t) => {

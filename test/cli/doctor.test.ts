@@ -106,7 +106,7 @@ test.serial(
       return activity?.last_failure !== null && activity?.last_failure !== undefined;
     });
     const human = await impact("workflow", "show", refundId);
-    t.regex(human.stdout, /PENDING ACTIVITY +ATTEMPT/u);
+    t.regex(human.stdout, /ACTIVITY +ATTEMPT/u);
     t.regex(human.stdout, /confirmRefund/u);
 
     double.control.clearFaults();

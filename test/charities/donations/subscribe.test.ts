@@ -6,7 +6,7 @@ import {
   findDonationSubscription,
   setCarrier,
 } from "../../../modules/charities/donationSubscriptions.sql.ts";
-import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/commands/orgs.ts";
+import { describeDonationSummaries, readDonationSummaries } from "../../../cli/commands/orgs.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { OutageError } from "../../../runtime/errors.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
@@ -104,8 +104,8 @@ const stage = async (
     /** Returns what `org show` prints of the live donation subscription. */
     shown: async () => {
       const account = await getAccount(db, organization.id);
-      const [live] = await readDonationSummaries({ db, billing, clock: systemClock }, account);
-      return live && DONATION_COLUMNS["donation subscription"]?.(live);
+      const summaries = await readDonationSummaries({ db, billing, clock: systemClock }, account);
+      return describeDonationSummaries(summaries)[0]?.donation_subscription;
     },
     /** Returns the prices that were added to the subscription. */
     added: async () => (await items()).filter((price) => !before.includes(price)),
