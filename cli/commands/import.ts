@@ -19,7 +19,7 @@ import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printDetails, printObjects, printResult } from "../output/print.ts";
+import { printDetails, printList, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 type ImportKeyOptions = ChangeOptions &
@@ -128,7 +128,7 @@ const addKeysCommand = (group: Command, context: CliContext): void => {
         });
         imported.push({ id, mode, key: `${hint}…`, new: isNew });
       }
-      printResult({ io, json: options.json }, imported, () => printObjects(io, imported));
+      printList({ io, json: options.json }, imported);
       say(io, `The account has ${counted(imported.length, "key")} of the other cell.`);
     });
 };
