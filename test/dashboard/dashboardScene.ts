@@ -82,8 +82,8 @@ export const fillYear = async (
     await register(350 + ((month * 4057) % 900), { kind: "bottle" });
     await register(5000, { mode: "test" });
     await createOrders();
-    await place();
   }
+  await place();
   await pass(3 * STAGE_MS);
   await register(1234);
   await t.context.db.query(sql.typeAlias("void")`
