@@ -51,7 +51,7 @@ import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
 import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
-import { createApiMetrics } from "./http/createApiMetrics.ts";
+import { addLoadMetrics, createApiMetrics } from "./http/createApiMetrics.ts";
 import type { ApiMetrics } from "./http/createApiMetrics.ts";
 import type { RequestObserver } from "./http/observeRequests.ts";
 
@@ -136,7 +136,6 @@ const createWriters = (
   const { observeBatch } = metrics;
   const writer = createRegistrationWriter({ ...context, observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch });
-  metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const keyUses = createKeyUses({
     ...context,
     onError: (error) => {
@@ -147,6 +146,7 @@ const createWriters = (
     writer,
     storeWriter,
     keyUses,
+    queueLength: () => writer.queueLength() + storeWriter.queueLength(),
     /** Stores everything for the last time. */
     end: async (): Promise<void> => {
       await Promise.all([writer.drain(), storeWriter.drain()]);
@@ -185,7 +185,10 @@ export const openApiContext = async (
   addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
   const { keyUses, ...writers } = createWriters(context, { metrics, logger });
   const listGate = createListGate();
-  metrics.watchLists(() => listGate.runningCount());
+  addLoadMetrics(metrics.registry, {
+    openLists: () => listGate.runningCount(),
+    queueLength: writers.queueLength,
+  });
   const getDeployment = await createDeploymentName(context);
   const servers: RunningServer[] = [];
   return {

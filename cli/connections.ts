@@ -47,8 +47,6 @@ export type Connections = {
   readonly bulkDatabase: () => Promise<DatabasePool>;
   /** The same for services that choose the sizes of their steps. */
   readonly pace: () => Promise<BulkPace>;
-  /** How long the command has paused for that. */
-  readonly pausedMs: () => number;
   readonly billing: () => Promise<Billing>;
   /** Null if STRIPE_SECRET_KEY is not set. */
   readonly stripe: () => Promise<StripeInspector | null>;
@@ -163,11 +161,9 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return getDeploymentName({ db: await database(), clock: systemClock });
   });
 
-  let openedPace: BulkPace | null = null;
   const pace = once(async () => {
     const { openBulkPace } = await import("../db/createBulkPace.ts");
-    openedPace = openBulkPace(await database());
-    return openedPace;
+    return openBulkPace(await database());
   });
 
   const bulkDatabase = once(async () => {
@@ -199,7 +195,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     decidedDeploymentName,
     bulkDatabase,
     pace,
-    pausedMs: () => openedPace?.pausedMs() ?? 0,
     billing,
     stripe,
     temporal,

@@ -2,26 +2,12 @@ import { CommanderError } from "commander";
 import { buildProgram } from "./buildProgram.ts";
 import type { CliContext } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
-import { say, sayError } from "./io.ts";
+import { sayError } from "./io.ts";
 
 /** Returns whether a command line asks for JSON, also one that cannot be parsed. */
 export const asksForJson = (args: readonly string[]): boolean => {
   const end = args.indexOf("--");
   return (end === -1 ? args : args.slice(0, end)).includes("--json");
-};
-
-/** An operator does not notice a shorter one. */
-const SAID_PAUSE_MS = 1000;
-
-/** Explains why a command took longer than usual. */
-const sayPause = ({ io, connections }: CliContext): void => {
-  const pausedMs = connections.pausedMs();
-  if (pausedMs >= SAID_PAUSE_MS) {
-    say(
-      io,
-      `Paused for ${(pausedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
-    );
-  }
 };
 
 /** Returns the command line that shows what `impact help usage retry` asks for. Commander's own help knows the first word only. */
@@ -38,7 +24,7 @@ export const runCli = async (given: readonly string[], context: CliContext): Pro
   const isJson = asksForJson(args);
   try {
     const program = await buildProgram(context, { args, printsUsageErrors: !isJson });
-    await program.parseAsync(args, { from: "user" }).finally(() => sayPause(context));
+    await program.parseAsync(args, { from: "user" });
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {

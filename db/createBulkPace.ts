@@ -22,8 +22,6 @@ export type BulkPace = {
   readonly runEach: <Item>(items: AsyncIterable<Item>) => AsyncIterable<Item>;
   /** Whether clients recorded when it was last known. Then steps should be small. */
   readonly isYielding: () => boolean;
-  /** How long steps have rested. */
-  readonly pausedMs: () => number;
 };
 
 /** For work that does not yield. */
@@ -31,7 +29,6 @@ export const unhurriedPace: BulkPace = {
   run: (step) => step(),
   runEach: (items) => items,
   isYielding: () => false,
-  pausedMs: () => 0,
 };
 
 /** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
@@ -104,7 +101,6 @@ export const openBulkPace = (
   const steps = new AsyncLocalStorage<true>();
   let recordsPerSecond = 0;
   let readAtMs = -Infinity;
-  let pausedMs = 0;
   /** The process rests once at a time, so that it uses one connection. */
   let previous: Promise<unknown> = Promise.resolve();
 
@@ -121,7 +117,6 @@ export const openBulkPace = (
       `);
       await pause(durationMs);
     });
-    pausedMs += durationMs;
   };
   const run: BulkPace["run"] = async (step) => {
     if (steps.getStore() === true) {
@@ -143,7 +138,6 @@ export const openBulkPace = (
     run,
     runEach: (items) => runEach(items, run),
     isYielding: () => recordsPerSecond > 0,
-    pausedMs: () => pausedMs,
   };
 };
 

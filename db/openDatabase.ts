@@ -4,6 +4,7 @@ import { requireCurrentSchema } from "./migrate.ts";
 import { requireCell } from "./requireCell.ts";
 import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
+import type { PoolOptions } from "./pools/pool.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
@@ -67,68 +68,51 @@ export const openDatabase = async (
   }
 };
 
-/** A search takes tens of milliseconds, or a second for a common word; three keep one or two cores busy. */
-const CONCURRENT_SEARCHES = 3;
-/** The API's own timeout for a search. */
-const SEARCH_TIMEOUT_MS = 5000;
-/** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
-const SEARCH_WAIT_MS = 3000;
+/** After it the client receives a 503 that says what to narrow, and a search fails. */
+const READ_TIMEOUT_MS = 5000;
 /** They keep one or two cores busy. */
 const CONCURRENT_READS = 2;
 const CONCURRENT_LISTS = 3;
-const READ_ADVICE =
-  "narrow its filters, for example to an id, an email address or a shorter range of days";
+/** A search takes tens of milliseconds, or a second for a common word. */
+const CONCURRENT_SEARCHES = 3;
+/** Shorter than the timeout, so that a search that waits too long is rejected as one of too many, not as failed. */
+const SEARCH_WAIT_MS = 3000;
 /** A health check waits no longer. */
 const HEALTH_TIMEOUT_MS = 2000;
 
+const TIMEOUT_ADVICE = {
+  timeoutAdvice:
+    "narrow its filters, for example to an id, an email address or a shorter range of days",
+};
+
 /**
- * Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations.
+ * Opens a separate pool for what clients read, with no connection for other work.
  * @throws StartupError if DATABASE_URL is not set
  */
-export const openSearches = (
-  config: Pick<Config, "DATABASE_URL">,
-  interceptors: readonly Interceptor[] = [],
-): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
-    interceptors,
-    reservedConnections: 0,
-    maximumWaitMs: SEARCH_WAIT_MS,
-  });
+const openReadPool =
+  (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
+  (
+    config: Pick<Config, "DATABASE_URL">,
+    interceptors: readonly Interceptor[] = [],
+    timeoutMs = READ_TIMEOUT_MS,
+  ): Promise<DatabasePool> =>
+    openPool(requireDatabaseUrl(config), connections, timeoutMs, {
+      ...options,
+      interceptors,
+      reservedConnections: 0,
+    });
 
-/** The client receives a 503 after it that says what to narrow. */
-const READ_TIMEOUT_MS = 5000;
-
-const openReadPool = (
-  config: Pick<Config, "DATABASE_URL">,
-  connections: number,
-  interceptors: readonly Interceptor[],
-  timeoutMs = READ_TIMEOUT_MS,
-): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), connections, timeoutMs, {
-    interceptors,
-    reservedConnections: 0,
-    timeoutAdvice: READ_ADVICE,
-  });
+/** Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations. */
+export const openSearches = openReadPool(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS });
 
 /**
  * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
  * another pool must read counters, rows by their ids, or a bounded part of an index.
- * @throws StartupError if DATABASE_URL is not set
  */
-export const openReads = (
-  config: Pick<Config, "DATABASE_URL">,
-  interceptors: readonly Interceptor[] = [],
-  timeoutMs?: number,
-): Promise<DatabasePool> => openReadPool(config, CONCURRENT_READS, interceptors, timeoutMs);
+export const openReads = openReadPool(CONCURRENT_READS, TIMEOUT_ADVICE);
 
-/**
- * Opens a separate pool for the pages of lists, so that they wait for no other slow query.
- * @throws StartupError if DATABASE_URL is not set
- */
-export const openLists = (
-  config: Pick<Config, "DATABASE_URL">,
-  interceptors: readonly Interceptor[] = [],
-): Promise<DatabasePool> => openReadPool(config, CONCURRENT_LISTS, interceptors);
+/** Opens a separate pool for the pages of lists, so that they wait for no other slow query. */
+export const openLists = openReadPool(CONCURRENT_LISTS, TIMEOUT_ADVICE);
 
 /**
  * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.

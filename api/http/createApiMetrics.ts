@@ -8,10 +8,6 @@ export type ApiMetrics = {
   readonly observeRequest: RequestObserver;
   readonly observeBatch: BatchObserver;
   readonly observeRejectedConnection: () => void;
-  /** `queueLength` is called whenever the metrics are read. */
-  readonly watchQueue: (queueLength: () => number) => void;
-  /** `openLists` is called whenever the metrics are read. */
-  readonly watchLists: (openLists: () => number) => void;
 };
 
 /** Creates the metrics of the API process. */
@@ -50,25 +46,25 @@ export const createApiMetrics = (): ApiMetrics => {
       batchSizes.observe(size);
       batchDurations.observe(durationSeconds);
     },
-    watchLists: (openLists) => {
-      addGauge(
-        registry,
-        {
-          name: "impact_open_lists",
-          help: "Number of lists of registrations that are being sent.",
-        },
-        (gauge) => gauge.set(openLists()),
-      );
-    },
-    watchQueue: (queueLength) => {
-      addGauge(
-        registry,
-        {
-          name: "impact_registration_queue_length",
-          help: "Number of registrations waiting to be written.",
-        },
-        (gauge) => gauge.set(queueLength()),
-      );
-    },
   };
+};
+
+/** Registers what is read whenever the metrics are. */
+export const addLoadMetrics = (
+  registry: Registry,
+  { openLists, queueLength }: Readonly<Record<"openLists" | "queueLength", () => number>>,
+): void => {
+  addGauge(
+    registry,
+    { name: "impact_open_lists", help: "Number of lists of registrations that are being sent." },
+    (gauge) => gauge.set(openLists()),
+  );
+  addGauge(
+    registry,
+    {
+      name: "impact_registration_queue_length",
+      help: "Number of registrations waiting to be written.",
+    },
+    (gauge) => gauge.set(queueLength()),
+  );
 };

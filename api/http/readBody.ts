@@ -8,7 +8,8 @@ import type { RequestContext, ApiState } from "./requestContext.ts";
 import { HttpError } from "./httpError.ts";
 import { requireUtf8, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 import { holdBytes } from "../../runtime/server/openDoor.ts";
-import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
+import { currentClient } from "../../runtime/client.ts";
+import { Gate } from "../../runtime/gate.ts";
 
 const PARAMETER =
   /[ \t]*;[ \t]*(?:([!#$%&'*+.^_`|~\w-]+)[ \t]*=[ \t]*([!#$%&'*+.^_`|~\w-]+|"(?:[^"\\]|\\.)*"))?/uy;
@@ -126,6 +127,38 @@ const decompress = async (
     }
     throw cannotBeRead(error instanceof Error ? error.message : String(error), error);
   }
+};
+
+/** Parsing a longer body can take as long as tens of other requests. */
+const LONG_BODY_BYTES = 24 * 1024;
+
+/** Of both interfaces. */
+const longBodies = new Gate({ places: 1 });
+
+/**
+ * Waits until no other long body is parsed, because that can take as long as hundreds of requests. Clients take turns.
+ * @returns what ends the turn, and must be called. As much time as the turn took is left to other requests.
+ * @throws DomainError queue_full, request_invalid if the client disconnects
+ */
+export const takeTurnOfLongBody = async (response: ServerResponse): Promise<() => void> => {
+  const pass = longBodies.enter(currentClient());
+  if (!pass.isRunning) {
+    const turn = longBodies.wait(pass);
+    const leave = (): void => longBodies.end(pass);
+    response.once("close", leave);
+    if (response.destroyed) {
+      leave();
+    }
+    try {
+      await turn;
+    } finally {
+      response.off("close", leave);
+    }
+  }
+  const beganAtMs = performance.now();
+  return () => {
+    setTimeout(() => longBodies.end(pass), performance.now() - beganAtMs);
+  };
 };
 
 /**

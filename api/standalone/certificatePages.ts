@@ -5,7 +5,7 @@ import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
 import { expectedPartner } from "../../modules/planting/order.rules.ts";
 import type { Planting } from "../../modules/planting/createPlanting.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -36,7 +36,7 @@ export const certificatePages = (
   { db, planting, publicBaseUrl }: EvidenceContext,
   showNotFound: (ctx: RequestContext) => void,
 ): readonly Page[] => {
-  const lookUp = rememberUnknown(createLookups((tokens) => findCertified(db, tokens)));
+  const lookUp = createLookups((tokens) => findCertified(db, tokens));
   const certificates = createPageCache(async (token) => {
     const found = CERTIFICATE_TOKEN.test(token) ? await lookUp(token) : null;
     if (found === null) {

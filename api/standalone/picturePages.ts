@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/createApp.ts";
@@ -43,7 +43,7 @@ const logoPage = (db: CommonQueryMethods): Page => {
     maxSize: CACHED_LOGO_BYTES,
     sizeCalculation: ({ body }) => body.length,
   });
-  const lookUp = rememberUnknown(createLookups((hashes) => findLogoFiles(db, hashes)));
+  const lookUp = createLookups((hashes) => findLogoFiles(db, hashes));
   return {
     path: "/media/logos/:hash",
     run: async (ctx) => {

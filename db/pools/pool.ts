@@ -123,7 +123,7 @@ const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
     },
   );
 
-type PoolOptions = {
+export type PoolOptions = {
   /** After it the database is considered lost, and the connection is destroyed. */
   readonly responseTimeoutMs?: number;
   /** To get a connection; a busy machine needs seconds to open one. */

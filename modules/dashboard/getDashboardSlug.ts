@@ -3,7 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlug, insertDashboard, findDashboardSlugs } from "./dashboards.sql.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { createLookups, rememberUnknown } from "../../db/batching/joinCalls.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { LookUp } from "../../db/batching/joinCalls.ts";
 
 /** Without letters and digits that look alike. */
@@ -40,15 +40,6 @@ export const getDashboardSlug = async (
   return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };
 
-/**
- * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias
- * works some seconds after the import, even if it was requested before.
- */
-export const createSlugLookup = (
-  db: CommonQueryMethods,
-  options: { readonly rememberedMs?: number } = {},
-): LookUp<string> =>
-  rememberUnknown(
-    createLookups((slugs) => findDashboardSlugs(db, slugs)),
-    options,
-  );
+/** Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. */
+export const createSlugLookup = (db: CommonQueryMethods): LookUp<string> =>
+  createLookups((slugs) => findDashboardSlugs(db, slugs));

@@ -2,15 +2,7 @@ import type { Config } from "../config/config.ts";
 import type { RunningServer } from "./startServer.ts";
 import { startServer } from "./startServer.ts";
 import type { Readiness } from "./watchHealth.ts";
-import type { RequestListener, ServerResponse } from "node:http";
-
-type Answer = { readonly status: number; readonly type: string; readonly body: string };
-
-const asJson = (status: number, body: object): Answer => ({
-  status,
-  type: "application/json; charset=utf-8",
-  body: JSON.stringify(body),
-});
+import type { Listener } from "./openDoor.ts";
 
 /** `/metrics` of a process in the Prometheus text format. */
 type MetricsSource = {
@@ -18,39 +10,31 @@ type MetricsSource = {
   readonly read: () => Promise<string>;
 };
 
-const send = (response: ServerResponse, { status, type, body }: Answer): void => {
-  response.writeHead(status, { "Content-Type": type }).end(body);
-};
-
 /**
  * Serves what an operator's tools read: `/metrics`, and `/healthz` and `/readyz` of a process without an API of its own.
  * @param readReadiness absent where the process serves its readiness on its API
  */
-const serveOperations = (
-  { contentType, read }: MetricsSource,
-  readReadiness?: () => Readiness,
-): RequestListener => {
-  const paths = ["/metrics", ...(readReadiness ? ["/healthz", "/readyz"] : [])];
-  const answer = async (path: string): Promise<Answer> => {
-    if (path === "/metrics") {
-      return { status: 200, type: contentType, body: await read() };
-    }
-    if (readReadiness && path === "/healthz") {
-      return asJson(200, { status: "ok" });
-    }
-    if (readReadiness && path === "/readyz") {
+const serveOperations =
+  ({ contentType, read }: MetricsSource, readReadiness?: () => Readiness): Listener =>
+  async ({ url }, response) => {
+    const send = (status: number, type: string, body: string): unknown =>
+      response.writeHead(status, { "Content-Type": type }).end(body);
+    const json = "application/json; charset=utf-8";
+    if (url === "/metrics") {
+      await read().then(
+        (body) => send(200, contentType, body),
+        () => response.writeHead(500).end(),
+      );
+    } else if (readReadiness && url === "/healthz") {
+      send(200, json, JSON.stringify({ status: "ok" }));
+    } else if (readReadiness && url === "/readyz") {
       const readiness = readReadiness();
-      return asJson(readiness.status === "ok" ? 200 : 503, readiness);
+      send(readiness.status === "ok" ? 200 : 503, json, JSON.stringify(readiness));
+    } else {
+      const paths = ["/metrics", ...(readReadiness ? ["/healthz", "/readyz"] : [])];
+      send(404, "text/plain", `not found; available: ${paths.join(", ")}\n`);
     }
-    return { status: 404, type: "text/plain", body: `not found; available: ${paths.join(", ")}\n` };
   };
-  return (request, response) => {
-    answer(request.url ?? "").then(
-      (result) => send(response, result),
-      () => response.writeHead(500).end(),
-    );
-  };
-};
 
 /**
  * Serves the metrics of a process on the port of a setting. Returns null if the setting is `off`.

@@ -3,7 +3,7 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
-import { createApiMetrics } from "../../api/http/createApiMetrics.ts";
+import { addLoadMetrics, createApiMetrics } from "../../api/http/createApiMetrics.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -22,8 +22,7 @@ const listExported = async (
   t: ExecutionContext<DatabaseContext>,
 ): Promise<{ readonly metrics: readonly string[]; readonly series: ReadonlySet<string> }> => {
   const api = createApiMetrics();
-  api.watchQueue(() => 0);
-  api.watchLists(() => 0);
+  addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
   addHealthMetrics(worker.registry, () => ({

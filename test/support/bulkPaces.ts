@@ -10,7 +10,6 @@ export const createYieldingPace = (): BulkPace & { readonly stepCount: () => num
     },
     runEach: (items) => items,
     isYielding: () => true,
-    pausedMs: () => 0,
     stepCount: () => steps,
   };
 };

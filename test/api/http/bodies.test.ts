@@ -12,7 +12,7 @@ import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import type { ApiState } from "../../../api/http/requestContext.ts";
-import { takeTurnOfLongBody } from "../../../api/http/longBodies.ts";
+import { takeTurnOfLongBody } from "../../../api/http/readBody.ts";
 import { readBody } from "../../../api/http/readBody.ts";
 import { runForClient } from "../../../runtime/client.ts";
 import { Gate } from "../../../runtime/gate.ts";
