@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import { openBulkPace } from "../db/createBulkPace.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
-import { createPermits } from "../db/rateLimits.ts";
+import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
@@ -195,7 +195,7 @@ export const openApiContext = async (
     ...context,
     logger,
     observe: metrics.observeRequest,
-    takePermit: createPermits({ db }),
+    takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
     reads,

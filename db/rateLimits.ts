@@ -1,4 +1,3 @@
-import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "./sql.ts";
@@ -49,38 +48,9 @@ export const waitForPermit = (
     ) END AS "waitMs"
   `);
 
-/** Buckets with recent requests. A forgotten one only asks the database again. */
-const MAXIMUM_REMEMBERED = 10_000;
-
-/**
- * Creates a function that takes permits, with at most one query of a bucket at a time. After a rejection it rejects
- * without a query until the database can permit another request, so that a flood of them costs nothing.
- * @param nowMs a monotonic clock
- */
-export const createPermits = ({
-  db,
-  nowMs = () => performance.now(),
-}: {
-  readonly db: CommonQueryMethods;
-  readonly nowMs?: () => number;
-}): TakePermit => {
-  const buckets = new LRUCache<string, { last: Promise<unknown>; fullUntilMs: number }>({
-    max: MAXIMUM_REMEMBERED,
-  });
-  return async (name, limit) => {
-    const bucket = buckets.get(name) ?? { last: Promise.resolve(), fullUntilMs: -Infinity };
-    buckets.set(name, bucket);
-    const take = async (): Promise<boolean> => {
-      const startedAtMs = nowMs();
-      if (startedAtMs < bucket.fullUntilMs) {
-        return false;
-      }
-      const waitMs = await waitForPermit(db, name, limit);
-      bucket.fullUntilMs = startedAtMs + waitMs;
-      return waitMs === 0;
-    };
-    const taken = bucket.last.then(take);
-    bucket.last = Promise.allSettled([taken]);
-    return taken;
-  };
-};
+/** See `TakePermit`. */
+export const takePermit = async (
+  db: CommonQueryMethods,
+  bucket: string,
+  limit: RateLimit,
+): Promise<boolean> => (await waitForPermit(db, bucket, limit)) === 0;

@@ -31,7 +31,7 @@ import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
-import { takePermit } from "../support/takePermit.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import { temporalAt, validateThrough } from "../support/temporalOnDemand.ts";
 import type { OpenTemporal } from "../support/temporalOnDemand.ts";
 import { parseBody, readResponseChecker } from "./responseChecker.ts";

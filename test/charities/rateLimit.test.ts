@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
-import { createPermits } from "../../db/rateLimits.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
@@ -10,8 +10,6 @@ import { validateCharity } from "../../modules/charities/confirmCharity.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
-import { lockTable } from "../support/lockWaits.ts";
-import { takePermit } from "../support/takePermit.ts";
 import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
@@ -63,24 +61,6 @@ test("within any window at most twenty requests are permitted, however they are 
       t.true(twentyLater - time >= limit.windowMs * 1000);
     }
   }
-});
-
-test("after a rejection, requests are rejected without the database until one can be permitted", async (t) => {
-  const { db, databaseUrl } = t.context;
-  let nowMs = 1000;
-  const take = createPermits({ db, nowMs: () => nowMs });
-  const limit = { requests: 2, windowMs: 60_000 };
-  const first = await Promise.all(Array.from({ length: 50 }, () => take("flooded", limit)));
-  t.is(first.filter(Boolean).length, 2);
-  const lock = await lockTable(t, databaseUrl, "rate_limit");
-
-  const flood = await Promise.all(Array.from({ length: 1000 }, () => take("flooded", limit)));
-  t.false(flood.includes(true));
-
-  await lock.release();
-  await shift(db, "flooded", -61);
-  nowMs += 60_001;
-  t.true(await take("flooded", limit));
 });
 
 /** Moves the recorded times of a bucket, as if the database's clock had moved the other way. */

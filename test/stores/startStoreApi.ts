@@ -27,7 +27,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
-import { takePermit } from "../support/takePermit.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import { serve } from "../support/server.ts";
 import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
 
