@@ -4,7 +4,6 @@ import { readReconciliationStatus } from "../../modules/billing/reconciliation/r
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
-import { readPooler } from "../../db/connections/pooler.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
@@ -57,18 +56,6 @@ const checkEncryption = async ({ connections }: CliContext): Promise<Result> => 
     }[verified],
   ];
   return ok(parts.join(", "));
-};
-
-const checkPooler = async ({ connections }: CliContext): Promise<Result> => {
-  const pooler = await readPooler(await connections.databaseUrl());
-  if (pooler === null) {
-    return ok("none");
-  }
-  return ok(
-    pooler.limitsSuffice
-      ? "connected through a pooler; the role or the database has timeouts"
-      : "connected through a pooler; each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
-  );
 };
 
 const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> => {
@@ -186,7 +173,6 @@ const checkKeys = async ({ db, clock }: DatabaseContext): Promise<Result> => {
 export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   "database writes": checkWrites,
   "database connection": checkEncryption,
-  "database pooler": checkPooler,
   "database role": checkRole,
   clock: checkClock,
   "unreported usage": checkBacklog,

@@ -2,7 +2,6 @@ import { hash } from "node:crypto";
 import { Client } from "pg";
 import type { ClientBase, ClientConfig } from "pg";
 import type { DriverClient } from "slonik";
-import { connectTimeoutOf, readDatabaseServers } from "./databaseServers.ts";
 
 /*
  * A connection pooler between this program and PostgreSQL, such as PgBouncer in transaction mode: each transaction, and each
@@ -105,26 +104,6 @@ export const inspectPooler = async (config: ClientConfig): Promise<SessionLimits
   } finally {
     await client.end();
   }
-};
-
-const CONNECT_TIMEOUT_MS = 5000;
-
-/**
- * Returns whether the sessions behind the pooler in front of a database have limits that suffice for a pool with the default
- * ones; null if there is no pooler.
- * @throws PoolerError
- */
-export const readPooler = async (
-  url: string,
-): Promise<{ readonly limitsSuffice: boolean } | null> => {
-  const servers = readDatabaseServers(url);
-  const settings = await servers.open(({ config }) =>
-    inspectPooler({
-      ...config,
-      connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
-    }),
-  );
-  return settings && { limitsSuffice: areWithin(settings, DEFAULT_LIMITS) };
 };
 
 const BEGINS: ReadonlySet<string> = new Set(["BEGIN", "START TRANSACTION"]);

@@ -1,7 +1,6 @@
 import { StatementTimeoutError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { readPooler } from "../../db/connections/pooler.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
@@ -51,7 +50,6 @@ test("many sessions share few connections, whether or not the pooler keeps named
 
 test("named statements are used if the pooler keeps them", async (t) => {
   const { databaseUrl } = t.context;
-  t.is(await readPooler(databaseUrl), null);
   const { url } = await startPgBouncer(
     t,
     databaseUrl,
@@ -116,7 +114,6 @@ test.serial("timeouts of the role or the database are used", async (t) => {
   `);
   const { url } = await startPgBouncer(t, databaseUrl);
   const db = await openTestPool(t, url, 2, { statementTimeoutMs: 30_000 });
-  t.deepEqual(await readPooler(url), { limitsSuffice: true });
   t.is(await readTimeout(db), "20s");
   t.is(await db.transaction(readTimeout), "20s");
 });
