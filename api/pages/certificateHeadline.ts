@@ -54,13 +54,6 @@ const sumUp = (items: readonly ItemView[], part: Part) => {
   };
 };
 
-/** Whether what remains is one tree, bottle or donation. */
-const isOneLeft = (items: readonly ItemView[]): boolean => {
-  const left = items.filter(({ state }) => state !== "refunded");
-  const [first] = left;
-  return left.length === 1 && first !== undefined && (isDonation(first) || first.remaining === 1);
-};
-
 type Headline = {
   readonly number: string;
   readonly what: string;
@@ -85,7 +78,7 @@ export const headlineOf = ({ items, state }: CertificateView): Headline => {
   const remaining = sumUp(items, "remaining");
   return {
     ...remaining,
-    what: `${remaining.what} ${isOneLeft(items) ? "remains" : "remain"}`,
+    what: `${remaining.what} left`,
     refunds: `${registered.inSentence} registered, ${refunded.inSentence} refunded.`,
   };
 };

@@ -62,7 +62,7 @@ const explainProgress = (dashboard: Dashboard): string => {
   const sentences = `${formatNumber(verified)} planted and verified${where}, ${formatShare(verified, total)} of the registered trees.${explainVerifiers(dashboard)}`;
   return waiting === 0
     ? sentences
-    : `${sentences} Another ${formatNumber(waiting)} ${waiting === 1 ? "is planted and waits" : "are planted and wait"} for verification${markSimulated(dashboard, waiting)}.`;
+    : `${sentences} Another ${formatNumber(waiting)} planted, waiting for verification${markSimulated(dashboard, waiting)}.`;
 };
 
 /** What was done with units. */

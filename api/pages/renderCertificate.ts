@@ -55,14 +55,12 @@ const explainProof = (view: RegistrationView): string => {
   }
 };
 
-const explainRefund = ({ refunded, remaining }: RegistrationView): string => {
-  if (remaining === 0) {
-    return refunded === 1 ? "Refunded." : `All ${formatNumber(refunded)} were refunded.`;
-  }
-  const were = refunded === 1 ? "was" : "were";
-  const remain = remaining === 1 ? "remains" : "remain";
-  return `${formatNumber(refunded)} ${were} refunded. ${formatNumber(remaining)} ${remain}.`;
-};
+const explainRefund = ({ refunded, remaining }: RegistrationView): string =>
+  remaining === 0
+    ? refunded === 1
+      ? "Refunded."
+      : `All ${formatNumber(refunded)} refunded.`
+    : `${formatNumber(refunded)} refunded, ${formatNumber(remaining)} left.`;
 
 const STEPS: Readonly<Record<PlantingStage, string>> = {
   funds_distributed: "Ordered",

@@ -187,13 +187,13 @@ const textOf = (...sites: Dashboard["sites"]): string => wordsOf(renderPage(plan
 test("the page says apart how many trees are verified, and how many only planted", (t) => {
   t.regex(
     textOf(site("manual", 60, 25)),
-    / 25 planted and verified, 25% of the registered trees\. Another 35 are planted and wait for verification\. /u,
+    / 25 planted and verified, 25% of the registered trees\. Another 35 planted, waiting for verification\. /u,
   );
   t.regex(textOf(site("manual", 25, 25)), /25% of the registered trees\. How these/u);
   t.regex(textOf(site("manual", 60, 0)), / 60 planted so far\. Verification takes months\. /u);
   t.regex(
     textOf(site("simulated", 20, 10)),
-    / 10 planted and verified in a simulation, 10% of the registered trees\. Another 10 are planted and wait for verification \(simulated\)\. /u,
+    / 10 planted and verified in a simulation, 10% of the registered trees\. Another 10 planted, waiting for verification \(simulated\)\. /u,
   );
   t.regex(
     textOf(site("simulated", 60, 0)),
@@ -342,29 +342,29 @@ const summaryOf = (page: string) => ({
 test("a certificate of one tree is in the singular", (t) => {
   t.regex(pageOf({}), /> ?Planted and verified by a third party on Jul 1, 2026\. ?</u);
   t.regex(pageOf({ stage: "planted" }), /> ?Planted on Jun 1, 2026, not verified yet\. ?</u);
-  t.regex(pageOf({ count: 3, refundedCount: 1 }), /> ?1 was refunded\. 2 remain\.</u);
-  t.regex(pageOf({ count: 3, refundedCount: 2 }), /> ?2 were refunded\. 1 remains\.</u);
+  t.regex(pageOf({ count: 3, refundedCount: 1 }), /> ?1 refunded, 2 left\.</u);
+  t.regex(pageOf({ count: 3, refundedCount: 2 }), /> ?2 refunded, 1 left\.</u);
   t.regex(pageOf({ count: 3 }), /> ?All 3 planted and verified by a third party on/u);
 });
 
-test("a certificate of which a part was refunded shows what remains, and what was registered", (t) => {
+test("a certificate of which a part was refunded shows what is left, and what was registered", (t) => {
   t.deepEqual(summaryOf(pageOf({ count: 1000, refundedCount: 999 })), {
-    description: "1 tree remains. 1,000 trees registered, 999 trees refunded.",
-    headline: "1 tree remains 1,000 trees registered, 999 trees refunded.",
+    description: "1 tree left. 1,000 trees registered, 999 trees refunded.",
+    headline: "1 tree left 1,000 trees registered, 999 trees refunded.",
   });
   t.deepEqual(summaryOf(orderOf(REGISTRATION, { ...DONATION, ...REFUNDED })), {
     description:
-      "1 tree remains. 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
+      "1 tree left. 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
     headline:
-      "1 tree remains 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
+      "1 tree left 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
   });
   t.is(
     summaryOf(orderOf({ ...REGISTRATION, count: 2, refundedCount: 2 }, DONATION)).description,
-    "$50.00 donation to American Red Cross remains. 2 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
+    "$50.00 donation to American Red Cross left. 2 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
   );
   t.is(
     summaryOf(orderOf({ ...REGISTRATION, count: 3, refundedCount: 2 }, DONATION)).description,
-    "1 tree and a donation of $50.00 to American Red Cross remain. 3 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
+    "1 tree and a donation of $50.00 to American Red Cross left. 3 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
   );
 });
 
