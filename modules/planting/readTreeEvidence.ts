@@ -6,30 +6,14 @@ import type { EvidenceContext } from "./context.ts";
 import { expectedPartner, isSimulated } from "./order.rules.ts";
 import { referenceId } from "./referenceId.ts";
 import { simulateEvidence } from "./simulated/simulateEvidence.ts";
-import type { EvidenceStage, OrderedTrees, TreeEvidence } from "./timeline.rules.ts";
+import type { EvidenceStage, TreeEvidence } from "./timeline.rules.ts";
 import { buildTreeEvidence, isExpectedToStay } from "./timeline.rules.ts";
-import type { EvidenceTree } from "./treeEvidence.sql.ts";
 import { listEvidenceTrees } from "./treeEvidence.sql.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
 
 export const treeNotFound = (): DomainError =>
   new DomainError("record_not_found", "failed to find tree");
-
-const orderOf = (tree: EvidenceTree): OrderedTrees | null =>
-  tree.shownOrderId === null ||
-  tree.orderPublicId === null ||
-  tree.treeOrderId === null ||
-  tree.buyerName === null
-    ? null
-    : {
-        orderId: tree.shownOrderId,
-        orderPublicId: tree.orderPublicId,
-        treeOrderId: tree.treeOrderId,
-        treeOrderPublicId: tree.treeOrderPublicId,
-        treeCount: tree.orderedCount,
-        buyerName: tree.buyerName,
-      };
 
 /** Reads the evidence of trees. */
 export type EvidenceReader = {
@@ -82,7 +66,7 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext): Evidenc
         importedFrom: tree.importedFrom,
         isSimulated: isSimulated(expectedPartner(tree, configured.kind) ?? ""),
         shape: tree.timeline ?? configured.timeline,
-        order: orderOf(tree),
+        order: tree.order,
         facts: tree.facts,
         region: tree.region,
         idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
