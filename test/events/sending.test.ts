@@ -1,30 +1,73 @@
+import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
+import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
+import { sql } from "../../db/sql.ts";
+import { newId } from "../../runtime/newId.ts";
+import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../modules/events/attempts.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { SHARDS } from "../../db/shards.rules.ts";
-import { newId } from "../../runtime/newId.ts";
 import {
   createDeliveryRuns,
   createEndpointScans,
 } from "../../modules/events/createDeliveryRuns.ts";
-import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { deliveryContext } from "./deliverTo.ts";
-import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
 import { holdOpen, startReceiver } from "./startReceiver.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
-// Serial, because a shard makes the deliveries of all endpoints in the file's database.
 const test = testWithDatabase();
 
+/** The shard whose deliveries are made. */
 const SHARD = 1;
+
+/** Returns the id of an endpoint of a shard. */
+const idInShard = (shard: number): string => `${newId().slice(0, -2)}0${shard}`;
+
+const TABLES = ["webhook_delivery", "webhook_endpoint"];
+/** As many as a recovery makes due at the same time. */
+const DELIVERIES = 5000;
+/** The row that is claimed has 17: two versions, and their entries in the indexes. The pending ones have more than 100. */
+const MAXIMUM_PAGES = 40;
+
+test.serial(
+  "neither a claim nor a list of deliveries in a rare state reads all deliveries of an endpoint",
+  async (t) => {
+    const { filler, db: single } = await openSinglePools(t);
+    await stopAutovacuum(filler, TABLES);
+    const countPages = await createPageCounter(filler, single, TABLES);
+    const check = async (work: Parameters<typeof countPages>[0]): Promise<void> => {
+      const pages = await countPages(work);
+      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${pages} pages`);
+    };
+    const endpointId = idInShard(SHARD + 1);
+    await insertEndpoints(filler, [endpointId]);
+    await insertDeliveries(filler, [endpointId], DELIVERIES, { state: "delivered" });
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) webhook_delivery`);
+    const now = new Date(0);
+    await insertDeliveries(filler, [endpointId], 3, { state: "failed", now });
+    await insertDeliveries(filler, [endpointId], 3, { now });
+    for (const state of ["failed", "pending"] as const) {
+      await check(async (db) => {
+        t.is((await listDeliveries(db, endpointId, { state, limit: 10 })).length, 3);
+      });
+    }
+
+    const busyId = idInShard(SHARD + 1);
+    await insertEndpoints(filler, [busyId], { deliveries: DELIVERIES });
+    await check(async (db) => {
+      t.is((await claimDeliveries(db, [{ endpointId: busyId, places: 1 }], new Date())).length, 1);
+    });
+  },
+);
+
 const RUN_MS = 200;
 
 /** Creates endpoints of the shard with due deliveries. */
@@ -36,7 +79,7 @@ const insertShard = (
     deliveries,
   }: { readonly url: string; readonly count: number; readonly deliveries: number },
 ): Promise<readonly string[]> => {
-  const ids = Array.from({ length: count }, () => `${newId().slice(0, -2)}0${SHARD}`);
+  const ids = Array.from({ length: count }, () => idInShard(SHARD));
   return insertEndpoints(db, ids, { url, deliveries });
 };
 
