@@ -145,20 +145,6 @@ test.serial("the page allows photos of hosts that add nothing else to its policy
   );
 });
 
-test.serial("trees of the simulated partner are labelled on page, badge and card", async (t) => {
-  const scene = await open(t);
-  await fillYear(t, scene);
-  const page = (await (await scene.read("")).text()).replaceAll(/\s+/gu, " ");
-  t.true(page.includes("22,988 trees registered, 21,754 planted and verified (simulated)."));
-  t.regex(page, /21,754 planted and verified in a simulation, 94% of the registered trees/u);
-  t.regex(page, /Simulated verifier.{1,40} 21,754 trees verified in a simulation, last on/u);
-  t.notRegex(page, /third party: |verified by/u);
-  t.is(page.split("<strong>Simulation.</strong>").length, 2);
-  t.notRegex(page, /<strong>(?:Simulated|\(simulated\))<\/strong>/u);
-  t.true((await (await scene.read("/badge.svg")).text()).includes("21,754 verified (simulated)"));
-  t.regex(await (await scene.read("/card")).text(), /planted and\s+verified \(simulated\)/u);
-});
-
 test.serial("beside trees of a real partner no simulated ones count", async (t) => {
   const scene = await open(t);
   await fillYear(t, scene);

@@ -225,6 +225,12 @@ test("the JSON has how many trees are planted, and whether they are simulated", 
   });
 });
 
+test("badge and card mark simulated trees", (t) => {
+  const simulated = plantedAt(site("simulated", 20, 10));
+  t.true(renderBadge(simulated).includes("10 verified (simulated)"));
+  t.regex(wordsOf(renderCard(simulated)), /10 planted and verified \(simulated\)/u);
+});
+
 test("the badge has the organization's color", (t) => {
   t.regex(
     renderBadge({ ...EMPTY, profile: { ...DEFAULT_PROFILE, color: "#7a1fa2" } }),
