@@ -246,7 +246,6 @@ CREATE TABLE donor (
   subscription_id text,
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
-  key_generation integer NOT NULL DEFAULT 0,
   CONSTRAINT donor_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT donor_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donor_count CHECK (count >= 0),

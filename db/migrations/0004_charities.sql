@@ -70,8 +70,6 @@ CREATE TABLE donor (
   active_since timestamptz,
   -- When the processor was last seen to have the items.
   verified_at timestamptz,
-  -- Part of the idempotency key; increased once an attempt's outcome is known. While it is not, the key is repeated.
-  key_generation integer NOT NULL DEFAULT 0,
   PRIMARY KEY (account_id, mode)
 ) WITH (fillfactor = 50);
 

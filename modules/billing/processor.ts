@@ -75,11 +75,6 @@ export class ProcessorEventUnreadableError extends Error {
   override readonly name = "ProcessorEventUnreadableError";
 }
 
-/** The processor has answered that it does not add the items of donations. The same idempotency key repeats that answer. */
-export class ProvisioningRejectedError extends Error {
-  override readonly name = "ProvisioningRejectedError";
-}
-
 /** The key is of another account, or a meter at the processor is not configured as we need it. Repeating the call does not help. */
 export class ProcessorMismatchError extends Error {
   override readonly name = "ProcessorMismatchError";

@@ -84,18 +84,13 @@ const isSameCarrier = sql.fragment`(
   known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
 )`;
 
-const generationRow = z.strictObject({ keyGeneration: z.int() });
-
-/**
- * Records who carries an account's items. What is known of another processor's or subscription's items is forgotten.
- * @returns the generation of the idempotency key with which to add the items
- */
-export const setCarrier = (
+/** Records who carries an account's items. What is known of another processor's or subscription's items is forgotten. */
+export const setCarrier = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
-): Promise<number> =>
-  db.oneFirst(sql.type(generationRow)`
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
     INSERT INTO donor AS known (account_id, mode, processor, subscription_id)
     VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId})
     ON CONFLICT (account_id, mode) DO UPDATE
@@ -104,27 +99,20 @@ export const setCarrier = (
       subscription_id = excluded.subscription_id,
       active_since = CASE WHEN ${isSameCarrier} THEN known.active_since END,
       verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END
-    RETURNING key_generation AS "keyGeneration"
   `);
+};
 
-/**
- * Records an attempt to add the items whose outcome is known: the next one has another idempotency key.
- * @param verifiedAt when the processor was seen to have the items; null if it rejected them
- */
+/** Records when the processor was seen to have the items. */
 export const recordProvisioning = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
-  keyGeneration: number,
-  verifiedAt: Date | null,
+  verifiedAt: Date,
 ): Promise<void> => {
   const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
     UPDATE donor
-    SET
-      key_generation = greatest(key_generation, ${keyGeneration + 1}),
-      active_since = coalesce(active_since, ${verified}),
-      verified_at = coalesce(${verified}, verified_at)
+    SET active_since = coalesce(active_since, ${verified}), verified_at = ${verified}
     WHERE account_id = ${accountId} AND mode = ${mode}
       AND processor = ${processor} AND subscription_id IS NOT DISTINCT FROM ${subscriptionId}
   `);

@@ -7,7 +7,6 @@ import {
 import type { Carrier, DonationSubscription, Donor } from "./donationSubscriptions.sql.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
-import { ProvisioningRejectedError } from "../billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { BillingContext } from "../billing/context.ts";
 
@@ -39,10 +38,9 @@ const carrierOf = ({ billing }: BillingContext, account: Account, mode: Mode): C
 };
 
 /**
- * Adds the donation items to an account's subscription at its processor. Repeating it changes nothing. Concurrent calls use
- * one idempotency key, so the processor adds the items once.
+ * Adds the donation items to an account's subscription at its processor. Repeating it changes nothing.
  * @throws DomainError request_invalid if the account has no subscription at its processor
- * @throws OutageError if the processor fails; no item is added then
+ * @throws OutageError if the processor fails; no item is added then, or all are and the next call finds them
  */
 export const subscribeToDonations = async (
   context: BillingContext,
@@ -51,25 +49,16 @@ export const subscribeToDonations = async (
   const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
   const carrier = carrierOf(context, account, owner.mode);
-  const keyGeneration = await setCarrier(db, owner, carrier);
-  const record = (verifiedAt: Date | null): Promise<void> =>
-    recordProvisioning(db, owner, carrier, keyGeneration, verifiedAt);
+  await setCarrier(db, owner, carrier);
   if (carrier.subscriptionId !== null) {
-    try {
-      await billing.stripe?.provisionDonations(
-        { accountId: account.id, subscriptionId: carrier.subscriptionId },
-        keyGeneration,
-        AbortSignal.timeout(PROVISION_WITHIN_MS),
-      );
-    } catch (error) {
-      // Otherwise the outcome is unknown, and the next attempt repeats the idempotency key.
-      if (error instanceof ProvisioningRejectedError) {
-        await record(null);
-      }
-      throw outage(error);
-    }
+    const signal = AbortSignal.timeout(PROVISION_WITHIN_MS);
+    await billing.stripe
+      ?.provisionDonations(carrier.subscriptionId, signal)
+      .catch((error: unknown) => {
+        throw outage(error);
+      });
   }
-  await record(clock.now());
+  await recordProvisioning(db, owner, carrier, clock.now());
 };
 
 /** Returns whether an account still has the processor and the subscription that carry its donation items. */

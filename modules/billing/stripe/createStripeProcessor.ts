@@ -243,18 +243,9 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
      */
     readRefusalReport: (eventId: string, signal: AbortSignal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
-    /**
-     * Adds the items that donations need to an account's subscription, as far as they are missing. Throws if it cannot
-     * add all of them, and then adds none: a ProvisioningRejectedError if Stripe's answer is final for the key, and any
-     * other error if the outcome is unknown.
-     * @param keyGeneration that of an earlier call whose outcome is unknown, or else different from that of all others
-     */
-    provisionDonations: (
-      subscriber: { readonly accountId: string; readonly subscriptionId: string },
-      keyGeneration: number,
-      signal: AbortSignal,
-    ) =>
-      boundTo(signal, () => provisionDonations(stripe, subscriber, donationPrices, keyGeneration)),
+    /** Adds the items that donations need to a subscription, as far as they are missing. Throws if it cannot add all of them. */
+    provisionDonations: (subscriptionId: string, signal: AbortSignal) =>
+      boundTo(signal, () => provisionDonations(stripe, subscriptionId, donationPrices)),
   };
 };
 

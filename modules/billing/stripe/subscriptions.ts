@@ -1,7 +1,5 @@
-import { createHash } from "node:crypto";
 import { Stripe } from "stripe";
 import type { Period } from "../usage.rules.ts";
-import { ProvisioningRejectedError } from "../processor.ts";
 import { MISSING } from "../subscriptions.rules.ts";
 import type { SubscriptionState, UnitPrice } from "../subscriptions.rules.ts";
 import { isActiveSubscription } from "../../accounts/accounts.rules.ts";
@@ -197,42 +195,20 @@ const findMissing = async (
   );
 };
 
-/** The same update has the same key, so that Stripe applies it once although a response was lost. */
-const keyOf = (
-  { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  missing: readonly NewItem[],
-  keyGeneration: number,
-): string => {
-  const prices = createHash("sha256")
-    .update(missing.map(({ price }) => price).join(" "))
-    .digest("hex")
-    .slice(0, 16);
-  return `donations:${accountId}:${subscriptionId}:${prices}:${keyGeneration}`;
-};
-
-/** Returns whether Stripe has answered, and would repeat the answer under the same key. */
-const isFinal = (error: unknown): boolean =>
-  error instanceof Stripe.errors.StripeError &&
-  error.statusCode !== undefined &&
-  (error.statusCode >= 500
-    ? error.headers?.["stripe-should-retry"] === "false"
-    : error.statusCode !== 409 && error.statusCode !== 429);
-
 /**
- * Adds the missing items of donations in one update of the subscription, which applies to all of them or to none. Then
- * it reads the items again, because an update whose response is lost may have been applied.
- * @throws ProvisioningRejectedError if an item is still missing and Stripe's answer is final, otherwise Error
+ * Adds the missing items of donations in one update of the subscription, which applies to all of them or to none. Stripe
+ * refuses a price that a subscription has already, so concurrent updates add them once. An update that fails may have been
+ * applied, by this call or by another one, so the items are read again.
+ * @throws Error if an item is still missing
  */
 export const provisionDonations = async (
   stripe: Stripe,
-  customer: { readonly accountId: string; readonly subscriptionId: string },
+  subscriptionId: string,
   prices: DonationPrices | null,
-  keyGeneration: number,
 ): Promise<void> => {
   if (prices === null) {
     throw new Error("STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set.");
   }
-  const { subscriptionId } = customer;
   const { status } = await stripe.subscriptions.retrieve(subscriptionId);
   if (!isActiveSubscription(status)) {
     throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
@@ -241,26 +217,15 @@ export const provisionDonations = async (
   if (missing.length === 0) {
     return;
   }
-  const failure = await stripe.subscriptions
-    .update(
-      subscriptionId,
-      {
-        items: [...missing],
-        proration_behavior: "none",
-        payment_behavior: "error_if_incomplete",
-      },
-      { idempotencyKey: keyOf(customer, missing, keyGeneration) },
-    )
-    .then(
-      // An earlier answer, repeated after the items were removed.
-      () => new ProvisioningRejectedError(`Stripe did not add the items to ${subscriptionId}.`),
-      (error: unknown) => error,
-    );
-  const stillMissing = await findMissing(stripe, subscriptionId, prices);
-  if (stillMissing.length > 0) {
-    const message = "Stripe did not add the donation items.";
-    throw failure instanceof ProvisioningRejectedError || isFinal(failure)
-      ? new ProvisioningRejectedError(message, { cause: failure })
-      : new Error(message, { cause: failure });
+  try {
+    await stripe.subscriptions.update(subscriptionId, {
+      items: [...missing],
+      proration_behavior: "none",
+      payment_behavior: "error_if_incomplete",
+    });
+  } catch (cause) {
+    if ((await findMissing(stripe, subscriptionId, prices)).length > 0) {
+      throw new Error("Stripe did not add the donation items.", { cause });
+    }
   }
 };
