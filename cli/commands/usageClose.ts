@@ -81,20 +81,6 @@ const listClosable = async (
   return events.filter((event) => !unclear.includes(event)).map(({ id }) => ({ letter: "E", id }));
 };
 
-/** @throws CommandError if a document would bill two meters, which have different prices, or two organizations */
-const requireOneLine = ({ events, differences }: ClosedUsage): void => {
-  const items = [...events, ...differences];
-  if (new Set(items.map(({ kind }) => kind)).size > 1) {
-    throw new CommandError(
-      EXIT.failed,
-      "The usage is of two meters, which have prices of their own: close that of each, with --meter.",
-    );
-  }
-  if (new Set(items.map(({ accountId }) => accountId)).size > 1) {
-    throw new CommandError(EXIT.failed, "A document is of one customer: close the usage of each.");
-  }
-};
-
 const presentClosed = ({ events, differences }: ClosedUsage) => [
   ...events.map(({ id, kind, second, quantity, state, customerId }) => ({
     item: `E${id}`,
@@ -129,30 +115,6 @@ const describeClosed = (
   return isDryRun ? `This would be closed: ${what}. Nothing was changed.` : `Closed: ${what}.`;
 };
 
-/** Checks everything before anything is closed. */
-const closeItems = async (
-  deps: Deps,
-  items: readonly UsageItem[],
-  document: BillingDocument | null,
-  { reason, as, units, dryRun }: CloseOptions,
-): Promise<ClosedUsage> => {
-  const options = {
-    document,
-    reason,
-    by: operatorName(as),
-    expectedUnits: units ?? null,
-    isDryRun: true,
-  };
-  const idsOf = (letter: UsageItem["letter"]) =>
-    items.filter((item) => item.letter === letter).map(({ id }) => id);
-  const closed = { eventIds: idsOf("E"), differenceIds: idsOf("D") };
-  const preview = await closeUsage(deps, closed, options);
-  if (document !== null) {
-    requireOneLine(preview);
-  }
-  return dryRun ? preview : closeUsage(deps, closed, { ...options, isDryRun: false });
-};
-
 const close = async (
   context: CliContext,
   names: readonly string[],
@@ -171,7 +133,19 @@ const close = async (
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
-  const closed = await closeItems(deps, selected, document, options);
+  const idsOf = (letter: UsageItem["letter"]) =>
+    selected.filter((item) => item.letter === letter).map(({ id }) => id);
+  const closed = await closeUsage(
+    deps,
+    { eventIds: idsOf("E"), differenceIds: idsOf("D") },
+    {
+      document,
+      reason: options.reason,
+      by: operatorName(options.as),
+      expectedUnits: options.units ?? null,
+      isDryRun,
+    },
+  );
   for (const id of isDryRun ? [] : stripeEventIds) {
     await resolveProcessorEvent(deps, id, "discard");
   }

@@ -6,7 +6,7 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
+import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
 import { hasLiveLedgerUsage } from "./usageFacts.sql.ts";
 
 /**
@@ -17,6 +17,13 @@ export const requireProcessor = async (
   db: DatabasePool,
   configured: LiveProcessor,
 ): Promise<void> => {
+  const { processor, originalStripeAccountId } = await readDeployment(db);
+  if (
+    decideProcessor(processor, configured, { ledgerHasLiveUsage: true, originalStripeAccountId })
+      .kind === "same"
+  ) {
+    return;
+  }
   const decision = await db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     const decided = decideProcessor(current.processor, configured, {

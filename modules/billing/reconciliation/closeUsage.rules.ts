@@ -2,6 +2,7 @@ import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import type { BillingDocument, Failure, MeterEventState } from "../meterEvents.rules.ts";
 import { documentFor, namedEvents } from "../meterEvents.rules.ts";
+import type { Owner } from "../../records/owner.rules.ts";
 
 type ClosedEvent = {
   readonly id: bigint;
@@ -59,15 +60,24 @@ export const isClosedAlready = (
 };
 
 /**
- * Checks that a document fits the units that it closes.
+ * Checks that a document fits the items that it closes, and their units.
  * @param expectedUnits what the operator says that it has; null if that is not to be checked
  * @throws DomainError request_invalid
  */
 export const requireDocument = (
+  items: readonly Pick<Owner, "accountId" | "kind">[],
   units: number,
   document: BillingDocument | null,
   expectedUnits: number | null,
 ): void => {
+  if (document !== null && new Set(items.map(({ kind }) => kind)).size > 1) {
+    throw invalidRequest(
+      "the usage is of two meters, which have prices of their own: close that of each, with --meter",
+    );
+  }
+  if (document !== null && new Set(items.map(({ accountId }) => accountId)).size > 1) {
+    throw invalidRequest("a document is of one customer: close the usage of each");
+  }
   if (expectedUnits !== null && expectedUnits !== units) {
     throw invalidRequest(`these are ${counted(units, "unit")}, not ${expectedUnits}`);
   }

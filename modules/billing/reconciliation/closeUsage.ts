@@ -85,7 +85,7 @@ export const closeUsage = (
     const units =
       events.reduce((sum, { quantity }) => sum + quantity, 0) -
       differences.reduce((sum, each) => sum + each.units, 0);
-    requireDocument(units, document, expectedUnits);
+    requireDocument([...events, ...differences], units, document, expectedUnits);
     if (isDryRun) {
       return { events, differences, units };
     }

@@ -9,27 +9,17 @@ import { listSubscriptionProblems } from "../subscriptions.rules.ts";
 /** A list of what an unknown customer has is a 400. */
 const NOT_FOUND = new Set([400, 404]);
 
-/** Returns the problem that a check found, or null. An outage of Stripe is thrown. */
-const findProblem = (check: Promise<unknown>): Promise<string | null> =>
-  check.then(
-    () => null,
-    (error: unknown) => {
-      const isProblem =
-        error instanceof Error &&
-        (!(error instanceof Stripe.errors.StripeError) ||
-          error instanceof Stripe.errors.StripeInvalidRequestError);
-      if (!isProblem) {
-        throw error;
-      }
-      return error.message;
-    },
-  );
-
-const requireExistingCustomer = async (stripe: Stripe, customerId: string): Promise<void> => {
-  const customer = await stripe.customers.retrieve(customerId);
-  if (customer.deleted === true) {
-    throw new Error(`Stripe's customer ${customerId} was deleted.`);
+const inspectCustomer = async (stripe: Stripe, customerId: string): Promise<string | null> => {
+  const customer = await stripe.customers.retrieve(customerId).catch((error: unknown) => {
+    if (isMissing(error)) {
+      return null;
+    }
+    throw error;
+  });
+  if (customer === null) {
+    return `No such customer: '${customerId}'.`;
   }
+  return customer.deleted === true ? `Stripe's customer ${customerId} was deleted.` : null;
 };
 
 const inspectSubscription = async (
@@ -121,8 +111,7 @@ export const createStripeInspector = (options: StripeClientOptions) => {
     /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
     readGraceHours: (customerId: string) => readGraceHours(stripe, customerId),
     /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
-    inspectCustomer: (customerId: string) =>
-      findProblem(requireExistingCustomer(stripe, customerId)),
+    inspectCustomer: (customerId: string) => inspectCustomer(stripe, customerId),
     /**
      * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
      * or has no price on the meter of one of the kinds, or prices with different periods.

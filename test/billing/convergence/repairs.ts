@@ -102,7 +102,12 @@ export const createRepairs = (
     const { db } = world.deps();
     const open = await listOpenDifferences(db, { accountId: null, span: null, limit: 1000 });
     const some = events.filter(() => random.below(3) > 0);
-    return some.length > 1 && close(some, open, random.below(2) === 0);
+    const isDocumented = random.below(2) === 0;
+    const [first] = some;
+    /** A document is of one customer and meter. */
+    const fits = ({ accountId, kind }: Pick<StoredMeterEvent, "accountId" | "kind">): boolean =>
+      !isDocumented || (accountId === first?.accountId && kind === first.kind);
+    return some.length > 1 && close(some.filter(fits), open.filter(fits), isDocumented);
   };
 
   const reconcile = async (): Promise<readonly UsageDifference[]> => {
