@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
-import { isFailed } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
@@ -119,7 +118,7 @@ const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown =
   quantity: record.quantity,
   state: record.state,
   last_error: record.lastError,
-  next: `impact usage ${isFailed(record.state) ? "retry" : "explain"} E${record.id}`,
+  next: `impact usage ${record.state === "failed" ? "retry" : "explain"} E${record.id}`,
 });
 
 const presentAccount = (record: FoundRecords["accounts"][number]): Shown => ({

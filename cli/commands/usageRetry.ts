@@ -4,8 +4,6 @@ import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { listMeterEventIdsOfEndedPeriods } from "../../modules/billing/meterEventReports.sql.ts";
-import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import {
@@ -52,21 +50,6 @@ const requireSuccess = (results: readonly Result[]): void => {
     throw new CommandError(
       codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
       `${refused} of ${results.length} could not be retried.`,
-    );
-  }
-};
-
-/** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
-const warnOfEndedPeriods = async (
-  { io, clock }: CliContext,
-  { db }: Deps,
-  ids: readonly bigint[],
-): Promise<void> => {
-  const ended = await listMeterEventIdsOfEndedPeriods(db, ids, { now: clock.now(), graceMs: 0 });
-  if (ended.length > 0) {
-    say(
-      io,
-      `The billing period of ${namedEvents(ended)} has ended: that usage may be on no invoice. See impact usage.`,
     );
   }
 };
@@ -181,8 +164,6 @@ const retry = async (
   if (results.length === 0) {
     say(io, "Nothing has failed; there is nothing to retry.");
   }
-  const eventIds = items.filter(({ letter }) => letter === "E").map(({ id }) => id);
-  await warnOfEndedPeriods(context, deps, eventIds);
   if (isDryRun) {
     say(io, "Nothing was changed.");
   } else if (results.length > 0) {

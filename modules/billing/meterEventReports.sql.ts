@@ -1,8 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values, safeInteger } from "../../db/sql.ts";
-import { isOfEndedPeriod } from "./billingPeriods.sql.ts";
-import type { PeriodEnds } from "./billingPeriods.sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
 import { isLateWithoutDocument, meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
@@ -113,23 +111,6 @@ export const listFailedMeterEventIds = (
             WHERE registration.id = ANY(${sql.array([...of.registrationIds], "uuid")})
           )`
     }
-    ORDER BY meter_event.id
-  `);
-
-/** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */
-export const listMeterEventIdsOfEndedPeriods = (
-  db: CommonQueryMethods,
-  meterEventIds: readonly bigint[],
-  ends: PeriodEnds,
-): Promise<readonly bigint[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT meter_event.id
-    FROM meter_event
-    JOIN account ON account.id = meter_event.account_id
-    WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
-      AND meter_event.mode = 'live'
-      AND meter_event.processor = 'stripe'
-      AND ${isOfEndedPeriod(sql.fragment`meter_event.kind`, sql.fragment`meter_event.second`, ends)}
     ORDER BY meter_event.id
   `);
 

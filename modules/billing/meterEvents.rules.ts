@@ -21,8 +21,6 @@ export type MeterEventState = (typeof METER_EVENT_STATES)[number];
 export const FAILURES = ["refused", "too_old", "unclear", "waits_for_usage"] as const;
 export type Failure = (typeof FAILURES)[number];
 
-export const isFailed = (state: MeterEventState): boolean => state === "failed";
-
 /**
  * Returns the type of the event that clients receive for a change of a meter event's state, or null. Usage has recovered
  * when it is sent again, or when the processor turns out to have it.

@@ -8,9 +8,8 @@ import { correctClock } from "../readDatabaseTime.ts";
 import { sweepStripe } from "../processorEvents/refreshSubscriptions.ts";
 import type { StripeSweep, SweepOptions } from "../processorEvents/refreshSubscriptions.ts";
 import {
-  findNextCustomer,
   findComparedSince,
-  listCustomersOfAccount,
+  listCustomers,
   replaceInvoicedUsage,
   sumDelivered,
 } from "./invoicedUsage.sql.ts";
@@ -22,14 +21,11 @@ async function* listComparedCustomers(
   accountId: string | null,
   readBefore: Date,
 ): AsyncGenerator<{ readonly id: string; readonly since: number }, void, void> {
-  const listed = accountId === null ? null : await listCustomersOfAccount(db, accountId);
-  let id = listed === null ? await findNextCustomer(db, "") : listed[0];
-  for (let place = 1; typeof id === "string"; place += 1) {
+  for (const id of await listCustomers(db, accountId)) {
     const since = await findComparedSince(db, { customerId: id, readBefore });
     if (since !== null) {
       yield { id, since };
     }
-    id = listed === null ? await findNextCustomer(db, id) : listed[place];
   }
 }
 

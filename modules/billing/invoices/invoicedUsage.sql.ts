@@ -9,25 +9,19 @@ import type { InvoicedUsage } from "./invoiceReports.rules.ts";
 import { COMPARED_SECONDS } from "./invoices.rules.ts";
 import type { ComparedUsage } from "./invoices.rules.ts";
 
-const idRow = z.strictObject({ id: z.string().nullable() });
+const idRow = z.strictObject({ id: z.string() });
 
-/** Returns the next customer, in the order of their ids, to which usage was ever sent; null after the last one. */
-export const findNextCustomer = (db: CommonQueryMethods, after: string): Promise<string | null> =>
-  db.oneFirst(sql.type(idRow)`
-    SELECT min(customer_id) AS id
-    FROM meter_event
-    WHERE customer_id > ${after}
-  `);
-
-/** Lists the customers that an account's usage was sent to. */
-export const listCustomersOfAccount = (
+/** Lists the customers of Stripe that an account has had, or that all have had (null). */
+export const listCustomers = (
   db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly (string | null)[]> =>
+  accountId: string | null,
+): Promise<readonly string[]> =>
   db.anyFirst(sql.type(idRow)`
-    SELECT DISTINCT customer_id AS id
-    FROM meter_event
-    WHERE account_id = ${accountId} AND mode = 'live' AND customer_id IS NOT NULL
+    SELECT DISTINCT customer.id
+    FROM account
+    CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
+    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
+    ORDER BY customer.id
   `);
 
 const sinceRow = z.strictObject({ since: safeInteger });

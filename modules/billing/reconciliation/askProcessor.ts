@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
+import { findEndOfPeriods } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { currentTarget, requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { listMeterEventIdsOfEndedPeriods } from "../meterEventReports.sql.ts";
 import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import {
   findMeterEvent,
@@ -23,7 +23,7 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
 import type { SendResult } from "../sending/decideNextStep.rules.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
-import { minuteOf } from "../usage.rules.ts";
+import { minuteOf, timeOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
@@ -181,17 +181,15 @@ export const applyAnswer = async (
       const customerId = answer.kind === "delivered" ? answer.customerId : event.customerId;
       const account = await findAccount(transaction, event.accountId);
       // Nothing is known of the periods of an earlier customer.
-      const ended =
+      const ends = { now: deliveredBy, graceMs: DEFAULT_GRACE_MS };
+      const endedBefore =
         account?.stripeCustomerId === customerId
-          ? await listMeterEventIdsOfEndedPeriods(transaction, [id], {
-              now: deliveredBy,
-              graceMs: DEFAULT_GRACE_MS,
-            })
-          : [];
+          ? await findEndOfPeriods(transaction, event, ends)
+          : null;
       const note = "the processor's sums show it";
       await recordFoundDelivery(transaction, id, {
         customerId,
-        isLate: ended.length > 0,
+        isLate: endedBefore !== null && timeOf(event.second) < endedBefore,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
         now,
       });

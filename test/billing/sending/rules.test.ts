@@ -171,19 +171,6 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
   t.true(arrows.length <= 10);
 });
 
-test("a late refusal fails a delivered event, closes it if a document bills it, and waits while it is being sent", (t) => {
-  const delivered = { state: "delivered", firstAttemptAt: NOW, documentReference: null } as const;
-  const decide = (changes: Partial<Parameters<typeof decideLateRefusal>[0]>) =>
-    decideLateRefusal({ ...delivered, ...changes }, { windowEnd: NOW });
-
-  t.is(decide({}), "failed");
-  t.is(decide({ documentReference: "ii_1" }), "closed");
-  t.is(decide({ state: "pending" }), "wait");
-  t.is(decide({ state: "failed" }), null);
-  t.is(decide({ state: "closed" }), null);
-  t.is(decide({ firstAttemptAt: null }), "failed");
-});
-
 test("a late refusal of a history that was lost does not concern an event that was sent later", (t) => {
   const decide = (firstAttemptAt: Date) =>
     decideLateRefusal(
