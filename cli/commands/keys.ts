@@ -24,7 +24,13 @@ const addListCommand = (parent: Command, context: CliContext): void => {
       const { io } = context;
       const { db, account } = await openAccount(context, named);
       const keys = await listApiKeys(db, account.id);
-      printList({ io, json }, keys.map(presentKey));
+      const rows = keys.map(presentKey);
+      // The SHA-256 is for a proxy's files.
+      printList(
+        { io, json },
+        rows,
+        rows.map(({ sha256: _, ...row }) => row),
+      );
     });
 };
 

@@ -6,7 +6,6 @@ import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { fillYear, LOGO, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
@@ -78,9 +77,7 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
 
 test.serial("projected carbon is shown only if an operator switches it on", async (t) => {
   const scene = await openDashboard(t);
-  await scene.setup.order(10_000);
-  await scene.setup.place();
-  await scene.setup.pass(3 * STAGE_MS);
+  await fillYear(t, scene);
   const readText = async (): Promise<string> => (await fetch(await serveAgain(t, scene))).text();
   t.notRegex(await readText(), /[Pp]rojected|CO₂/u);
   const impact = impactOf(t);
