@@ -4,12 +4,7 @@ import type { Middleware } from "koa";
 import compose from "koa-compose";
 import type { PresentError } from "../../runtime/errorStatus.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import {
-  browserFallback,
-  ignoreLongAccept,
-  requireValidTarget,
-  rejectUnmatched,
-} from "./requestTargets.ts";
+import { browserFallback, checkHead, rejectUnmatched } from "./requestTargets.ts";
 import type { BrowserFallback } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { identifyRequest, observeRequest, traceRequest } from "./observeRequests.ts";
@@ -127,11 +122,10 @@ export const createApp = ({
     logger.debug({ err: error }, "connection lost");
   });
   app.use(traceRequest);
-  app.use(identifyRequest());
+  app.use(identifyRequest);
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));
-  app.use(requireValidTarget);
-  app.use(ignoreLongAccept);
+  app.use(checkHead);
 
   const router = new Router<ApiState>({ sensitive: true });
   const vary = keyHeaders.join(", ");

@@ -10,7 +10,7 @@ import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
 const REQUEST_ID = /^[\u0021-\u007E]{1,128}$/u;
 
 /** Sets the request's id, the client's own if it is well-formed, and returns it in `X-Request-Id`. */
-export const identifyRequest = (): Middleware<ApiState> => (ctx, next) => {
+export const identifyRequest: Middleware<ApiState> = (ctx, next) => {
   const given = ctx.req.headers["x-request-id"];
   const requestId = typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
   ctx.state.requestId = requestId;

@@ -12,22 +12,19 @@ const pathOf = ({ request }: RequestContext): string | null => {
   }
 };
 
-/** Rejects a request whose target is neither a path nor a URL with one. The path of a valid one is parsed only once. */
-export const requireValidTarget: Middleware<ApiState> = (ctx, next) => {
-  if (pathOf(ctx)?.startsWith("/") !== true) {
-    throw new HttpError("request_malformed", "the request target is not a valid URL");
-  }
-  return next();
-};
-
 /** Several times what browsers send. */
 const MAXIMUM_ACCEPT_LENGTH = 1000;
 
 /**
+ * Rejects a request whose target is neither a path nor a URL with one. The path of a valid one is parsed only once.
+ *
  * Treats an `Accept` header that is too long as absent. Koa's parser, which Koa also uses for redirects, takes a time that
  * grows with the square of its length.
  */
-export const ignoreLongAccept: Middleware<ApiState> = (ctx, next) => {
+export const checkHead: Middleware<ApiState> = (ctx, next) => {
+  if (pathOf(ctx)?.startsWith("/") !== true) {
+    throw new HttpError("request_malformed", "the request target is not a valid URL");
+  }
   const { headers } = ctx.req;
   if (headers.accept !== undefined && headers.accept.length > MAXIMUM_ACCEPT_LENGTH) {
     delete headers.accept;
