@@ -11,7 +11,7 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printDetails, printList } from "../output/print.ts";
+import { only, printDetails, printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 
 const LIST_HELP = `
@@ -26,11 +26,18 @@ const addListCommand = (parent: Command, context: CliContext): void => {
       const keys = await listApiKeys(db, account.id);
       const rows = keys.map(presentKey);
       // The SHA-256 is for a proxy's files.
-      printList(
-        { io, json },
-        rows,
-        rows.map(({ sha256: _, ...row }) => row),
-      );
+      const shown = only(rows, [
+        "id",
+        "name",
+        "mode",
+        "scope",
+        "hint",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+      ]);
+      printList({ io, json }, rows, shown);
     });
 };
 
