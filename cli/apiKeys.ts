@@ -77,6 +77,9 @@ export const presentKey = (key: ApiKey) => ({
   revoked_at: key.revokedAt,
 });
 
+/** Returns what text shows of a key: not its SHA-256, which is for another cell. */
+export const shownKey = ({ sha256: _digest, ...key }: ReturnType<typeof presentKey>) => key;
+
 /** Timers may fire a millisecond early. */
 const MARGIN_MS = 50;
 

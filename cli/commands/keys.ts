@@ -4,14 +4,20 @@ import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, withAccount } from "../accountOptions.ts";
 import type { AccountOptions } from "../accountOptions.ts";
-import { awaitCachedKeys, keySettingsOf, presentKey, withKeySettings } from "../apiKeys.ts";
+import {
+  awaitCachedKeys,
+  keySettingsOf,
+  presentKey,
+  shownKey,
+  withKeySettings,
+} from "../apiKeys.ts";
 import type { NewKeyOptions } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { only, printDetails, printList } from "../output/print.ts";
+import { printDetails, printList } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 
 const LIST_HELP = `
@@ -25,19 +31,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
       const { db, account } = await openAccount(context, named);
       const keys = await listApiKeys(db, account.id);
       const rows = keys.map(presentKey);
-      // The SHA-256 is for a proxy's files.
-      const shown = only(rows, [
-        "id",
-        "name",
-        "mode",
-        "scope",
-        "hint",
-        "created_at",
-        "expires_at",
-        "last_used_at",
-        "revoked_at",
-      ]);
-      printList({ io, json }, rows, shown);
+      printList({ io, json }, rows, rows.map(shownKey));
     });
 };
 
@@ -79,7 +73,8 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);
-    printDetails({ io, json }, presentKey(key));
+    const revoked = presentKey(key);
+    printDetails({ io, json }, revoked, shownKey(revoked));
     await awaitCachedKeys(io);
     say(io, "Revoked. Every API process rejects the key.");
     if (wasLast) {

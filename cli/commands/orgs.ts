@@ -22,7 +22,7 @@ import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDonationSubscription } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { presentKey } from "../apiKeys.ts";
+import { presentKey, shownKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { presentLimits } from "../limitOptions.ts";
@@ -185,6 +185,7 @@ const showOne = async (context: CliContext, id: string, { json }: JsonOption): P
   printDetails({ io, json }, document, {
     ...document,
     donations: describeDonationSummaries(donations),
+    keys: document.keys.map(shownKey),
   });
 };
 

@@ -22,7 +22,7 @@ import { say } from "../io.ts";
 import { openBillingChange, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
-import { printResult, printRows } from "../output/print.ts";
+import { printResult, printObjects } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 
@@ -134,10 +134,10 @@ const refundAll = async (context: CliContext, options: RefundOptions): Promise<v
     };
     printResult({ io, json }, result, () => {
       if (failures.length > 0) {
-        printRows(io, failures, {
-          registration: ({ id }) => id,
-          "not refunded because": ({ reason: because }) => because,
-        });
+        printObjects(
+          io,
+          failures.map(({ id, reason: why }) => ({ registration: id, not_refunded_because: why })),
+        );
       }
     });
     const summary = describe(registrations, units);

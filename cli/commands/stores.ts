@@ -12,7 +12,7 @@ import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { awaitCachedKeys, presentKey } from "../apiKeys.ts";
+import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
 import {
   nonBlank,
   nullIfNone,
@@ -141,10 +141,12 @@ const showOne = async (
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
   const limits = await listAccountLimits(db, store.id);
-  printDetails(
-    { io, json },
-    { ...presentStore(store), limits: presentLimits(limits), keys: keys.map(presentKey) },
-  );
+  const document = {
+    ...presentStore(store),
+    limits: presentLimits(limits),
+    keys: keys.map(presentKey),
+  };
+  printDetails({ io, json }, document, { ...document, keys: document.keys.map(shownKey) });
 };
 
 type UpdateOptions = ChangeOptions &

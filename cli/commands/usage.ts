@@ -34,7 +34,7 @@ import { formatTime } from "../output/formatTable.ts";
 import {
   printJson,
   printList,
-  printRows,
+  printObjects,
   printText,
   sayIfMore,
   snakeCased,
@@ -59,13 +59,16 @@ const STRIPE_EVENTS_SHOWN = 50;
 
 const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): void => {
   printText(io, "\nStripe events that could not be processed:");
-  printRows(io, events, {
-    event: ({ id }) => id,
-    type: ({ type }) => type,
-    object: ({ objectId }) => objectId,
-    received: ({ receivedAt }) => receivedAt,
-    "last error": ({ lastError }) => lastError,
-  });
+  printObjects(
+    io,
+    events.map(({ id, type, objectId, receivedAt, lastError }) => ({
+      event: id,
+      type,
+      object: objectId,
+      received: receivedAt,
+      last_error: lastError,
+    })),
+  );
   printText(io, `Next: impact usage retry ${events.length === 1 ? events[0]?.id : "--all"}`);
 };
 

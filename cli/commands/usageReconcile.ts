@@ -6,7 +6,7 @@ import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printObjects, printRows, snakeCased } from "../output/print.ts";
+import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import type { JsonOption } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
@@ -125,13 +125,16 @@ const printComparison = (
   streams: readonly StreamReport[],
   minutes: ReturnType<typeof listMinutes>,
 ): void => {
-  printRows(io, streams, {
-    organization: (stream) => stream.accountName,
-    meter: (stream) => stream.kind,
-    customer: (stream) => stream.customerId,
-    delivered: (stream) => stream.delivered,
-    "at Stripe": (stream) => stream.processorQuantity ?? "?",
-  });
+  printObjects(
+    io,
+    streams.map((stream) => ({
+      organization: stream.accountName,
+      meter: stream.kind,
+      customer: stream.customerId,
+      delivered: stream.delivered,
+      at_stripe: stream.processorQuantity ?? "?",
+    })),
+  );
   if (minutes.length > 0) {
     io.stdout.write("\n");
     printObjects(

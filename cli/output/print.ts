@@ -49,19 +49,6 @@ export const printTable = (
   stdout.write(formatTable(headings, rows, stdout));
 };
 
-/** A table's columns: what the cells under each heading show of a row. */
-export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>;
-
-/** Prints rows as a table. */
-export const printRows = <Row>(io: Io, rows: readonly Row[], columns: Columns<Row>): void => {
-  const cells = Object.values(columns);
-  printTable(
-    io,
-    Object.keys(columns),
-    rows.map((row) => cells.map((cell) => cell(row))),
-  );
-};
-
 /** Returns an object under the names that `--json` prints: `accountName` becomes `account_name`. */
 export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(

@@ -11,8 +11,7 @@ import type { StreamReport } from "../../modules/billing/reconciliation/reconcil
 import { EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { printRows, printText, snakeCased } from "./print.ts";
-import type { Columns } from "./print.ts";
+import { printObjects, printText, snakeCased } from "./print.ts";
 
 /** Returns a meter event as `--json` prints it. */
 export const presentMeterEvent = ({
@@ -78,17 +77,21 @@ export const presentAttention = ({ oldestSecond, ...attention }: UsageAttention)
   next: nextCommand({ ...attention, oldestSecond }),
 });
 
-const ATTENTION_COLUMNS: Columns<UsageAttention> = {
-  organization: ({ accountName }) => accountName,
-  meter: ({ kind }) => kind,
-  cause: ({ cause }) => nameOfCause(cause),
-  units: ({ units }) => units,
-  oldest: ({ oldestSecond }) => timeOf(oldestSecond),
-  items: ({ items, firstIds }) =>
-    items > firstIds.length
-      ? `${firstIds.join(" ")} and ${counted(items - firstIds.length, "other")}`
-      : firstIds.join(" "),
-  reason: ({ reason }) => reason,
+/** Returns such usage as text shows it. */
+const textOf = (attention: UsageAttention) => {
+  const { items, firstIds } = attention;
+  return {
+    organization: attention.accountName,
+    meter: attention.kind,
+    cause: nameOfCause(attention.cause),
+    units: attention.units,
+    oldest: timeOf(attention.oldestSecond),
+    items:
+      items > firstIds.length
+        ? `${firstIds.join(" ")} and ${counted(items - firstIds.length, "other")}`
+        : firstIds.join(" "),
+    reason: attention.reason,
+  };
 };
 
 /** Prints usage that needs a person, each with the next command, and below it what settles by itself. */
@@ -97,7 +100,7 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
   const settling = attention.filter(({ cause }) => !needsOperator(cause));
   if (needing.length > 0) {
     printText(io, "Needs a person:");
-    printRows(io, needing, ATTENTION_COLUMNS);
+    printObjects(io, needing.map(textOf));
     printText(io, "\nNext:");
     for (const each of needing) {
       printText(io, `  ${each.accountName}, ${nameOfCause(each.cause)}: ${nextCommand(each)}`);
@@ -105,7 +108,7 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
   }
   if (settling.length > 0) {
     printText(io, `${needing.length > 0 ? "\n" : ""}Settles by itself:`);
-    printRows(io, settling, ATTENTION_COLUMNS);
+    printObjects(io, settling.map(textOf));
   }
 };
 
