@@ -7,6 +7,7 @@ import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/e
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import { grouped } from "../../runtime/counted.rules.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -29,6 +30,9 @@ const batchQuery = queryObject({
       "`true` records all items or none. `false` records every item that is not rejected.",
   }),
 });
+
+/** What a batch is, in the summaries of operations. */
+export const IN_ONE = `with up to ${grouped(MAXIMUM_ITEMS)} requests in one`;
 
 const ITEMS = `an array of 1 to ${MAXIMUM_ITEMS} items`;
 

@@ -6,7 +6,7 @@ import type { RefundWriter } from "../../modules/registrations/refundRegistratio
 import { readRegistered, registerAll } from "../../modules/registrations/register.ts";
 import type { RegistrationContext } from "../../modules/registrations/context.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { batchEndpoint } from "./batchEndpoint.ts";
+import { batchEndpoint, IN_ONE } from "./batchEndpoint.ts";
 import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import {
@@ -29,7 +29,7 @@ const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoi
       operationId: `register${names.title}sInBatch`,
       tag: names.plural,
       title: `${names.title}Registration`,
-      summary: `Register ${names.plural} with up to 1,000 requests in one`,
+      summary: `Register ${names.plural} ${IN_ONE}`,
       details:
         "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
@@ -63,7 +63,7 @@ const refundBatchEndpoint = (
       operationId: `refund${names.title}sInBatch`,
       tag: names.plural,
       title: `${names.title}Refund`,
-      summary: `Refund ${names.noun} registrations with up to 1,000 requests in one`,
+      summary: `Refund ${names.noun} registrations ${IN_ONE}`,
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Items that refund the same registration add up.",

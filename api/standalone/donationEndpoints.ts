@@ -22,7 +22,7 @@ import {
 } from "../../modules/charities/presentDonation.rules.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
-import { batchEndpoint } from "./batchEndpoint.ts";
+import { batchEndpoint, IN_ONE } from "./batchEndpoint.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
@@ -214,7 +214,7 @@ const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
       operationId: "donateInBatch",
       tag: TAG,
       title: "RecordedDonation",
-      summary: "Record donations with up to 1,000 requests in one",
+      summary: `Record donations ${IN_ONE}`,
       details:
         "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
         "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
@@ -244,7 +244,7 @@ const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
       operationId: "refundDonationsInBatch",
       tag: TAG,
       title: "DonationRefund",
-      summary: "Refund donations with up to 1,000 requests in one",
+      summary: `Refund donations ${IN_ONE}`,
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Refunding a donation again returns the first refund.",

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
+import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -64,7 +65,7 @@ const apiUrlOf = ({ apiBase }: CharitySettings, name: RemoteProviderName): strin
 export const listCharityApis = (
   settings: CharitySettings,
 ): readonly { readonly name: RemoteProviderName; readonly url: string }[] =>
-  (["everyorg", "change", "pledge"] as const)
+  CHARITY_PROVIDERS.filter((name) => name !== "catalogue")
     .filter((name) => settings[name] !== null)
     .map((name) => ({ name, url: apiUrlOf(settings, name) }));
 

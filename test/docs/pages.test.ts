@@ -6,6 +6,8 @@ import type { Command } from "commander";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
+import { EVENT_DATA, STORE_EVENT_DATA } from "../../modules/events/events.rules.ts";
+import { PING, WEBHOOK_TYPES } from "../../modules/events/webhooks.rules.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
@@ -145,6 +147,21 @@ const checkCommandLine = (program: Command, line: string): string | null => {
   }
   return unknown.length === 0 ? null : `${line}: no ${unknown.join(", ")}`;
 };
+
+test("docs/webhooks.md has every type of event, which endpoints can choose", async (t) => {
+  const stored = Object.keys({ ...EVENT_DATA, ...STORE_EVENT_DATA }).filter(
+    // A feed has it, and endpoints only what happens after the request.
+    (type) => type !== "registration.created",
+  );
+  t.deepEqual(WEBHOOK_TYPES.toSorted(), stored.toSorted());
+  const rows = (await readText("docs/webhooks.md")).matchAll(/^\| (?<types>`[\w.`, ]+`) +\|/gmu);
+  t.deepEqual(
+    Array.from(rows, ({ groups }) => groups?.["types"] ?? "")
+      .flatMap((types) => types.replaceAll("`", "").split(", "))
+      .toSorted(),
+    [...stored, PING].toSorted(),
+  );
+});
 
 test("every command in the documentation exists, with its options", async (t) => {
   const program = await buildProgram({
