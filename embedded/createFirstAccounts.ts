@@ -1,4 +1,4 @@
-import { openPool } from "../db/pools/pool.ts";
+import { openDatabase } from "../db/openDatabase.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { createOrganization } from "../modules/accounts/createOrganization.ts";
 import type { FirstKeys } from "../modules/accounts/issueKey.ts";
@@ -23,8 +23,13 @@ export const createFirstAccounts = async (
   databaseUrl: string,
   apiUrl: string,
   isDemo: boolean,
+  cell: string | undefined,
 ): Promise<{ readonly keys: string; readonly made: object | null }> => {
-  const db = await openPool(databaseUrl + (isDemo ? WITHOUT_FLUSHES : ""), CONNECTIONS);
+  const db = await openDatabase({
+    DATABASE_URL: databaseUrl + (isDemo ? WITHOUT_FLUSHES : ""),
+    DATABASE_POOL_SIZE: CONNECTIONS,
+    CELL: cell,
+  });
   try {
     if (isDemo) {
       const demo = await fillDemo(db, systemClock.now());

@@ -154,7 +154,7 @@ const demoFileIn = (dataDir: string): string => join(dataDir, "demo.json");
 
 /** Adds the first accounts to a new embedded database. @returns what a user needs to know of them */
 const prepareAccounts = async (
-  { DATA_DIR }: Config,
+  { DATA_DIR, CELL }: Config,
   databaseUrl: string,
   apiUrl: string,
   isDemo: boolean,
@@ -170,7 +170,7 @@ const prepareAccounts = async (
     if (isDemo) {
       onProgress("Adding a year of demo data …");
     }
-    const { keys, made } = await createFirstAccounts(databaseUrl, apiUrl, isDemo);
+    const { keys, made } = await createFirstAccounts(databaseUrl, apiUrl, isDemo, CELL);
     await (made && writeFile(demoFile, JSON.stringify(made), { mode: 0o600 }));
     text = keys;
   }

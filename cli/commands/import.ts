@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
 import type { Command } from "commander";
 import { z } from "zod";
-import { isExpired, KEY_SCOPES } from "../../modules/accounts/apiKeys.rules.ts";
+import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -118,6 +118,9 @@ const addKeysCommand = (group: Command, context: CliContext): void => {
         ({ revoked_at: revokedAt, expires_at: expiresAt }) =>
           revokedAt === null && !isExpired(expiresAt, now),
       );
+      for (const { hint, mode } of valid) {
+        requireOwnPrefix(hint, account.type, mode);
+      }
       const imported: ImportedRow[] = [];
       for (const { sha256: digest, hint, mode, expires_at: expiresAt, ...settings } of valid) {
         const change = { db, clock, actor: actorOf(options) };

@@ -31,7 +31,7 @@ type RefundOptions = ReasonedOptions &
     readonly org?: string;
     readonly count?: number;
     readonly idempotencyKey?: string;
-    readonly mode: Mode;
+    readonly mode?: Mode;
     readonly attribution?: string;
     readonly dryRun?: true;
     readonly yes?: true;
@@ -87,7 +87,15 @@ type Failure = { readonly id: string; readonly reason: string };
 
 const refundAll = async (context: CliContext, options: RefundOptions): Promise<void> => {
   const { io } = context;
-  const { org, mode, attribution = null, since = null, until = null, reason, json } = options;
+  const {
+    org,
+    mode = "live",
+    attribution = null,
+    since = null,
+    until = null,
+    reason,
+    json,
+  } = options;
   if (org === undefined || (attribution === null && (since === null || until === null))) {
     throw new CommandError(
       EXIT.usage,
@@ -167,7 +175,10 @@ pass --yes. Each is refunded by itself, so an interrupted run can be repeated.`;
 
 /** Options of the refund of one record, and of all that match. */
 const OF_ONE = ["count", "idempotencyKey"] as const;
-const OF_ALL = ["attribution", "since", "until", "yes"] as const;
+const OF_ALL = ["mode", "attribution", "since", "until", "yes"] as const;
+
+const flagOf = (name: string): string =>
+  `--${name.replaceAll(/[A-Z]/gu, (letter) => `-${letter.toLowerCase()}`)}`;
 
 const parseRefundKey = parserOf(shortText().min(1), `1 to ${SHORT_TEXT_LENGTH} characters`);
 
@@ -178,7 +189,7 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
     .option("--count <n>", "units of a registration (default: all that remain)", parseCount)
     .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey)
     .option("--org <id>", "organization or store that has the records", parseId)
-    .option("--mode <live|test>", "mode of matching registrations", parseMode, "live")
+    .option("--mode <live|test>", "mode of matching registrations (default: live)", parseMode)
     .option("--attribution <text>", "attribution of matching registrations")
     .addOption(sinceOption())
     .addOption(untilOption())
@@ -193,7 +204,7 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
       if (ignored.length > 0) {
         throw new CommandError(
           EXIT.usage,
-          `${ignored.join(", ")}: ${id === undefined ? "requires" : "cannot be combined with"} the id of a record.`,
+          `${ignored.map(flagOf).join(", ")}: ${id === undefined ? "requires" : "cannot be combined with"} the id of a record.`,
         );
       }
       return id === undefined ? refundAll(context, options) : refundOne(context, id, options);

@@ -42,7 +42,7 @@ const presentStore = (store: Store) => ({
   user_id: store.userId,
   organization_id: store.organizationId,
   balance_cents: store.balanceCents,
-  low_balance_cents: store.lowBalanceCents,
+  low_balance_threshold_cents: store.lowBalanceCents,
   low_balance: isBalanceLow(store),
   prices: {
     tree_cents: store.treePriceCents,

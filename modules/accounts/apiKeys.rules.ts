@@ -73,6 +73,14 @@ export const requireImportableKey = (key: string, type: AccountType, mode: Mode)
       `the key must be ${SHORTEST_KEY} to ${LONGEST_KEY} visible ASCII characters without spaces`,
     );
   }
+  requireOwnPrefix(key, type, mode);
+};
+
+/**
+ * Checks that a key, or its hint, does not begin like those of another interface or mode.
+ * @throws DomainError request_invalid
+ */
+export const requireOwnPrefix = (key: string, type: AccountType, mode: Mode): void => {
   for (const [otherType, prefixes] of Object.entries(KEY_PREFIX)) {
     for (const [otherMode, prefix] of Object.entries(prefixes)) {
       if (key.startsWith(prefix) && (otherType !== type || otherMode !== mode)) {

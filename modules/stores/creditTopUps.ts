@@ -10,6 +10,7 @@ import { DAY_MS, secondOf } from "../../runtime/durations.rules.ts";
 import { errorDetails } from "../../runtime/errors.rules.ts";
 import { findBalanceEntryByReference } from "./balances.sql.ts";
 import { changeBalance } from "./changeBalance.ts";
+import { findStore } from "./stores.sql.ts";
 
 /**
  * Credits what a merchant has paid to the store's balance. The session's id is the reference of the ledger entry, which is
@@ -27,14 +28,15 @@ export const creditTopUp = async (
   if (!isPaid || deploymentId !== (await readDeployment(db)).id) {
     return false;
   }
-  const isOfStore = storeId !== null && isUuid(storeId);
-  if (isOfStore && (await findBalanceEntryByReference(db, storeId, id))) {
+  const paid = `The Checkout session ${id} paid ${amountCents} of the currency ${currency} for the store ${storeId}`;
+  if (storeId === null || !isUuid(storeId) || !(await findStore(db, storeId))) {
+    throw new ProcessorEventUnreadableError(`${paid}, which does not exist.`);
+  }
+  if (await findBalanceEntryByReference(db, storeId, id)) {
     return false;
   }
-  if (!isOfStore || amountCents === null || currency !== "usd") {
-    throw new ProcessorEventUnreadableError(
-      `The Checkout session ${id} paid ${amountCents} of the currency ${currency} for the store ${storeId}, which is no amount in USD for a store's balance.`,
-    );
+  if (amountCents === null || currency !== "usd") {
+    throw new ProcessorEventUnreadableError(`${paid}, whose balance is in USD.`);
   }
   const { replayed } = await changeBalance(
     { db, clock, actor: SERVICE },

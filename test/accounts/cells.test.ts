@@ -2,6 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
+import { createFirstAccounts } from "../../embedded/createFirstAccounts.ts";
 import { updateProfile } from "../../modules/accounts/profiles.sql.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
@@ -106,6 +107,12 @@ test("the default cell cannot be named once it has accounts", async (t) => {
       message: /the database is the default cell's and has accounts\. Unset CELL/u,
     },
   );
+});
+
+test("the first accounts of `npm start` are the cell's", async (t) => {
+  const { databaseUrl } = await openCell(t, null);
+  const { keys } = await createFirstAccounts(databaseUrl, "http://127.0.0.1:8080", false, "eu1");
+  t.regex(keys, /^ +test key +impact_test_eu1_/mu);
 });
 
 test("the keys of an account work in another cell with their settings", async (t) => {

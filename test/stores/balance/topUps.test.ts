@@ -179,6 +179,23 @@ test("a payment that is no amount in USD needs an operator, whose entry settles 
   t.deepEqual(await entries(), [{ kind: "topup", amountCents: 810, reference: sessionId }]);
 });
 
+test("a payment for a store that does not exist fails at once, and at night", async (t) => {
+  const { db, control, createForeign, process, compare, failed } = await stageTopUps(t);
+  const { id: deploymentId } = await readDeployment(db);
+  const sessionId = await createForeign({
+    client_reference_id: crypto.randomUUID(),
+    "metadata[impact_deployment]": deploymentId,
+  });
+  await control.announce({ type: control.payCheckout({ sessionId }), objectId: sessionId });
+  await process();
+
+  t.regex(
+    failed[0]?.reason ?? "",
+    /paid 700 of the currency usd for the store .*, which does not exist/u,
+  );
+  await t.throwsAsync(compare(), { message: /^1 payment of stores could not be credited: / });
+});
+
 test("an event about a session that Stripe does not have fails", async (t) => {
   const { control, process, failed } = await stageTopUps(t);
   await control.announce({ type: "checkout.session.completed", objectId: "cs_unknown" });
