@@ -177,6 +177,7 @@ pass --yes. Each is refunded by itself, so an interrupted run can be repeated.`;
 const OF_ONE = ["count", "idempotencyKey"] as const;
 const OF_ALL = ["mode", "attribution", "since", "until", "yes"] as const;
 
+/** Returns the flag of an option, such as `--idempotency-key`. */
 const flagOf = (name: string): string =>
   `--${name.replaceAll(/[A-Z]/gu, (letter) => `-${letter.toLowerCase()}`)}`;
 

@@ -33,7 +33,7 @@ export type FollowOptions = CallOptions & {
 /** The standalone interface. Each method is named as its operation in the API description, which explains it. */
 export type ImpactClient = Methods<operations, keyof typeof LISTS> & {
   /**
-   * Yields events for ever, and polls for new ones; end it with the signal, or by leaving the loop. Calls that keep failing
+   * Yields events without end, and polls for new ones. End it with the signal, or by leaving the loop. Calls that keep failing
    * after their retries end it: go on after the last event that was processed.
    */
   readonly followEvents: (

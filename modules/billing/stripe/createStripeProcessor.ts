@@ -173,7 +173,7 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
      * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of Stripe's
      * response.
      * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
-     * false, no call is made: the usage may have been settled since then, and sealed anew under another identifier
+     * false, no call is made: the usage may have been settled since then, and sealed again under another identifier
      */
     send: async (
       event: MeterEvent,
@@ -223,7 +223,7 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
       call(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
     /**
      * Creates a payment page. Throws a DomainError request_invalid if a value of the client is refused. If Stripe does not
-     * answer, nobody knows a page that it may have created.
+     * answer, a page that it may have created expires unused.
      */
     createCheckout: (checkout: NewCheckout, signal: AbortSignal) =>
       call(signal, async () => {
