@@ -15,8 +15,9 @@ import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
+import { minuteOf } from "../../../modules/billing/usage.rules.ts";
+import type { Span } from "../../../modules/billing/usage.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
-import { KINDS } from "../../../modules/records/owner.rules.ts";
 import type { Kind } from "../../../modules/records/owner.rules.ts";
 import { kindColumn } from "../../../modules/records/columns.sql.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
@@ -35,12 +36,11 @@ export { MINUTE, NOON } from "./units.ts";
 /** Longer than Stripe's sums lag here. */
 export const LAG_SECONDS = 16 * MINUTE;
 
+/** A comparison narrows differences down from the whole span to days, hours and minutes. */
+const COARSE_SECONDS = [Infinity, 24 * 60 * MINUTE, 60 * MINUTE];
+
 const unitsRow = z.strictObject({ kind: kindColumn, second: safeInteger, units: safeInteger });
-const customerRow = z.strictObject({
-  customerId: z.string(),
-  kind: kindColumn,
-  units: z.bigint().transform(Number),
-});
+const deliveredRow = unitsRow.extend({ customerId: z.string() });
 
 /** An account, and the customer that it has got. */
 export type CustomerChange = readonly [accountId: string, customerId: string | null];
@@ -175,6 +175,36 @@ export const createWorld = async (
   for (let place = 0; place < accounts; place += 1) {
     await addAccount(startsOnLedger ? null : (customerIds[place] ?? null));
   }
+
+  /** Returns the minutes in which Stripe's units of a customer and kind are not what counts as delivered. */
+  const compareWithStripe = async (): Promise<
+    Record<string, readonly { readonly minute: number; readonly units: number }[]>
+  > => {
+    const ours = await db.any(sql.type(deliveredRow)`
+      SELECT customer_id AS "customerId", kind, second, -quantity AS units
+      FROM meter_event
+      WHERE state = 'delivered' AND customer_id IS NOT NULL
+    `);
+    const theirs = control.usage({}).map(({ customer, meter, second, value }) => ({
+      customerId: customer,
+      kind: kindOfMeter(meter),
+      second,
+      units: value,
+    }));
+    const streams = Map.groupBy(
+      [...ours, ...theirs],
+      ({ customerId, kind }) => `${labelOf(customerId)} ${kind}`,
+    );
+    const differing = [...streams].map(([stream, entries]) => {
+      const minutes = Map.groupBy(entries, ({ second }) => minuteOf(second).start);
+      const sums = Array.from(minutes, ([minute, parts]) => ({
+        minute,
+        units: parts.reduce((sum, { units }) => sum + units, 0),
+      }));
+      return [stream, sums.filter(({ units }) => units !== 0)] as const;
+    });
+    return Object.fromEntries(differing.filter(([, minutes]) => minutes.length > 0));
+  };
 
   return {
     control,
@@ -343,31 +373,18 @@ export const createWorld = async (
         ]),
       );
     },
-    /** Returns the customers whose sum at Stripe is not what counts as delivered. */
-    compareWithStripe: async (): Promise<Record<string, readonly [number, number]>> => {
-      const sums = await db.any(sql.type(customerRow)`
-        SELECT customer_id AS "customerId", kind, sum(quantity)::bigint AS units
-        FROM meter_event
-        WHERE state = 'delivered' AND customer_id IS NOT NULL
-        GROUP BY customer_id, kind
-      `);
-      const ours = new Map(
-        sums.map(({ customerId, kind, units }) => [`${customerId} ${kind}`, units]),
+    compareWithStripe,
+    /** Returns the minutes that a comparison does not find: differences add up to zero in all of it, a day or an hour. */
+    listHiddenMinutes: async (): Promise<readonly Span[]> => {
+      const differing = Object.values(await compareWithStripe());
+      const hidden = differing.flatMap((minutes) =>
+        COARSE_SECONDS.flatMap((seconds) =>
+          [...Map.groupBy(minutes, ({ minute }) => Math.floor(minute / seconds)).values()]
+            .filter((part) => part.reduce((sum, { units }) => sum + units, 0) === 0)
+            .flat(),
+        ),
       );
-      const differing: Record<string, readonly [number, number]> = {};
-      for (const customerId of customerIds) {
-        const usage = control.usage({ customerId });
-        for (const kind of KINDS) {
-          const theirs = usage
-            .filter(({ meter }) => kindOfMeter(meter) === kind)
-            .reduce((sum, { value }) => sum + value, 0);
-          const own = ours.get(`${customerId} ${kind}`) ?? 0;
-          if (own !== theirs) {
-            differing[`${labelOf(customerId)} ${kind}`] = [own, theirs];
-          }
-        }
-      }
-      return differing;
+      return [...new Set(hidden.map(({ minute }) => minute))].map(minuteOf);
     },
   };
 };
