@@ -168,16 +168,12 @@ const commandIn = (args: readonly string[]): string | null | undefined => {
 /**
  * Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process.
  * @param args the command line, of whose command only the options and subcommands are defined; null to define all
- * @param printsUsageErrors whether it also prints what is wrong with the command line
  */
 export const buildProgram = async (
   context: CliContext,
-  {
-    args = null,
-    printsUsageErrors = true,
-  }: { readonly args?: readonly string[] | null; readonly printsUsageErrors?: boolean } = {},
+  args: readonly string[] | null = null,
 ): Promise<Command> => {
-  const { stdout, stderr } = context.io;
+  const { stdout, stderr, json } = context.io;
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
     .usage("<command> [options]")
@@ -190,7 +186,8 @@ export const buildProgram = async (
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
-      writeErr: (text) => printsUsageErrors && stderr.write(escapeUnsafeInLines(text)),
+      // With --json, the error is printed as JSON.
+      writeErr: (text) => json || stderr.write(escapeUnsafeInLines(text)),
     })
     .showSuggestionAfterError()
     .showHelpAfterError("See --help.")

@@ -16,7 +16,7 @@ process.stdout.removeAllListeners("error").on("error", (error: NodeJS.ErrnoExcep
     process.exit();
   }
   const message = `The output cannot be written: ${error.message}. The command may have been completed.`;
-  sayError(io, { message, exitCode: EXIT.failed }, asksForJson(args));
+  sayError({ ...io, json: asksForJson(args) }, { message, exitCode: EXIT.failed });
   process.exit(EXIT.failed);
 });
 // A command must not stop halfway because its messages cannot be written.

@@ -6,16 +6,12 @@ import type { OperatorContext } from "../modules/accounts/context.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
-import type { JsonOption } from "./output/print.ts";
 
-/** The options that say who runs a command, and why. */
-export type OperatorOptions = {
+/** The options of a command that changes something: who runs it, and why. */
+export type ChangeOptions = {
   readonly as?: string | undefined;
   readonly reason?: string | undefined;
 };
-
-/** The options of a command that changes something. */
-export type ChangeOptions = OperatorOptions & JsonOption;
 
 /** The same if the command is refused without a reason. */
 export type ReasonedOptions = ChangeOptions & { readonly reason: string };
@@ -47,7 +43,7 @@ export const operatorName = (as: string | undefined): string => {
 };
 
 /** Returns who runs a command, and why, for the audit log. */
-export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind: "operator" }> => ({
+export const actorOf = ({ as, reason }: ChangeOptions): Extract<Actor, { kind: "operator" }> => ({
   kind: "operator",
   name: operatorName(as),
   reason: reason ?? null,
@@ -56,7 +52,7 @@ export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind:
 /** Opens what a change needs: the database, the clock, and who makes the change and why. */
 export const openChange = async (
   { connections, clock }: CliContext,
-  options: OperatorOptions,
+  options: ChangeOptions,
 ): Promise<OperatorContext<ReturnType<typeof actorOf>>> => ({
   db: await connections.database(),
   clock,
@@ -66,7 +62,7 @@ export const openChange = async (
 /** The same for a change that reads or writes at the processor. */
 export const openBillingChange = async (
   context: CliContext,
-  options: OperatorOptions,
+  options: ChangeOptions,
 ): Promise<BillingContext & OperatorContext> => ({
   ...(await openChange(context, options)),
   billing: await context.connections.billing(),

@@ -1,8 +1,10 @@
 import { CommanderError } from "commander";
+import type { Command } from "commander";
 import { buildProgram } from "./buildProgram.ts";
 import type { CliContext } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
 import { sayError } from "./io.ts";
+import type { Streams } from "./io.ts";
 
 /** Returns whether a command line asks for JSON, also one that cannot be parsed. */
 export const asksForJson = (args: readonly string[]): boolean => {
@@ -10,20 +12,37 @@ export const asksForJson = (args: readonly string[]): boolean => {
   return (end === -1 ? args : args.slice(0, end)).includes("--json");
 };
 
-/** Returns the command line that shows what `impact help usage retry` asks for. Commander's own help knows the first word only. */
-const withoutHelp = ([first, ...words]: readonly string[]): readonly string[] =>
-  first === "help" ? [...words, "--help"] : [...(first === undefined ? [] : [first]), ...words];
+/** Shows the help of a command, such as that of `usage retry`. Commander's own `help` reads the first word only. */
+const showHelp = (program: Command, words: readonly string[]): never => {
+  let command = program;
+  for (const word of words) {
+    command =
+      command.commands.find((each) => each.name() === word || each.aliases().includes(word)) ??
+      command.error(`error: unknown command '${word}'`);
+  }
+  return command.help();
+};
 
 /**
  * Runs one command line. Errors are reported on stderr, as JSON if the command line has `--json`.
- * @param given the arguments after the program's name
+ * @param args the arguments after the program's name
  * @returns the exit code
  */
-export const runCli = async (given: readonly string[], context: CliContext): Promise<number> => {
-  const args = withoutHelp(given);
-  const isJson = asksForJson(args);
+export const runCli = async (
+  args: readonly string[],
+  { io: streams, ...services }: Omit<CliContext, "io"> & { readonly io: Streams },
+): Promise<number> => {
+  const io = { ...streams, json: asksForJson(args) };
   try {
-    const program = await buildProgram(context, { args, printsUsageErrors: !isJson });
+    const [first, ...others] = args;
+    const isHelp = first === "help";
+    const program = await buildProgram({ ...services, io }, isHelp ? others : args);
+    if (isHelp) {
+      showHelp(
+        program,
+        others.filter((word) => !word.startsWith("-")),
+      );
+    }
     await program.parseAsync(args, { from: "user" });
     return EXIT.ok;
   } catch (error) {
@@ -32,16 +51,16 @@ export const runCli = async (given: readonly string[], context: CliContext): Pro
       if (error.exitCode === 0) {
         return EXIT.ok;
       }
-      if (isJson) {
+      if (io.json) {
         const message = error.message.replace(/^error: /u, "");
-        sayError(context.io, { message, exitCode: EXIT.usage }, isJson);
+        sayError(io, { message, exitCode: EXIT.usage });
       }
       return EXIT.usage;
     }
     const exitCode = exitCodeOf(error);
-    sayError(context.io, { message: describeError(error), exitCode }, isJson);
+    sayError(io, { message: describeError(error), exitCode });
     return exitCode;
   } finally {
-    await context.connections.close();
+    await services.connections.close();
   }
 };

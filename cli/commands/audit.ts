@@ -18,7 +18,6 @@ type ListOptions = TimeRange & {
   readonly operator?: string;
   readonly before?: number;
   readonly limit: number;
-  readonly json?: true;
 };
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
@@ -113,7 +112,7 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
         limit + 1,
       );
       const entries = found.slice(0, limit).map(presentEntry);
-      printList({ io, json: options.json }, entries, entries.map(textOf));
+      printList(io, entries, entries.map(textOf));
       sayIfOlder(io, found, limit);
     });
 };

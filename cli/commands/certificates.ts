@@ -24,13 +24,13 @@ export const addCertificateCommands = (certificate: Command, context: CliContext
       .command("revoke")
       .description("Revoke a certificate, so that its page no longer exists")
       .argument("<url>", "URL of the certificate, or its last part", parseCertificate),
-  ).action(async (token: string, { json, ...options }: ChangeOptions) => {
+  ).action(async (token: string, options: ChangeOptions) => {
     const { io } = context;
     const { recordId, isOfOrder } = await revokeCertificate(
       await openChange(context, options),
       token,
     );
-    printResult({ io, json }, { record_id: recordId, is_of_order: isOfOrder });
+    printResult(io, { record_id: recordId, is_of_order: isOfOrder });
     say(
       io,
       `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The URL ends within seconds; the next API request for the certificate returns another URL.`,

@@ -25,7 +25,6 @@ import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
 import { only, printDetails, printJson, printList, printObjects } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -111,7 +110,7 @@ const runImport = async (
   } finally {
     // If a later file fails, those before it are imported.
     if (imports.length > 0) {
-      printList({ io: context.io, json: options.json }, imports);
+      printList(context.io, imports);
     }
   }
   if (imports.some(({ bad }) => bad > 0)) {
@@ -163,7 +162,7 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
   );
 };
 
-type SearchOptions = { readonly page: number; readonly json?: true };
+type SearchOptions = { readonly page: number };
 
 const PAGE_SIZE = 20;
 
@@ -173,7 +172,7 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
     .description("Search the catalogue by name or EIN")
     .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
     .option("--page <n>", "page number", parseLimit, 1)
-    .action(async (name: string, { page, json }: SearchOptions) => {
+    .action(async (name: string, { page }: SearchOptions) => {
       const db = await connections.database();
       const slice = { page, pageSize: PAGE_SIZE };
       const { items, totalItems } = await searchForOperator({ db }, name, slice);
@@ -186,7 +185,7 @@ const addSearchCommand = (parent: Command, { io, connections }: CliContext): voi
         icon_url: charity.iconUrl,
       }));
       const total = grouped(totalItems);
-      if (json) {
+      if (io.json) {
         printJson(io, { total_items: totalItems, charities });
       } else if (totalItems === 0) {
         say(io, "No charities found.");
@@ -209,7 +208,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
     .command("show")
     .description("Show the catalogue's record of an EIN")
     .argument("<ein>", "EIN, with or without the dash", parseEinArgument)
-    .action(async (given: string, { json }: JsonOption) => {
+    .action(async (given: string) => {
       const found = await findCharityRecord(await connections.database(), given);
       if (!found) {
         throw new CommandError(
@@ -218,19 +217,16 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
         );
       }
       const { ein, name, sortName, knownAs, iconUrl, extractedOn, eligible, ...rest } = found;
-      printDetails(
-        { io, json },
-        {
-          ein: formatEin(ein),
-          name,
-          sort_name: sortName,
-          known_as: knownAs,
-          ...rest,
-          icon_url: iconUrl,
-          extracted_on: extractedOn,
-          eligible,
-        },
-      );
+      printDetails(io, {
+        ein: formatEin(ein),
+        name,
+        sort_name: sortName,
+        known_as: knownAs,
+        ...rest,
+        icon_url: iconUrl,
+        extracted_on: extractedOn,
+        eligible,
+      });
     });
 };
 

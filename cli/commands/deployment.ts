@@ -15,14 +15,13 @@ import { say } from "../io.ts";
 import { openBillingChange, openChange, operatorName, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printFields, printJson, printObjects, printResult, snakeCased } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 
 const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("show")
     .description("Show the deployment's id, its processor and its database")
-    .action(async ({ json }: JsonOption) => {
+    .action(async () => {
       const {
         processor,
         hold: _hold,
@@ -37,7 +36,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
         ...snakeCased(recorded),
         usage_held: hold && describeHold(hold),
       };
-      printResult({ io, json }, { ...fields, usage_held: hold }, () => printFields(io, fields));
+      printResult(io, { ...fields, usage_held: hold }, () => printFields(io, fields));
     });
 };
 
@@ -47,7 +46,7 @@ type MoveOptions = ChangeOptions & {
 
 const moveDeploymentToStripe = async (
   context: CliContext,
-  { dryRun, as, reason, json }: MoveOptions,
+  { dryRun, as, reason }: MoveOptions,
 ): Promise<void> => {
   const { io, connections } = context;
   const isDryRun = dryRun === true;
@@ -61,7 +60,7 @@ const moveDeploymentToStripe = async (
     await openBillingChange(context, { as, reason }),
     { isDryRun, operator: operatorName(as) },
   );
-  if (json) {
+  if (io.json) {
     printJson(io, {
       dry_run: isDryRun,
       stripe_account_id: account.id,
@@ -138,13 +137,13 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
       ),
   )
     .addHelpText("after", SEPARATE_HELP)
-    .action(async ({ json, isCopy, ...operator }: ChangeOptions & { readonly isCopy?: true }) => {
+    .action(async ({ isCopy, ...operator }: ChangeOptions & { readonly isCopy?: true }) => {
       const { io } = context;
       const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
         await openChange(context, operator),
         { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
       );
-      if (json) {
+      if (io.json) {
         printJson(io, {
           temporal_name: name,
           original_temporal_name: originalName,

@@ -11,7 +11,6 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { only, printList } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import { BILLING_CHECKS, STRIPE_CHECKS, checkPrices, checkStripe } from "./doctorBilling.ts";
 import { DATABASE_CHECKS } from "./doctorDatabase.ts";
@@ -110,6 +109,26 @@ const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
   return ok(`PostgreSQL ${version}, schema up to date`);
 };
 
+/** Clients would be billed for trees that nobody plants. */
+const checkPartner = async (
+  { connections }: CliContext,
+  canReadStripe: boolean,
+): Promise<Result> => {
+  const { PLANTING_PARTNER: partner } = connections.config();
+  const stripe = await connections.stripe();
+  if (partner !== "simulated" || stripe === null) {
+    return ok(partner);
+  }
+  if (!canReadStripe) {
+    return skipped("it is simulated, and whether Stripe bills in live mode cannot be read");
+  }
+  return (await stripe.readAccount()).isLive
+    ? warning(
+        "Stripe bills in live mode, and the planting partner is simulated, so no tree is planted. Set PLANTING_PARTNER",
+      )
+    : ok(partner);
+};
+
 /** Runs the checks that need valid settings: of each service first whether it can be reached, then the rest. */
 const checkServices = async (context: CliContext): Promise<readonly Finding[]> => {
   const database = await check("database", () => checkDatabase(context));
@@ -130,13 +149,17 @@ const checkServices = async (context: CliContext): Promise<readonly Finding[]> =
     stripe,
     ...(await runChecks(billed, STRIPE_CHECKS)),
     ...(await runChecks(records, BILLING_CHECKS)),
-    ...(await runChecks(context, { "donation prices": checkPrices, routes: checkRoutes })),
+    ...(await runChecks(context, {
+      "planting partner": () => checkPartner(context, stripe.status === "ok"),
+      "donation prices": checkPrices,
+      routes: checkRoutes,
+    })),
     ...(await checkApi(context)),
   ];
 };
 
 export const defineDoctorCommand = (command: Command, context: CliContext): void => {
-  command.action(async ({ json }: JsonOption) => {
+  command.action(async () => {
     const { io } = context;
     const findings = [
       ...(await runChecks(context, {
@@ -151,7 +174,7 @@ export const defineDoctorCommand = (command: Command, context: CliContext): void
     const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
     const [problems, warnings] = [of("wrong"), of("warning")];
     const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];
-    printList({ io, json }, sorted, only(sorted, ["check", "status", "detail"]));
+    printList(io, sorted, only(sorted, ["check", "status", "detail"]));
     const sum = `${problems.length} of ${findings.length} checks found a problem, ${warnings.length} warned, ${of("skipped").length} were skipped.`;
     if (problems.length > 0) {
       throw new CommandError(EXIT.failed, sum);

@@ -81,20 +81,8 @@ const checkGrace = async ({ db, connections }: DatabaseContext): Promise<Result>
     : ok(detail);
 };
 
-/** Clients would be billed for trees that nobody plants. */
-const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
-  const { PLANTING_PARTNER: partner } = connections.config();
-  const stripe = await connections.stripe();
-  return partner === "simulated" && (await stripe?.readAccount())?.isLive === true
-    ? warning(
-        "Stripe bills in live mode, and the planting partner is simulated, so no tree is planted. Set PLANTING_PARTNER",
-      )
-    : ok(partner);
-};
-
 /** What Stripe needs beside the subscriptions, which are read at night. */
 export const STRIPE_CHECKS: Checks<DatabaseContext> = {
-  "planting partner": checkPartner,
   "Stripe key": checkRights,
   "Stripe webhooks": checkWebhooks,
   "Stripe grace period": checkGrace,

@@ -37,7 +37,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import type { OperatorOptions } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
@@ -144,7 +144,7 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
   }
 };
 
-type ExportOptions = OperatorOptions &
+type ExportOptions = ChangeOptions &
   TimeRange &
   AccountOptions & {
     readonly mode: Mode;

@@ -202,12 +202,12 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .addOption(operatorOption())
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
-    .action(async (text: string, { org, limit, json, ...operator }: FindOptions) => {
+    .action(async (text: string, { org, limit, ...operator }: FindOptions) => {
       const { io } = context;
       const deps = await openChange(context, operator);
       const found = await findRecords(deps, { text, accountId: org ?? null, limit });
       const records = present(found);
-      printResult({ io, json }, { records, has_more: found.hasMore }, () => {
+      printResult(io, { records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {
           io.stdout.write(index === 0 ? "" : "\n");
           printRecord(io, forPeople(shown));

@@ -57,7 +57,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
         digestImportableKey(key, account.type, mode),
         keySettingsOf(options, clock.now()),
       );
-      printDetails({ io, json: options.json }, { id, mode, key: `${hint}…`, new: isNew });
+      printDetails(io, { id, mode, key: `${hint}…`, new: isNew });
       say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
     });
 };
@@ -131,7 +131,7 @@ const addKeysCommand = (group: Command, context: CliContext): void => {
         });
         imported.push({ id, mode, key: `${hint}…`, new: isNew });
       }
-      printList({ io, json: options.json }, imported);
+      printList(io, imported);
       say(io, `The account has ${counted(imported.length, "key")} of the other cell.`);
     });
 };
@@ -153,8 +153,7 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, options);
     const { dashboardSlug, isNew } = await importSlug(deps, options.org, slug);
-    const { json } = options;
-    printResult({ io, json }, { slug, dashboard_slug: dashboardSlug, new: isNew });
+    printResult(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
     say(
       io,
       slug === dashboardSlug

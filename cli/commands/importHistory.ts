@@ -102,7 +102,7 @@ const runImport = async (
   options: ImportOptions,
 ): Promise<void> => {
   const { io, clock } = context;
-  const { mode, json } = options;
+  const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
   const history = await openHistory(context, paths, options);
@@ -124,7 +124,7 @@ const runImport = async (
   const sayInterruption = (exitCode: number): void => {
     bar.clear();
     const message = `The ${purpose} was interrupted after at least ${counted(linesDone, "line")}.${again}`;
-    sayError(io, { message, exitCode }, json === true);
+    sayError(io, { message, exitCode });
   };
   const owner = { accountId: account.id, mode, isStore: account.type === "store" };
   const run = (): Promise<ImportSummary> =>
@@ -160,7 +160,7 @@ const runImport = async (
   await rejects.end();
   const verification = options.verify ? await verifyImport(db, owner, summary) : null;
   const { records: _records, ...counts } = summary;
-  printResult({ io, json }, { dry_run: !isImport, ...counts, ...verification }, () =>
+  printResult(io, { dry_run: !isImport, ...counts, ...verification }, () =>
     printSummary(io, summary, purpose, verification),
   );
   requireSuccess(summary, purpose, verification);

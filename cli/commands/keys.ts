@@ -18,7 +18,6 @@ import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printDetails, printList } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 
 const LIST_HELP = `
 Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
@@ -26,12 +25,12 @@ Times are in UTC. "Last used" names the hour only, and may appear an hour late.`
 const addListCommand = (parent: Command, context: CliContext): void => {
   withAccount(parent.command("list").description("List the keys of an organization or a store"))
     .addHelpText("after", LIST_HELP)
-    .action(async ({ json, ...named }: JsonOption & AccountOptions) => {
+    .action(async (named: AccountOptions) => {
       const { io } = context;
       const { db, account } = await openAccount(context, named);
       const keys = await listApiKeys(db, account.id);
       const rows = keys.map(presentKey);
-      printList({ io, json }, rows, rows.map(shownKey));
+      printList(io, rows, rows.map(shownKey));
     });
 };
 
@@ -48,7 +47,7 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
     .addHelpText("after", ISSUE_HELP)
     .action(async (options: ChangeOptions & AccountOptions & NewKeyOptions) => {
       const { io, clock } = context;
-      const { mode, json } = options;
+      const { mode } = options;
       const { db, account } = await openAccount(context, options);
       const settings = keySettingsOf(options, clock.now());
       const { id, key } = await issueKey(
@@ -58,7 +57,7 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
         settings,
       );
       const { name, scope, expiresAt } = settings;
-      printDetails({ io, json }, { id, name, mode, scope, expires_at: expiresAt, key });
+      printDetails(io, { id, name, mode, scope, expires_at: expiresAt, key });
       say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
     });
 };
@@ -69,12 +68,12 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
       .command("revoke")
       .description("Revoke a key permanently")
       .argument("<key-id>", "id of the key, from `key list`", parseId),
-  ).action(async (id: string, { json, ...operator }: ChangeOptions) => {
+  ).action(async (id: string, operator: ChangeOptions) => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);
     const revoked = presentKey(key);
-    printDetails({ io, json }, revoked, shownKey(revoked));
+    printDetails(io, revoked, shownKey(revoked));
     await awaitCachedKeys(io);
     say(io, "Revoked. Every API process rejects the key.");
     if (wasLast) {

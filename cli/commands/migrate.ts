@@ -10,7 +10,7 @@ import type { ChangeOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
 export const defineMigrateCommand = (command: Command, { io, connections }: CliContext): void => {
-  withAudit(command).action(async ({ json, ...operator }: ChangeOptions) => {
+  withAudit(command).action(async (operator: ChangeOptions) => {
     const { ownerUrl, appUrl } = await connections.databaseRoles();
     const { applied } = await migrate(ownerUrl, {
       appUrl,
@@ -22,7 +22,7 @@ export const defineMigrateCommand = (command: Command, { io, connections }: CliC
         ? unusableDatabaseError(ownerUrl, setting, error)
         : error;
     });
-    if (json) {
+    if (io.json) {
       printJson(io, { applied });
       return;
     }

@@ -191,7 +191,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
       },
     );
     const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
-    printDetails({ io, json: options.json }, created);
+    printDetails(io, created);
     say(io, "Save these keys now; they cannot be shown again.");
     await checkAtStripe(context, {
       id,
@@ -226,7 +226,6 @@ const updateOrg = async (
     stripeSubscription,
     charityProvider,
     subscriptionPolicy,
-    json,
   } = options;
   const changes: AccountChanges = {
     ...(name === undefined ? {} : { name }),
@@ -246,14 +245,11 @@ const updateOrg = async (
   }
   const change = await openChange(context, options);
   const account = await updateOrganization(change, id, changes, { limits, profile });
-  printDetails(
-    { io: context.io, json },
-    {
-      ...presentOrganization(account),
-      profile: presentProfile(await findProfile(change.db, id)),
-      limits: presentLimits(await listAccountLimits(change.db, id)),
-    },
-  );
+  printDetails(context.io, {
+    ...presentOrganization(account),
+    profile: presentProfile(await findProfile(change.db, id)),
+    limits: presentLimits(await listAccountLimits(change.db, id)),
+  });
   reportColorAdjustments(context, profile);
   if (limits !== null || subscriptionPolicy !== undefined) {
     await awaitCachedKeys(context.io);

@@ -28,7 +28,6 @@ import type { CliContext } from "../context.ts";
 import { presentLimits } from "../limitOptions.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { only, printDetails, printList } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { presentProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
 
@@ -106,7 +105,7 @@ const COLUMNS = [
   "created_at",
 ] as const;
 
-const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
+const listAll = async ({ io, connections }: CliContext): Promise<void> => {
   const db = await connections.database();
   const accounts = await listOrganizations(db);
   const watched = await listWatchedSubscriptions(db, null);
@@ -124,7 +123,7 @@ const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): P
     };
   };
   const rows = accounts.map(present);
-  printList({ io, json }, rows, only(rows, COLUMNS));
+  printList(io, rows, only(rows, COLUMNS));
 };
 
 const presentSubscription = (
@@ -151,7 +150,7 @@ const readAllTotals = (
   );
 };
 
-const showOne = async (context: CliContext, id: string, { json }: JsonOption): Promise<void> => {
+const showOne = async (context: CliContext, id: string): Promise<void> => {
   const { io, connections, clock } = context;
   const db = await connections.database();
   const now = clock.now();
@@ -182,7 +181,7 @@ const showOne = async (context: CliContext, id: string, { json }: JsonOption): P
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
-  printDetails({ io, json }, document, {
+  printDetails(io, document, {
     ...document,
     donations: describeDonationSummaries(donations),
     keys: document.keys.map(shownKey),
@@ -196,8 +195,8 @@ export const addOrgCommands = (org: Command, context: CliContext): void => {
     .alias("show")
     .description("List all organizations, or show one with its profile, limits, totals and keys")
     .argument("[id]", "id of the organization", parseId)
-    .action((id: string | undefined, options: JsonOption) =>
-      id === undefined ? listAll(context, options) : showOne(context, id, options),
+    .action((id: string | undefined) =>
+      id === undefined ? listAll(context) : showOne(context, id),
     );
   addUpdateCommand(org, context);
 };

@@ -13,7 +13,7 @@ import { parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
-import type { Fields, JsonOption } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 import { addReportCommands } from "./plantingReports.ts";
 
 const ORDER_COLUMNS = [
@@ -49,7 +49,7 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-type ListOptions = JsonOption & {
+type ListOptions = {
   readonly org?: string;
   readonly stage?: OrderStage;
   readonly contradicted?: true;
@@ -64,7 +64,7 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action(async ({ org, stage, contradicted, limit, json }: ListOptions) => {
+    .action(async ({ org, stage, contradicted, limit }: ListOptions) => {
       const db = await connections.database();
       if (org !== undefined) {
         await getOrganizationOrStore(db, org);
@@ -77,7 +77,7 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
       });
       const deployment = await connections.deploymentName();
       const orders = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-      printList({ io, json }, orders, only(orders, ORDER_COLUMNS));
+      printList(io, orders, only(orders, ORDER_COLUMNS));
       sayIfMore(io, found.length, limit);
     });
 };
@@ -143,7 +143,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
     .command("show")
     .description("Show a planting order, its reported facts, and their sites and photos")
     .argument("<order>", "number or public id of the order, here or in evidence")
-    .action(async (given: string, { json }: JsonOption) => {
+    .action(async (given: string) => {
       const db = await connections.database();
       const order = await getOrder(db, given);
       const facts = await listFacts(db, order.id);
@@ -151,7 +151,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
       const { id, ...fields } = presented;
       const shown = facts.map(presentFact);
       printDetails(
-        { io, json },
+        io,
         { ...presented, facts: shown },
         {
           order_id: id,

@@ -63,7 +63,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
       .argument("<file>", "path of the file, or - for standard input"),
   )
     .addHelpText("after", RECORD_HELP)
-    .action(async (file: string, { json, ...operator }: ChangeOptions) => {
+    .action(async (file: string, operator: ChangeOptions) => {
       const { io } = context;
       const report = await readReport(io, file);
       const recorded = await reportPlanting(
@@ -71,7 +71,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
         report,
         "operator",
       );
-      printList({ io, json }, recorded, only(recorded, ["stage", "outcome", "reason"]));
+      printList(io, recorded, only(recorded, ["stage", "outcome", "reason"]));
       if (recorded.some(({ outcome }) => outcome === "contradiction")) {
         throw new CommandError(
           EXIT.failed,
@@ -93,12 +93,8 @@ type WithdrawOptions = ReasonedOptions & {
   readonly undo?: true;
 };
 
-const show = (
-  { io }: CliContext,
-  { changes, replacement, ...corrected }: CorrectedOrder,
-  json: true | undefined,
-): void => {
-  if (json) {
+const show = ({ io }: CliContext, { changes, replacement, ...corrected }: CorrectedOrder): void => {
+  if (io.json) {
     printJson(io, { ...snakeCased(corrected), changes, replacement });
     return;
   }
@@ -144,7 +140,7 @@ const correct = async (
   if (changes.length === 0) {
     say(io, `Fact ${factId} was already withdrawn.`);
   }
-  show(context, corrected, options.json);
+  show(context, corrected);
   const stages =
     stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
   say(

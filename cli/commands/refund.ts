@@ -58,7 +58,7 @@ const refundOne = async (
   id: string,
   options: RefundOptions,
 ): Promise<void> => {
-  const { org = null, count = null, idempotencyKey = null, reason, dryRun, json } = options;
+  const { org = null, count = null, idempotencyKey = null, reason, dryRun } = options;
   const isDryRun = dryRun === true;
   const refunded = await refundRecord(await openBillingChange(context, options), {
     id,
@@ -70,7 +70,7 @@ const refundOne = async (
   });
   const { replayed } = refunded;
   const { what, result } = presentRefunded(refunded);
-  printResult({ io: context.io, json }, { ...result, replayed, dry_run: isDryRun });
+  printResult(context.io, { ...result, replayed, dry_run: isDryRun });
   const done = replayed ? "Already refunded" : "Refunded";
   say(
     context.io,
@@ -87,15 +87,7 @@ type Failure = { readonly id: string; readonly reason: string };
 
 const refundAll = async (context: CliContext, options: RefundOptions): Promise<void> => {
   const { io } = context;
-  const {
-    org,
-    mode = "live",
-    attribution = null,
-    since = null,
-    until = null,
-    reason,
-    json,
-  } = options;
+  const { org, mode = "live", attribution = null, since = null, until = null, reason } = options;
   if (org === undefined || (attribution === null && (since === null || until === null))) {
     throw new CommandError(
       EXIT.usage,
@@ -140,7 +132,7 @@ const refundAll = async (context: CliContext, options: RefundOptions): Promise<v
       refunded_units: Number(units),
       failures,
     };
-    printResult({ io, json }, result, () => {
+    printResult(io, result, () => {
       if (failures.length > 0) {
         printObjects(
           io,

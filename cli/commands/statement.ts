@@ -31,7 +31,6 @@ type StatementOptions = {
   readonly period: Period | typeof CURRENT;
   readonly mode: Mode;
   readonly csv?: true;
-  readonly json?: true;
 };
 
 /**
@@ -166,7 +165,7 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
     .addHelpText("after", STATEMENT_HELP)
-    .action(async ({ org: accountId, period, mode, csv, json }: StatementOptions) => {
+    .action(async ({ org: accountId, period, mode, csv }: StatementOptions) => {
       const { io } = context;
       const read = await readStatement(
         await openBilling(context),
@@ -175,7 +174,7 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
         AbortSignal.timeout(TIMEOUT_MS),
       );
       const { statements, subscription } = read;
-      if (json) {
+      if (io.json) {
         printJson(io, presentForOperators(read, mode));
       } else {
         printSums(io, statements, { isCsv: csv === true });

@@ -73,7 +73,7 @@ const addEntry = async (
   context: CliContext,
   idOrDomain: string,
   kind: OperatorEntry["kind"],
-  { amount, reference: given, note, json, ...operator }: EntryOptions,
+  { amount, reference: given, note, ...operator }: EntryOptions,
 ): Promise<boolean> => {
   const { io } = context;
   const deps = await openChange(context, operator);
@@ -85,7 +85,7 @@ const addEntry = async (
     reference: given ?? null,
     note: note ?? "",
   });
-  if (json) {
+  if (io.json) {
     printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
     return replayed;
   }
@@ -155,7 +155,6 @@ const LEDGER_COLUMNS = [
 type LedgerOptions = {
   readonly limit: number;
   readonly before?: number;
-  readonly json?: true;
 };
 
 const addLedgerCommand = (parent: Command, { io, connections }: CliContext): void => {
@@ -165,7 +164,7 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
     .argument(...STORE)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
-    .action(async (idOrDomain: string, { limit, before, json }: LedgerOptions) => {
+    .action(async (idOrDomain: string, { limit, before }: LedgerOptions) => {
       const db = await connections.database();
       const store = await findNamedStore(db, idOrDomain);
       const found = await listBalanceEntries(db, store.id, {
@@ -173,7 +172,7 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
         limit: limit + 1,
       });
       const entries = found.slice(0, limit).map(presentBalanceEntry);
-      printList({ io, json }, entries, only(entries, LEDGER_COLUMNS));
+      printList(io, entries, only(entries, LEDGER_COLUMNS));
       sayIfOlder(io, found, limit);
     });
 };

@@ -12,7 +12,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption, withAudit } from "../operator.ts";
-import type { ChangeOptions, OperatorOptions } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
 import { printJson } from "../output/print.ts";
 
 /** The options that name a customer; each may be given several times. */
@@ -67,7 +67,7 @@ const addExportCustomerCommand = (parent: Command, context: CliContext): void =>
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", CUSTOMER_HELP)
-    .action(async (named: string, options: OperatorOptions & CustomerOptions) => {
+    .action(async (named: string, options: ChangeOptions & CustomerOptions) => {
       const { io } = context;
       const customer = customerOf(options);
       const deps = await openChange(context, options);
@@ -136,7 +136,7 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
       const { registrations, donations } = customer
         ? await forgetCustomer(deps, id, customer, { isDryRun })
         : await forgetAll(context, store, options);
-      if (options.json) {
+      if (io.json) {
         printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
       }
       const records = `${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}`;

@@ -31,7 +31,6 @@ import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { only, printDetails, printList } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
 
@@ -116,27 +115,23 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
       },
     );
     const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
-    printDetails({ io, json: options.json }, created);
+    printDetails(io, created);
     say(io, "Save these keys now; they cannot be shown again.");
     say(io, "The balance is $0.00. To add to it, use impact store topup.");
   });
 };
 
-const listAll = async ({ io, connections }: CliContext, { json }: JsonOption): Promise<void> => {
+const listAll = async ({ io, connections }: CliContext): Promise<void> => {
   const stores = await listStores(await connections.database());
   const rows = stores.map(presentStore);
   printList(
-    { io, json },
+    io,
     rows,
     only(rows, ["id", "domain", "balance_cents", "created_at", "uninstalled_at"]),
   );
 };
 
-const showOne = async (
-  { io, connections }: CliContext,
-  idOrDomain: string,
-  { json }: JsonOption,
-): Promise<void> => {
+const showOne = async ({ io, connections }: CliContext, idOrDomain: string): Promise<void> => {
   const db = await connections.database();
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
@@ -146,7 +141,7 @@ const showOne = async (
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
-  printDetails({ io, json }, document, { ...document, keys: document.keys.map(shownKey) });
+  printDetails(io, document, { ...document, keys: document.keys.map(shownKey) });
 };
 
 type UpdateOptions = ChangeOptions &
@@ -207,7 +202,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
     }
     const deps = await openChange(context, options);
     const { id } = await findNamedStore(deps.db, idOrDomain);
-    printDetails({ io, json: options.json }, presentStore(await updateStore(deps, id, changes)));
+    printDetails(io, presentStore(await updateStore(deps, id, changes)));
     await awaitCachedKeys(io);
     if (options.installed === false) {
       say(io, "Every API process rejects the store's keys.");
@@ -225,8 +220,8 @@ export const addStoreCommands = (store: Command, context: CliContext): void => {
     .alias("show")
     .description("List all stores, or show one with its limits and the prefixes of its keys")
     .argument("[store]", STORE[1])
-    .action((named: string | undefined, options: JsonOption) =>
-      named === undefined ? listAll(context, options) : showOne(context, named, options),
+    .action((named: string | undefined) =>
+      named === undefined ? listAll(context) : showOne(context, named),
     );
   addUpdateCommand(store, context);
   addBalanceCommands(store, context);

@@ -39,7 +39,6 @@ import {
   sayIfMore,
   snakeCased,
 } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import {
   presentAttention,
   presentMeterEvent,
@@ -53,7 +52,7 @@ import { addReconcileCommand } from "./usageReconcile.ts";
 import { addCloseCommand } from "./usageClose.ts";
 import { addRetryCommand } from "./usageRetry.ts";
 
-type OverviewOptions = JsonOption & { readonly org?: string };
+type OverviewOptions = { readonly org?: string };
 
 const STRIPE_EVENTS_SHOWN = 50;
 
@@ -127,7 +126,7 @@ const printOverview = (io: Io, overview: Overview): void => {
 };
 
 /** The exit code is 1 if a person is needed. */
-const showOverview = async (context: CliContext, { org, json }: OverviewOptions): Promise<void> => {
+const showOverview = async (context: CliContext, { org }: OverviewOptions): Promise<void> => {
   const { io } = context;
   const overview = await readOverview(context, org);
   const { attention, hold, last, unreadable, stripeEvents, unsubscribed } = overview;
@@ -138,7 +137,7 @@ const showOverview = async (context: CliContext, { org, json }: OverviewOptions)
     ...unsubscribed,
   ];
   const matters = needing.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
-  if (json) {
+  if (io.json) {
     printJson(io, {
       needs_person: matters > 0,
       attention: attention.map(presentAttention),
@@ -165,7 +164,7 @@ const showOverview = async (context: CliContext, { org, json }: OverviewOptions)
   say(io, "Nothing needs a person.");
 };
 
-type ListOptions = JsonOption & {
+type ListOptions = {
   readonly state?: UsageState | "difference";
   readonly org?: string;
   readonly period?: Period;
@@ -204,7 +203,7 @@ const presentUnsealed = ({ oldestSecond, ...unsealed }: UnsealedUsage) => ({
 
 const listUsage = async (
   { io, connections }: CliContext,
-  { state, org, period, limit, json }: ListOptions,
+  { state, org, period, limit }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const selected = {
@@ -225,7 +224,7 @@ const listUsage = async (
   ];
   const listed = rows.slice(0, limit);
   printList(
-    { io, json },
+    io,
     listed,
     listed.map((row) => ({
       item: row.item,

@@ -150,7 +150,7 @@ const close = async (
     await resolveProcessorEvent(deps, id, "discard");
   }
   const items = presentClosed(closed);
-  if (options.json) {
+  if (io.json) {
     printJson(io, {
       dry_run: isDryRun,
       document: document?.kind ?? null,

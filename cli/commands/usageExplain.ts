@@ -22,7 +22,6 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openBillingChange } from "../operator.ts";
 import { printFields, printJson, printText, snakeCased } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import {
   documentOption,
   presentAttention,
@@ -39,8 +38,7 @@ import {
   getDifference,
 } from "../../modules/billing/reconciliation/getUsageItems.ts";
 
-type ExplainOptions = RecordOwnerOptions &
-  JsonOption & { readonly period: Period | typeof CURRENT };
+type ExplainOptions = RecordOwnerOptions & { readonly period: Period | typeof CURRENT };
 
 /** As long as comparing with Stripe may take. */
 const TIMEOUT_MS = 10 * 60 * 1000;
@@ -48,7 +46,7 @@ const TIMEOUT_MS = 10 * 60 * 1000;
 const explainOrganization = async (
   context: CliContext,
   account: Account,
-  { period, json }: ExplainOptions,
+  { period }: ExplainOptions,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openBillingChange(context, {});
@@ -63,7 +61,7 @@ const explainOrganization = async (
     customer_id: account.stripeCustomerId,
     subscription_id: account.stripeSubscriptionId,
   };
-  if (json) {
+  if (io.json) {
     printJson(io, {
       ...presentForOperators(read, "live"),
       ...fields,
@@ -145,11 +143,7 @@ const planEvent = (
 /** More registrations of a second are found with `impact find`. */
 const REGISTRATIONS_SHOWN = 20;
 
-const explainEvent = async (
-  context: CliContext,
-  id: bigint,
-  { json }: ExplainOptions,
-): Promise<void> => {
+const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
   const { io, connections } = context;
   const db = await connections.database();
   const { second, ...stream } = await getMeterEvent(db, id);
@@ -164,7 +158,7 @@ const explainEvent = async (
     limit: REGISTRATIONS_SHOWN,
   });
   const plan = await planEvent(context, event);
-  if (json) {
+  if (io.json) {
     printJson(io, {
       ...presentMeterEvent(event),
       registrations: registrations.map(shownIdOf),
@@ -172,10 +166,8 @@ const explainEvent = async (
     });
     return;
   }
-  printFields(io, presentMeterEvent(event));
-  if (registrations.length > 0) {
-    printText(io, `registrations  ${registrations.map(shownIdOf).join(" ")}`);
-  }
+  const ids = registrations.map(shownIdOf).join(" ");
+  printFields(io, { ...presentMeterEvent(event), registrations: ids === "" ? null : ids });
   printPlan(io, plan);
 };
 
@@ -202,18 +194,14 @@ const planDifference = async (
   }
 };
 
-const explainDifference = async (
-  context: CliContext,
-  id: bigint,
-  { json }: ExplainOptions,
-): Promise<void> => {
+const explainDifference = async (context: CliContext, id: bigint): Promise<void> => {
   const { io, connections } = context;
   const difference = await getDifference(await connections.database(), id);
   const plan =
     difference.state === "open" ? await planDifference(context, difference) : ["Nothing to do."];
   const { minute, second: _second, ...given } = difference;
   const fields = { ...snakeCased(given), id: `D${id}`, minute: timeOf(minute) };
-  if (json) {
+  if (io.json) {
     printJson(io, { ...fields, plan });
     return;
   }
@@ -237,8 +225,8 @@ const explain = async (
       return explainOrganization(context, name.account, options);
     case "item":
       return name.item.letter === "E"
-        ? explainEvent(context, name.item.id, options)
-        : explainDifference(context, name.item.id, options);
+        ? explainEvent(context, name.item.id)
+        : explainDifference(context, name.item.id);
     case "stripe_event":
       throw new CommandError(
         EXIT.usage,
@@ -247,7 +235,7 @@ const explain = async (
     case "registrations":
       for (const [index, id] of name.ids.entries()) {
         context.io.stdout.write(index === 0 ? "" : "\n");
-        await explainRegistration(context, id, options);
+        await explainRegistration(context, id);
       }
   }
 };

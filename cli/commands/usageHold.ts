@@ -20,11 +20,11 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
     .description("Hold all usage: nothing is sealed or sent")
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
     .addOption(operatorOption())
-    .action(async ({ reason, as, json }: ReasonedOptions) => {
+    .action(async ({ reason, as }: ReasonedOptions) => {
       const { io } = context;
       const deps = await openChange(context, { as, reason });
       const hold = await holdUsage(deps, { reason, by: operatorName(as) });
-      if (json) {
+      if (io.json) {
         printJson(io, { usage_held: hold });
         return;
       }
@@ -118,7 +118,7 @@ const describeResumption = (
 
 const resume = async (
   context: CliContext,
-  { nothingWasLost, afterRestore, dryRun, as, reason, json }: ResumeOptions,
+  { nothingWasLost, afterRestore, dryRun, as, reason }: ResumeOptions,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openChange(context, { as, reason });
@@ -132,7 +132,7 @@ const resume = async (
   // A hold that an operator had set has nothing to do with an earlier restore.
   const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
   const steps = progress === null ? [] : listSteps(progress);
-  if (json) {
+  if (io.json) {
     printJson(io, {
       ended_hold: hold,
       doubted_until: doubtedUntil,

@@ -9,7 +9,6 @@ import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNa
 import { shardOf } from "../../db/shards.rules.ts";
 import type { CliContext } from "../context.ts";
 import { printFields, printJson, printObjects } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { presentMeterEvent, printPlan } from "../output/printUsage.ts";
 
 const presentFact = ({ id, quantity, refundId, second, meterEventId }: UsageFact) => ({
@@ -38,7 +37,6 @@ const planRegistration = (
 export const explainRegistration = async (
   { io, connections }: CliContext,
   id: string,
-  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const registration = await findRegistration(db, id);
@@ -69,7 +67,7 @@ export const explainRegistration = async (
     created_at: registration.createdAt,
     billing: usage.state,
   };
-  if (json) {
+  if (io.json) {
     printJson(io, {
       ...fields,
       facts: facts.map(presentFact),

@@ -7,7 +7,6 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects, snakeCased } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 import { exitCodeOfProblems } from "../output/printUsage.ts";
@@ -77,7 +76,7 @@ const compareWithInvoices = async (
   }
 };
 
-type ReconcileOptions = TimeRange & JsonOption & { readonly org?: string };
+type ReconcileOptions = TimeRange & { readonly org?: string };
 
 const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
@@ -190,7 +189,7 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const failure = await compareWithInvoices(context, deps, accountId);
   const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });
   const minutes = listMinutes(reconciled);
-  if (options.json) {
+  if (io.json) {
     printJson(io, {
       from: timeOf(span.start),
       to: timeOf(span.end),

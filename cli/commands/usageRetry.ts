@@ -156,7 +156,7 @@ const retry = async (
     results.push(await retryStripeEvent(deps, id, isDryRun));
   }
   const shown = results.map(present);
-  if (options.json) {
+  if (io.json) {
     printJson(io, { dry_run: isDryRun, items: shown });
   } else if (shown.length > 0) {
     printObjects(io, shown);

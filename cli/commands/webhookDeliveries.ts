@@ -17,7 +17,6 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printList } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 import { sinceOption } from "../timeRange.ts";
 
 export const ENDPOINT = [
@@ -26,7 +25,7 @@ export const ENDPOINT = [
   parseId,
 ] as const;
 
-type ListOptions = JsonOption & {
+type ListOptions = {
   readonly state?: DeliveryState;
   readonly startingAfter?: string;
   readonly limit: number;
@@ -49,12 +48,12 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async (id: string, { json, ...options }: ListOptions) => {
+    .action(async (id: string, options: ListOptions) => {
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
       const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
       printList(
-        { io, json },
+        io,
         deliveries.map(presentDelivery),
         deliveries.map(({ lastAttempt, ...delivery }) => ({
           event: eventIdOf(delivery),
@@ -82,7 +81,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
   ).action(async (id: string, event: string, options: ChangeOptions) => {
     const deps = await openChange(context, options);
     const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
-    if (options.json) {
+    if (io.json) {
       printJson(io, presentDelivery(delivery));
     }
     say(io, `${event} is sent again within seconds.`);
@@ -94,7 +93,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       .description("Send the events of the last 14 days that an endpoint has not received now")
       .argument(...ENDPOINT)
       .addOption(sinceOption().makeOptionMandatory()),
-  ).action(async (id: string, { since, json, ...options }: RecoverOptions) => {
+  ).action(async (id: string, { since, ...options }: RecoverOptions) => {
     const deps = await openChange(context, options);
     const endpoint = await getWebhookEndpoint(deps.db, id);
     let total = 0;
@@ -104,7 +103,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       total += part.recovered;
       ({ hasMore } = part);
     }
-    if (json) {
+    if (io.json) {
       printJson(io, { recovered_count: total });
     }
     say(

@@ -26,7 +26,7 @@ import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printDetails, printJson, printList } from "../output/print.ts";
-import type { Fields, JsonOption } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
 
@@ -58,15 +58,10 @@ const textOf = (endpoint: WebhookEndpoint) => ({
 });
 
 /** @param more what is shown of it besides */
-const printEndpoint = (
-  { io }: CliContext,
-  endpoint: WebhookEndpoint,
-  { json }: JsonOption,
-  more: Fields = {},
-): void => {
+const printEndpoint = ({ io }: CliContext, endpoint: WebhookEndpoint, more: Fields = {}): void => {
   const { description, disabledAt } = endpoint;
   const shown = { ...textOf(endpoint), description, disabled_since: disabledAt, ...more };
-  printDetails({ io, json }, { ...jsonOf(endpoint), ...more }, shown);
+  printDetails(io, { ...jsonOf(endpoint), ...more }, shown);
 };
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
@@ -82,7 +77,7 @@ type CreateOptions = ChangeOptions &
     readonly description: string;
   };
 
-type ListOptions = JsonOption & AccountOptions & { readonly mode?: Mode; readonly limit: number };
+type ListOptions = AccountOptions & { readonly mode?: Mode; readonly limit: number };
 
 /** The options of the commands that change an endpoint. */
 type EndpointOptions = ChangeOptions & {
@@ -140,7 +135,7 @@ const addCreateCommand = (webhook: Command, context: CliContext): void => {
       { accountId: account.id, mode },
       { url, types, description },
     );
-    printEndpoint(context, endpoint, options, { secret: endpoint.secret });
+    printEndpoint(context, endpoint, { secret: endpoint.secret });
     say(context.io, SAVE_SECRET);
   });
 };
@@ -154,13 +149,13 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
   )
     .option("--mode <live|test>", "only endpoints of this mode", parseMode)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async ({ mode, limit, json, ...named }: ListOptions) => {
+    .action(async ({ mode, limit, ...named }: ListOptions) => {
       const db = await connections.database();
       const isNamed = named.org !== undefined || named.store !== undefined;
       const accountId = isNamed ? (await openAccount(context, named)).account.id : undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
       const shown = endpoints.slice(0, limit);
-      printList({ io, json }, shown.map(jsonOf), shown.map(textOf));
+      printList(io, shown.map(jsonOf), shown.map(textOf));
       if (endpoints.length > limit) {
         say(io, "More endpoints exist. Raise --limit.");
       }
@@ -170,9 +165,9 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
     .command("show")
     .description("Show an endpoint and its last error")
     .argument(...ENDPOINT)
-    .action(async (id: string, options: JsonOption) => {
+    .action(async (id: string) => {
       const db = await connections.database();
-      printEndpoint(context, await getWebhookEndpoint(db, id), options);
+      printEndpoint(context, await getWebhookEndpoint(db, id));
     });
 };
 
@@ -196,15 +191,15 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
       if (Object.values(changes).every((each) => each === undefined)) {
         throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
       }
-      printEndpoint(context, await updateWebhookEndpoint(deps, current, changes), options);
+      printEndpoint(context, await updateWebhookEndpoint(deps, current, changes));
     },
   );
   addChange(
     context,
     webhook.command("delete").description("Delete an endpoint and its deliveries"),
-    async (deps, endpoint, { json }) => {
+    async (deps, endpoint) => {
       await deleteWebhookEndpoint(deps, endpoint);
-      if (json) {
+      if (io.json) {
         printJson(io, { id: endpoint.id, deleted: true });
       }
       say(io, `Deleted the endpoint ${endpoint.url}.`);
@@ -219,11 +214,11 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
         "--revoke-previous",
         "revoke the previous secret immediately, for example after a leak",
       ),
-    async (deps, endpoint, { revokePrevious: revokesPrevious = false, json }) => {
+    async (deps, endpoint, { revokePrevious: revokesPrevious = false }) => {
       const { id } = endpoint;
       const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
       const { secret, previousValidUntil } = rotated;
-      printDetails({ io, json }, { id, secret, previous_valid_until: previousValidUntil });
+      printDetails(io, { id, secret, previous_valid_until: previousValidUntil });
       const previous = previousValidUntil
         ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
         : "The previous one no longer signs.";
@@ -233,9 +228,9 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
   addChange(
     context,
     webhook.command("ping").description("Send an endpoint a test event"),
-    async (deps, endpoint, { json }) => {
+    async (deps, endpoint) => {
       const id = await pingWebhookEndpoint(deps, endpoint);
-      if (json) {
+      if (io.json) {
         printJson(io, { id });
       }
       const command = `impact webhook deliveries ${endpoint.id}`;

@@ -23,7 +23,6 @@ import { actorOf, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { only, printDetails, printJson, printList, sayIfMore } from "../output/print.ts";
-import type { JsonOption } from "../output/print.ts";
 
 const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
 
@@ -119,15 +118,15 @@ const listingQuery = (deployment: string, { type, status }: WorkflowFilter): str
     ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
   ].join(" AND ");
 
-type ListOptions = WorkflowFilter & JsonOption & { readonly limit: number };
+type ListOptions = WorkflowFilter & { readonly limit: number };
 
-type ShowOptions = JsonOption & { readonly run?: string };
+type ShowOptions = { readonly run?: string };
 
 const STATUSES: readonly string[] = Object.keys(STATUS_NAMES);
 
 const listAll = async (
   { io, connections }: CliContext,
-  { limit, json, ...filter }: ListOptions,
+  { limit, ...filter }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
@@ -146,7 +145,7 @@ const listAll = async (
   });
   const rows = found.slice(0, limit).map(presentWorkflow);
   const columns = ["workflow_id", "type", "status", "started_at", "closed_at"] as const;
-  printList({ io, json }, rows, only(rows, columns));
+  printList(io, rows, only(rows, columns));
   sayIfMore(io, found.length, limit);
 };
 
@@ -189,7 +188,7 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
 const showOne = async (
   { io, connections }: CliContext,
   given: string,
-  { run, json }: ShowOptions,
+  { run }: ShowOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
@@ -201,17 +200,14 @@ const showOne = async (
   const outcome = await readOutcome(temporal, description);
   const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
   const failure = outcome && "failure" in outcome ? outcome.failure : null;
-  printDetails(
-    { io, json },
-    {
-      ...presentWorkflow(description),
-      // Of lists, Temporal returns 0 for workflows that run.
-      history_length: description.historyLength,
-      pending_activities: pending,
-      result,
-      failure,
-    },
-  );
+  printDetails(io, {
+    ...presentWorkflow(description),
+    // Of lists, Temporal returns 0 for workflows that run.
+    history_length: description.historyLength,
+    pending_activities: pending,
+    result,
+    failure,
+  });
 };
 
 type TerminateOptions = ReasonedOptions & {
@@ -232,7 +228,7 @@ const addTerminateCommand = (parent: Command, { io, connections, clock }: CliCon
     .option("--run <run-id>", "id of the run (default: the latest)", parseId)
     .addOption(operatorOption())
     .addHelpText("after", TERMINATE_HELP)
-    .action(async (given: string, { reason, as, run, json }: TerminateOptions) => {
+    .action(async (given: string, { reason, as, run }: TerminateOptions) => {
       const deployment = await connections.decidedDeploymentName();
       const temporal = await connections.temporal();
       const workflowId = await latestScheduledId(
@@ -254,7 +250,7 @@ const addTerminateCommand = (parent: Command, { io, connections, clock }: CliCon
         details: { run },
       });
       await callTemporal(temporal, () => handle.terminate(reason));
-      if (json) {
+      if (io.json) {
         printJson(io, { workflow_id: workflowId, status: "terminated", reason });
         return;
       }

@@ -6,9 +6,6 @@ import { formatRecord, formatTable } from "./formatTable.ts";
 import type { Cell } from "./formatTable.ts";
 import { escapeUnsafeInLines } from "./printable.ts";
 
-/** The option of commands that can print JSON. */
-export type JsonOption = { readonly json?: true };
-
 /** Writes to stdout, and waits if its reader is slower. */
 export const writeOut = async ({ stdout }: Io, chunk: string | Buffer): Promise<void> => {
   if (!stdout.write(chunk)) {
@@ -25,16 +22,9 @@ export const printJson = (io: Io, value: unknown): void => {
   printText(io, JSON.stringify(value, null, 2));
 };
 
-/** Where a command prints, and whether as JSON. */
-export type Output = { readonly io: Io; readonly json: true | undefined };
-
 /** Prints a value as JSON for `--json`. Without it, `print` prints for people, who may need no more than a sentence. */
-export const printResult = (
-  { io, json }: Output,
-  value: unknown,
-  print: () => void = () => undefined,
-): void => {
-  if (json) {
+export const printResult = (io: Io, value: unknown, print: () => void = () => undefined): void => {
+  if (io.json) {
     printJson(io, value);
   } else {
     print();
@@ -111,15 +101,15 @@ export const only = <Row extends Fields>(
 
 /** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */
 export const printList = (
-  output: Output,
+  io: Io,
   rows: readonly Fields[],
   shown: readonly Fields[] = rows,
 ): void => {
-  printResult(output, rows, () => {
+  printResult(io, rows, () => {
     if (shown.length === 0) {
-      say(output.io, "None.");
+      say(io, "None.");
     } else {
-      printObjects(output.io, shown);
+      printObjects(io, shown);
     }
   });
 };
@@ -133,8 +123,8 @@ const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unk
   );
 
 /** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
-export const printDetails = (output: Output, document: Fields, shown = document): void => {
-  printResult(output, document, () => {
+export const printDetails = (io: Io, document: Fields, shown = document): void => {
+  printResult(io, document, () => {
     const lists: (readonly Fields[])[] = [];
     const fields = flatten(shown).flatMap(([name, value]): [string, Cell][] => {
       if (Array.isArray(value) && value.length > 0 && value.every((each) => isFields(each))) {
@@ -143,10 +133,10 @@ export const printDetails = (output: Output, document: Fields, shown = document)
       }
       return [[labelOf(name), cellOf(name, value)]];
     });
-    printRecord(output.io, Object.fromEntries(fields));
+    printRecord(io, Object.fromEntries(fields));
     for (const list of lists) {
-      output.io.stdout.write("\n");
-      printObjects(output.io, list);
+      io.stdout.write("\n");
+      printObjects(io, list);
     }
   });
 };

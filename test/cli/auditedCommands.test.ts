@@ -227,7 +227,7 @@ const leavesOf = (command: Command, path: readonly string[]): readonly string[] 
 
 test("every command is known as reading, or has a scenario that checks its audit entry", async (t) => {
   const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
     connections: createConnections(() => parseConfig({})),
     clock: systemClock,
   });

@@ -21,7 +21,7 @@ import { readJson, runImpact } from "./runImpact.ts";
 const test = testWithDatabase();
 
 const CONTEXT = {
-  io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+  io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
   connections: createConnections(() => parseConfig({})),
   clock: systemClock,
 };
@@ -52,7 +52,7 @@ test("a command line loads its own command only, and none for the help of the pr
     [["--help"], []],
     [["frob"], []],
   ] as const) {
-    const { commands } = await buildProgram(CONTEXT, { args });
+    const { commands } = await buildProgram(CONTEXT, args);
     t.is(commands.length, program.commands.length);
     t.deepEqual(
       commands
@@ -139,6 +139,8 @@ const usageError = test.macro({
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
 test(usageError, ["frob"], /unknown command 'frob'/u);
+test(usageError, ["help", "frob"], /unknown command 'frob'/u);
+test(usageError, ["help", "usage", "frob"], /unknown command 'frob'/u);
 test(usageError, ["org"], /Usage: impact org/u);
 test(usageError, ["org", "shw"], /Did you mean show/u);
 test(usageError, ["org", "create"], /required option '--name <name>'/u);

@@ -165,7 +165,7 @@ test("docs/webhooks.md has every type of event, which endpoints can choose", asy
 
 test("every command in the documentation exists, with its options", async (t) => {
   const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
     connections: createConnections(() => parseConfig({})),
     clock: systemClock,
   });
