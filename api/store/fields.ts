@@ -3,6 +3,7 @@ import type { Mode } from "../../modules/records/owner.rules.ts";
 import type { CustomerFilter, CustomerDetails } from "../../modules/stores/customers.rules.ts";
 import { centsToDollars, dollarsToCents } from "../../modules/records/money.rules.ts";
 import { blankAsNull } from "../../modules/records/fields.rules.ts";
+import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -22,13 +23,15 @@ export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] 
 
 type Range = { readonly minimum: number; readonly maximum: number };
 
-export const dollarsMustBe = ({ minimum, maximum }: Range): string =>
-  `must be a number of US dollars from ${centsToDollars(minimum)} to ${centsToDollars(maximum)} with at most two decimals`;
+const amountOf = ({ minimum, maximum }: Range): string =>
+  `a number of US dollars from ${centsToDollars(minimum)} to ${centsToDollars(maximum)} with at most two decimals`;
+
+export const dollarsMustBe = (range: Range): string => `must be ${amountOf(range)}`;
 
 /** An amount in dollars, read as cents. The range is in cents. */
 export const dollars = ({ minimum, maximum }: Range) =>
   z
-    .number({ error: dollarsMustBe({ minimum, maximum }) })
+    .number({ error: mustBe(amountOf({ minimum, maximum })) })
     .transform((given, context): number => {
       const cents = dollarsToCents(given);
       if (cents === null || cents < minimum || cents > maximum) {

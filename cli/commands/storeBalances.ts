@@ -14,7 +14,7 @@ import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
-import { only, printJson, printList, printText, sayIfOlder } from "../output/print.ts";
+import { only, printJson, printList, sayIfOlder } from "../output/print.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 
@@ -94,7 +94,7 @@ const addEntry = async (
   const result = replayed
     ? `${known} ${reference} of ${domain} is already recorded`
     : `${made} ${domain} by ${formatCents(amount)}${named}`;
-  printText(io, `${result}; balance ${formatCents(balanceCents)}`);
+  say(io, `${result}; balance ${formatCents(balanceCents)}`);
   return replayed;
 };
 
@@ -172,7 +172,8 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
         limit: limit + 1,
       });
       const entries = found.slice(0, limit).map(presentBalanceEntry);
-      printList(io, entries, only(entries, LEDGER_COLUMNS));
+      const shown = entries.map((entry) => ({ ...entry, created_at: new Date(entry.created_at) }));
+      printList(io, entries, only(shown, LEDGER_COLUMNS));
       sayIfOlder(io, found, limit);
     });
 };

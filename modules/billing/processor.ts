@@ -42,6 +42,8 @@ export type NewCheckout = {
   /** Where Stripe leads the merchant afterwards. */
   readonly successUrl: string;
   readonly cancelUrl: string;
+  /** Requests with the same key get the same page. */
+  readonly idempotencyKey: string | null;
 };
 
 /** A Checkout session at the processor, of this deployment or of any other program. */

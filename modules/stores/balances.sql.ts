@@ -196,6 +196,19 @@ export const findBalanceEntryByReference = (
     WHERE account_id = ${anyAccount(accountId)} AND reference = ${reference}
   `);
 
+const existsRow = z.strictObject({ exists: z.boolean() });
+
+/** Returns whether any store's ledger has an entry with a reference. */
+export const isReferenceUsed = (db: CommonQueryMethods, reference: string): Promise<boolean> =>
+  db.oneFirst(sql.type(existsRow)`
+    SELECT EXISTS (
+      SELECT
+      FROM store
+      JOIN balance_entry USING (account_id)
+      WHERE balance_entry.reference = ${reference}
+    ) AS exists
+  `);
+
 const countRow = z.strictObject({ stores: safeInteger });
 
 /** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */

@@ -1,6 +1,8 @@
+import { hash } from "node:crypto";
 import type { BillingContext } from "../billing/context.ts";
 import { readDeployment } from "../billing/deployment.sql.ts";
 import { askForClient } from "../billing/processor.ts";
+import { MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { findEarlierResponse } from "./findEarlierResponse.ts";
 import { getStore } from "./manageStores.ts";
@@ -12,6 +14,24 @@ export type NewTopUp = {
   readonly amountCents: number;
   readonly successUrl: string | null;
   readonly cancelUrl: string | null;
+};
+
+/**
+ * Returns the idempotency key of a write at Stripe, so that repeated requests of the same minute get the same page. Not for
+ * longer, because Stripe also repeats the response of a request that failed.
+ */
+const stripeKeyOf = (
+  { accountId, idempotency }: StoreWrite,
+  deploymentId: string,
+  now: Date,
+): string | null => {
+  if (idempotency === null) {
+    return null;
+  }
+  const minute = Math.floor(now.getTime() / MINUTE_MS);
+  const { key, requestHash } = idempotency;
+  const parts = JSON.stringify([deploymentId, accountId, key, requestHash, minute]);
+  return `topup-${hash("sha256", parts)}`;
 };
 
 /** Stores the response of a write with a key, unless another one was stored meanwhile: then that one is returned. */
@@ -51,7 +71,7 @@ export const createTopUp = async (
   { amountCents, successUrl, cancelUrl }: NewTopUp,
   present: (checkout: { readonly id: string; readonly url: string }) => object,
 ): Promise<StoreResponse> => {
-  const { db, billing } = context;
+  const { db, clock, billing } = context;
   if (write.mode === "test") {
     throw invalidRequest("test keys spend nothing, so they have no balance to top up");
   }
@@ -75,6 +95,7 @@ export const createTopUp = async (
         amountCents,
         successUrl: successUrl ?? shop,
         cancelUrl: cancelUrl ?? shop,
+        idempotencyKey: stripeKeyOf(write, deploymentId, clock.now()),
       },
       signal,
     ),

@@ -8,15 +8,15 @@ import { counted } from "../../runtime/counted.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DAY_MS, secondOf } from "../../runtime/durations.rules.ts";
 import { errorDetails } from "../../runtime/errors.rules.ts";
-import { findBalanceEntryByReference } from "./balances.sql.ts";
+import { findBalanceEntryByReference, isReferenceUsed } from "./balances.sql.ts";
 import { changeBalance } from "./changeBalance.ts";
 import { findStore } from "./stores.sql.ts";
 
 /**
  * Credits what a merchant has paid to the store's balance. The session's id is the reference of the ledger entry, which is
  * unique in the store's ledger, and nobody can change a session's store. So it is credited once, however often it is seen,
- * and not at all if an operator has added an entry with this reference. An uninstalled store keeps its balance, so it is
- * credited, too.
+ * and not at all if an operator has added an entry with this reference, to another store if this one does not exist. An
+ * uninstalled store keeps its balance, so it is credited, too.
  * @returns whether this call credited it; false for an unpaid session and for those of other programs
  * @throws ProcessorEventUnreadableError if what was paid cannot be credited
  * @throws DomainError as `changeBalance`
@@ -30,7 +30,12 @@ export const creditTopUp = async (
   }
   const paid = `The Checkout session ${id} paid ${amountCents} of the currency ${currency} for the store ${storeId}`;
   if (storeId === null || !isUuid(storeId) || !(await findStore(db, storeId))) {
-    throw new ProcessorEventUnreadableError(`${paid}, which does not exist.`);
+    if (await isReferenceUsed(db, id)) {
+      return false;
+    }
+    throw new ProcessorEventUnreadableError(
+      `${paid}, which does not exist. Run impact store topup with --reference ${id} for the store that replaces it.`,
+    );
   }
   if (await findBalanceEntryByReference(db, storeId, id)) {
     return false;

@@ -174,7 +174,7 @@ test("top-ups and adjustments print what happened and the balance, once per refe
   const prints = async ([command, ...args]: readonly [string, ...string[]], text: string) => {
     const done = await run(command, ...args);
     t.is(done.exitCode, 0, done.stderr);
-    t.is(done.stdout, `${text}\n`);
+    t.deepEqual([done.stdout, done.stderr], ["", `${text}\n`]);
   };
 
   const topUp = [
@@ -236,7 +236,7 @@ test("top-ups and adjustments print what happened and the balance, once per refe
   t.deepEqual(readJson(newest), ledger.slice(0, 1));
   t.is(newest.stderr, `For older entries, use --before ${ledger[0]?.id}.\n`);
   const table = await run("ledger", "--limit", "3");
-  t.regex(table.stdout, /typing error/u);
+  t.regex(table.stdout, /\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ .*typing error/u);
   t.is(table.stderr, "");
 });
 
@@ -250,14 +250,14 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
 
   const first = await topUp(1, "--amount", "20");
   const name = "topup-2030-01-01-20.00";
-  t.is(first.stdout, `Topped up ${domain} by $20.00 (reference ${name}); balance $20.00\n`);
+  t.is(first.stderr, `Topped up ${domain} by $20.00 (reference ${name}); balance $20.00\n`);
   const repeated = await topUp(1, "--amount", "20.00");
   t.is(repeated.exitCode, 0);
   t.is(
-    repeated.stdout,
-    `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n`,
+    repeated.stderr,
+    `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n` +
+      "To add another payment of this amount today, pass --reference.\n",
   );
-  t.regex(repeated.stderr, /To add another payment of this amount today, pass --reference\./u);
   t.like(readJson(await topUp(1, "--amount", "20", "--reference", "second", "--json")), {
     balance_cents: 4000,
     reference: "second",

@@ -25,6 +25,9 @@ const findRefusedField = (error: unknown): string | undefined => {
     : FIELDS[error.param?.split("[", 1)[0] ?? ""];
 };
 
+/** Stripe rejects a request while another one with the same idempotency key runs. */
+const MAXIMUM_RETRIES = 2;
+
 /**
  * Creates a page where a store's merchant can pay within 24 hours. Nothing needs to undo it: one that nobody pays expires.
  * @returns its id and its URL
@@ -32,28 +35,39 @@ const findRefusedField = (error: unknown): string | undefined => {
  */
 export const createCheckout = async (
   stripe: Stripe,
-  { deploymentId, storeId, description, amountCents, successUrl, cancelUrl }: NewCheckout,
+  {
+    deploymentId,
+    storeId,
+    description,
+    amountCents,
+    successUrl,
+    cancelUrl,
+    idempotencyKey,
+  }: NewCheckout,
 ): Promise<{ readonly id: string; readonly url: string }> => {
   const metadata = { [DEPLOYMENT_KEY]: deploymentId };
   try {
-    const { id, url } = await stripe.checkout.sessions.create({
-      mode: "payment",
-      client_reference_id: storeId,
-      metadata,
-      line_items: [
-        {
-          quantity: 1,
-          price_data: {
-            currency: "usd",
-            unit_amount: amountCents,
-            product_data: { name: description },
+    const { id, url } = await stripe.checkout.sessions.create(
+      {
+        mode: "payment",
+        client_reference_id: storeId,
+        metadata,
+        line_items: [
+          {
+            quantity: 1,
+            price_data: {
+              currency: "usd",
+              unit_amount: amountCents,
+              product_data: { name: description },
+            },
           },
-        },
-      ],
-      payment_intent_data: { description, metadata },
-      success_url: successUrl,
-      cancel_url: cancelUrl,
-    });
+        ],
+        payment_intent_data: { description, metadata },
+        success_url: successUrl,
+        cancel_url: cancelUrl,
+      },
+      idempotencyKey === null ? {} : { idempotencyKey, maxNetworkRetries: MAXIMUM_RETRIES },
+    );
     if (url === null) {
       throw new Error(`Stripe's Checkout session ${id} has no URL.`);
     }

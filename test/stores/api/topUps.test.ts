@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { callDouble } from "../../stripeDouble/doubleScene.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
@@ -9,10 +10,12 @@ import { DAY_SECONDS, stageTopUps } from "../balance/topUpScene.ts";
 const test = testWithDatabase();
 
 test("a repeated Idempotency-Key returns the same page, also at the same time and at another process", async (t) => {
-  const { control, store, topUp, ...context } = await stageTopUps(t);
+  const { control, double, store, topUp, ...context } = await stageTopUps(t);
   const apiOf = await startTwoStoreApis(t, context);
   const headers = { "Idempotency-Key": "june" };
   const body = { amount_dollars: 20 };
+  // Stripe rejects the requests that arrive meanwhile.
+  control.addFault({ kind: "slow", delayMs: 300, path: "/v1/checkout/sessions" });
 
   const responses = await Promise.all(
     Array.from({ length: 10 }, (_, index) =>
@@ -23,6 +26,8 @@ test("a repeated Idempotency-Key returns the same page, also at the same time an
   const texts = new Set(responses.map(({ text }) => text));
   t.is(texts.size, 1);
   t.is(responses.filter((each) => !each.headers.has("Idempotent-Replayed")).length, 1);
+  const sessions = await callDouble(double, "GET", "/v1/checkout/sessions");
+  t.is(z.array(z.unknown()).parse(sessions.body["data"]).length, 1);
   const before = control.calls().length;
   control.advanceClock({ seconds: 40 * DAY_SECONDS });
   t.true(texts.has((await topUp(body, headers)).text));
@@ -33,6 +38,7 @@ test("a repeated Idempotency-Key returns the same page, also at the same time an
 
 for (const fault of [
   { kind: "server_error" },
+  { kind: "server_error_saved" },
   { kind: "drop", applied: true },
   { kind: "rate_limit" },
   { kind: "broken_json" },
@@ -40,7 +46,8 @@ for (const fault of [
 ] as const) {
   test(`if Stripe fails (${fault.kind}), nothing is stored, and a retry creates a page`, async (t) => {
     const { db, control, store, topUp } = await stageTopUps(t);
-    control.addFault({ ...fault, path: "/v1/checkout/sessions" });
+    // As often as Stripe is asked for one request.
+    control.addFault({ times: 3, ...fault, path: "/v1/checkout/sessions" });
     const headers = { "Idempotency-Key": crypto.randomUUID() };
 
     const failed = await topUp({ amount_dollars: 5 }, headers);
@@ -48,6 +55,8 @@ for (const fault of [
     t.like(failed, { status: 503, body: { code: "OVERLOADED" } });
     t.is(failed.headers.get("Retry-After"), "1");
     t.like(await readStoreState(db, store.id), { entries: 0, responses: 0 });
+    control.clearFaults();
+    control.advanceClock({ seconds: 60 });
     t.is((await topUp({ amount_dollars: 5 }, headers)).status, 200);
   });
 }
@@ -56,7 +65,7 @@ test("what cannot be paid is a 400 that says why", async (t) => {
   const { api, control, store, topUp } = await stageTopUps(t);
   const range = /^amount_dollars: must be a number of US dollars from 0\.5 to 999999\.99 with/u;
   for (const [body, message] of [
-    [{}, range],
+    [{}, /^amount_dollars: required$/u],
     [{ amount_dollars: 0.49 }, range],
     [{ amount_dollars: 5.001 }, range],
     [{ amount_dollars: 1_000_000 }, range],
