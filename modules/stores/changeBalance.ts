@@ -1,7 +1,7 @@
 import { findBalanceEntryByReference } from "./balances.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatCents } from "../records/money.rules.ts";
-import { defaultTopUpReference, findBalanceExcess } from "./stores.rules.ts";
+import { addToBalance, defaultTopUpReference } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { lockBalance, reportLowBalance } from "./lockBalance.ts";
@@ -52,11 +52,7 @@ export const changeBalance = (
       }
       return { balanceCents: balance.balanceCents, reference, replayed: true };
     }
-    const excess = findBalanceExcess(balance.balanceCents, amountCents);
-    if (excess) {
-      throw excess;
-    }
-    const balanceCents = balance.balanceCents + amountCents;
+    const balanceCents = addToBalance(balance, amountCents);
     const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
     await recordStoreWrites(transaction, {
       entries: [{ ...entry, createdAt: now.toISOString() }],

@@ -6,7 +6,7 @@ import { createEvent } from "../events/recordEvent.ts";
 import { asRejection, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
-import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
+import { toMicroseconds } from "../records/timestamps.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
 import type {
   RefundedItem,
@@ -26,76 +26,48 @@ import {
   selectUnits,
   tooFewLeft,
 } from "./storeRefunds.rules.ts";
-import { findBalanceExcess } from "./stores.rules.ts";
+import { addToBalance } from "./stores.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
-import type { NewBalanceEntry } from "./storeWrites.sql.ts";
-import {
-  balanceOf,
-  endOfWrites,
-  enterRefund,
-  findReplay,
-  isNew,
-  nextRecordUs,
-  responseTo,
-} from "./storeWrites.rules.ts";
+import { accept, balanceOf, findReplay, isNew, nextTime } from "./storeWrites.rules.ts";
 import type {
-  StoreBalance,
+  Decision,
   StoreLedger,
   StoreRefundWrite,
   StoreResponse,
 } from "./storeWrites.rules.ts";
 
-/** The result of a write: LOCKED if its store must be written alone. */
-export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
-
-/** A refund that is decided. Its donations are already marked; its units are not refunded yet. */
-type Decided = {
+/** The units that a refund takes back, and what it pays back. None of donations, which are marked already. */
+type Selected = {
   readonly write: StoreRefundWrite;
   readonly entries: readonly RefundEntry[];
-  readonly quantity: number;
   readonly amountCents: number;
-  /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
-  readonly createdAt: string;
-};
-
-const nextTime = (balance: StoreBalance, now: Date): string =>
-  fromMicroseconds(nextRecordUs(balance, now));
-
-const requirePossibleBalance = (
-  { balanceCents }: { readonly balanceCents: number },
-  amountCents: number,
-): void => {
-  const excess = findBalanceExcess(balanceCents, amountCents);
-  if (excess) {
-    throw excess;
-  }
 };
 
 /**
  * Selects the newest units of a store's registrations.
  * @throws DomainError request_invalid if fewer match, or the balance would be beyond the safe integers
  */
-const decideUnits = async (
+const selectNewestUnits = async (
   transaction: DatabaseTransactionConnection,
   write: StoreRefundWrite,
   kind: Kind,
   ledger: StoreLedger,
   now: Date,
-): Promise<Decided> => {
+): Promise<Selected> => {
   const { accountId, mode, quantity, filter, reason } = write;
   const owner = { accountId, mode, kind };
   const limit = Math.min(quantity, MAXIMUM_RECORDS);
   const units = selectUnits(await listNewestUnits(transaction, owner, filter, limit), quantity);
-  const balance = balanceOf(ledger, write);
   const amountCents = units.reduce(
     (sum, { count, unitPriceCents }) => sum + count * unitPriceCents,
     0,
   );
-  requirePossibleBalance(balance, amountCents);
-  const createdAt = nextTime(balance, now);
-  const common = { ...owner, reason, idempotencyKey: null, window: null, refundedAt: createdAt };
+  const balance = balanceOf(ledger, write);
+  addToBalance(balance, amountCents);
+  const refundedAt = nextTime(balance, now);
+  const common = { ...owner, reason, idempotencyKey: null, window: null, refundedAt };
   const entries = units.map(({ id, count }) => Object.assign({ id, count }, common));
-  return { write, entries, quantity, amountCents, createdAt };
+  return { write, entries, amountCents };
 };
 
 /**
@@ -105,9 +77,8 @@ const decideUnits = async (
 const refundNewestDonations = async (
   transaction: DatabaseTransactionConnection,
   write: StoreRefundWrite,
-  ledger: StoreLedger,
   now: Date,
-): Promise<Decided> => {
+): Promise<Selected> => {
   const { accountId, mode, quantity, filter, reason } = write;
   if (quantity > MAXIMUM_DONATIONS) {
     throw invalidRequest(
@@ -125,45 +96,29 @@ const refundNewestDonations = async (
     createEvent({ accountId, mode }, donationRefunded(donation, null)),
   );
   await insertDonationRefunds(transaction, refunds, now, events);
-  const createdAt = nextTime(balanceOf(ledger, write), now);
-  return { write, entries: [], quantity, amountCents: 0, createdAt };
+  return { write, entries: [], amountCents: 0 };
 };
 
-const decide = async (
+const select = async (
   transaction: DatabaseTransactionConnection,
   write: StoreRefundWrite,
   ledger: StoreLedger,
   now: Date,
-): Promise<Outcome<Decided | StoreResponse>> => {
+): Promise<Outcome<Selected | StoreResponse>> => {
   try {
     const replay = findReplay(write, ledger);
     if (replay) {
       return replay;
     }
-    const { refunded } = write;
-    return refunded === "donation"
-      ? await refundNewestDonations(transaction, write, ledger, now)
-      : await decideUnits(transaction, write, refunded, ledger, now);
+    return write.refunded === "donation"
+      ? await refundNewestDonations(transaction, write, now)
+      : await selectNewestUnits(transaction, write, write.refunded, ledger, now);
   } catch (error) {
     return asRejection(error);
   }
 };
 
-const entryOf = (
-  accountId: string,
-  { quantity, amountCents, createdAt }: Pick<Decided, "quantity" | "amountCents" | "createdAt">,
-  balanceCents: number,
-): NewBalanceEntry => ({
-  accountId,
-  kind: "refund",
-  quantity,
-  amountCents,
-  balanceCents,
-  note: "",
-  createdAt,
-});
-
-const requireDecided = (outcome: RefundOutcome | undefined): RefundedItem => {
+const requireMade = (outcome: RefundOutcome | undefined): RefundedItem => {
   if (typeof outcome === "symbol") {
     throw new TypeError("The refund of a store's registration was not decided.");
   }
@@ -171,54 +126,40 @@ const requireDecided = (outcome: RefundOutcome | undefined): RefundedItem => {
 };
 
 /**
- * Refunds the newest units or donations of stores that filters select, whose balances are locked, and enters each refund
- * into the ledger.
+ * Refunds the newest units or donations of stores that filters select, whose balances are locked.
  * @param writes at most one of each store
  * @param options.skipsLocked whether a refund does not wait for registrations that another transaction has locked
- * @returns the result of each write: LOCKED if it did not wait
+ * @returns the decision about each write: LOCKED if it did not wait
  */
 export const refundFromStores = async (
   { db, clock }: InTransaction<Context> & { readonly db: DatabaseTransactionConnection },
   writes: readonly StoreRefundWrite[],
   ledger: StoreLedger,
   options: { readonly skipsLocked: boolean },
-): Promise<ReadonlyMap<StoreRefundWrite, StoreResult>> => {
+): Promise<
+  readonly (readonly [StoreRefundWrite, Decision<StoreRefundWrite> | typeof LOCKED])[]
+> => {
   const now = clock.now();
-  const results = new Map<StoreRefundWrite, StoreResult>();
-  const decided: Decided[] = [];
+  const selections: (readonly [StoreRefundWrite, Outcome<Selected | StoreResponse>])[] = [];
   for (const write of writes) {
-    const outcome = await decide(db, write, ledger, now);
-    if (isNew(outcome)) {
-      decided.push(outcome);
-    } else {
-      results.set(write, outcome);
-    }
+    selections.push([write, await select(db, write, ledger, now)]);
   }
-  const entries = decided.flatMap((each) => each.entries);
+  const entries = selections.flatMap(([, selected]) => (isNew(selected) ? selected.entries : []));
   const outcomes = entries.length === 0 ? [] : await writeRefunds({ db, clock }, entries, options);
-  const outcomeOf = new Map<RefundEntry, RefundOutcome | undefined>(
-    entries.map((entry, index) => [entry, outcomes[index]]),
-  );
-  const made: Decided[] = [];
-  const paidBack: NewBalanceEntry[] = [];
-  for (const each of decided) {
-    const { write } = each;
-    const own = each.entries.map((entry) => outcomeOf.get(entry));
-    if (own.includes(LOCKED)) {
-      results.set(write, LOCKED);
+  const locked = new Set<string>();
+  for (const [index, { accountId }] of entries.entries()) {
+    if (outcomes[index] === LOCKED) {
+      locked.add(accountId);
     } else {
-      own.forEach(requireDecided);
-      const { balanceCents } = enterRefund(write, ledger, each);
-      made.push(each);
-      paidBack.push(entryOf(write.accountId, each, balanceCents));
-      results.set(write, responseTo(write));
+      requireMade(outcomes[index]);
     }
   }
-  await recordStoreWrites(db, {
-    entries: paidBack.filter(({ amountCents }) => amountCents !== 0),
-    ...endOfWrites(made, ledger),
+  return selections.map(([write, selected]) => {
+    if (!isNew(selected)) {
+      return [write, selected];
+    }
+    return [write, locked.has(write.accountId) ? LOCKED : accept(ledger, selected, now)];
   });
-  return results;
 };
 
 /**
@@ -237,22 +178,19 @@ export const refundStoreRegistration = (
     const entry = { ...request, accountId, mode, kind, window: null, refundedAt: createdAt };
     const context = { db: transaction, clock, actor };
     const [outcome] = await writeRefunds(context, [entry], { isDryRun });
-    const item = requireDecided(outcome);
-    if (!item.replayed) {
-      const { refundedCount: quantity, registration } = item;
+    const item = requireMade(outcome);
+    const { refundedCount: quantity, registration, replayed } = item;
+    if (!replayed) {
       const amountCents = quantity * (registration.unitPriceCents ?? 0);
-      requirePossibleBalance(balance, amountCents);
-      const balanceCents = balance.balanceCents + amountCents;
-      const refund = { quantity, amountCents, createdAt };
-      await recordStoreWrites(
-        transaction,
-        isDryRun
-          ? {}
-          : {
-              entries: amountCents === 0 ? [] : [entryOf(accountId, refund, balanceCents)],
-              balances: [{ accountId, balanceCents, lastRecordUs: toMicroseconds(createdAt) }],
-            },
-      );
+      const balanceCents = addToBalance(balance, amountCents);
+      const refund = { accountId, kind: "refund", quantity, amountCents, balanceCents } as const;
+      const paidBack = { ...refund, note: "", createdAt };
+      if (!isDryRun) {
+        await recordStoreWrites(transaction, {
+          entries: amountCents === 0 ? [] : [paidBack],
+          balances: [{ accountId, balanceCents, lastRecordUs: toMicroseconds(createdAt) }],
+        });
+      }
     }
     return item;
   });

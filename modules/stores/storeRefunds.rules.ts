@@ -2,7 +2,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import { isRefund } from "./storeWrites.rules.ts";
-import type { AnyStoreWrite } from "./storeWrites.rules.ts";
+import type { AnyStoreWrite, StoreRefundWrite } from "./storeWrites.rules.ts";
 
 /** What limits the size of a transaction; larger refunds need several calls. */
 export const MAXIMUM_RECORDS = 10_000;
@@ -16,50 +16,32 @@ export const tooFewLeft = (left: number, unit: "unit" | "donation"): DomainError
       : `quantity: only ${counted(left, `of the matching ${unit}s remains`, `of the matching ${unit}s remain`)} to be reversed`,
   );
 
-/** A refund of more can take long. One of donations waits for their locks. */
+/** A refund of more can take long. */
 const MAXIMUM_QUICK = 100;
 
-/** How much a store may refund in one transaction, together with others or alone: a quick refund takes 1. */
-const REFUNDS_TOGETHER = 1;
-const REFUNDS_ALONE = 20;
+/** Returns whether a refund may share a transaction with other stores. One of donations waits for their locks. */
+const isQuick = ({ refunded, quantity }: StoreRefundWrite): boolean =>
+  refunded !== "donation" && quantity <= MAXIMUM_QUICK;
 
-/** Returns how much of a transaction a write takes. A refund that takes long is the only one in its transaction. */
-const sizeOf = (write: AnyStoreWrite): number => {
-  if (!isRefund(write)) {
-    return 0;
-  }
-  return write.refunded === "donation" || write.quantity > MAXIMUM_QUICK ? REFUNDS_ALONE : 1;
-};
-
-/** Returns the writes that are done now: of each store, those before a refund for which the transaction has no room. */
+/**
+ * Returns the writes that one transaction does: of each store those before its first refund, and the refund, unless it
+ * can take long and the store is not alone.
+ */
 export const selectReady = <Write extends AnyStoreWrite>(
   writes: readonly Write[],
   { isAlone }: { readonly isAlone: boolean },
 ): readonly Write[] => {
-  const room = new Map<string, number>();
+  const done = new Set<string>();
   return writes.filter((write) => {
-    const before = room.get(write.accountId) ?? (isAlone ? REFUNDS_ALONE : REFUNDS_TOGETHER);
-    const left = before - sizeOf(write);
-    room.set(write.accountId, left);
-    return left >= 0;
+    if (done.has(write.accountId)) {
+      return false;
+    }
+    if (!isRefund(write)) {
+      return true;
+    }
+    done.add(write.accountId);
+    return isAlone || isQuick(write);
   });
-};
-
-/**
- * Divides writes into rounds, in which each store has what it pays and then at most one refund: a refund changes what the
- * next write finds.
- */
-export const divideIntoRounds = <Write extends AnyStoreWrite>(
-  writes: readonly Write[],
-): readonly (readonly Write[])[] => {
-  const rounds: Write[][] = [];
-  const refunds = new Map<string, number>();
-  for (const write of writes) {
-    const round = refunds.get(write.accountId) ?? 0;
-    (rounds[round] ??= []).push(write);
-    refunds.set(write.accountId, round + (isRefund(write) ? 1 : 0));
-  }
-  return rounds;
 };
 
 type Units = { readonly id: string; readonly count: number; readonly unitPriceCents: number };

@@ -123,12 +123,9 @@ export type StoreBalance = Readonly<Record<Feature, boolean>> &
     readonly lastRecordUs: number;
   };
 
-/**
- * Returns the time of a store's next record or refund, in microseconds since 1970: later than all others of the store, even
- * if the clock was set back.
- */
-export const nextRecordUs = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date) =>
-  Math.max(now.getTime() * 1000, lastRecordUs + 1);
+/** Returns the time of a store's next record or refund: later than all others of the store, even if the clock was set back. */
+export const nextTime = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date): string =>
+  fromMicroseconds(Math.max(now.getTime() * 1000, lastRecordUs + 1));
 
 /** What decides about the writes of a batch. Those that are accepted change it for those that follow. */
 export type StoreLedger = {
@@ -161,15 +158,6 @@ export const findReplay = (write: StoreWrite, { responses }: StoreLedger): Store
   return stored ? replayResponse(write, stored) : null;
 };
 
-const enter = (ledger: StoreLedger, write: AnyStoreWrite, balance: StoreBalance): void => {
-  const { accountId, idempotency, responseBody, recordId } = write;
-  ledger.balances.set(accountId, balance);
-  const key = keyOf(write);
-  if (key !== null && idempotency) {
-    ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
-  }
-};
-
 /** A write that the balance did not cover. */
 type BalanceRefusal = {
   readonly accountId: string;
@@ -178,15 +166,38 @@ type BalanceRefusal = {
   readonly balanceCents: number;
 };
 
-export type AcceptedWrite<Write extends PaidWrite = PaidWrite> = {
+export type AcceptedWrite<Write extends AnyStoreWrite = AnyStoreWrite> = {
   readonly write: Write;
-  /** The price of one unit; 0 for a donation. */
-  readonly unitPriceCents: number;
-  readonly costCents: number;
+  /** What is added to the balance; negative for a write that costs something. */
+  readonly amountCents: number;
   /** After the write. */
   readonly balanceCents: number;
   /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
   readonly createdAt: string;
+};
+
+/** Whether a write is accepted, or else its stored response or why it is rejected. */
+export type Decision<Write extends AnyStoreWrite = AnyStoreWrite> = Outcome<
+  AcceptedWrite<Write> | StoreResponse
+>;
+
+/** Enters a write into the ledger. */
+export const accept = <Write extends AnyStoreWrite>(
+  ledger: StoreLedger,
+  { write, amountCents }: Pick<AcceptedWrite<Write>, "write" | "amountCents">,
+  now: Date,
+): AcceptedWrite<Write> => {
+  const { accountId, idempotency, responseBody, recordId } = write;
+  const balance = balanceOf(ledger, write);
+  const balanceCents = balance.balanceCents + amountCents;
+  const createdAt = nextTime(balance, now);
+  const lastRecordUs = toMicroseconds(createdAt);
+  ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
+  const key = keyOf(write);
+  if (key !== null && idempotency) {
+    ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
+  }
+  return { write, amountCents, balanceCents, createdAt };
 };
 
 /** The field of the requests in which the units of a kind are. */
@@ -195,16 +206,16 @@ export const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisf
   string
 >;
 
-/** Returns the price of a unit and what the write costs, which can exceed the safe integers. */
-const costOf = (write: PaidWrite, prices: Prices): readonly [number, bigint] => {
-  if (write.mode === "test") {
-    return [0, 0n];
+/** Returns the price of a unit of a registration. Test keys spend nothing. */
+export const unitPriceOf = ({ mode, kind }: StoreRegistrationWrite, prices: Prices): number =>
+  mode === "test" ? 0 : prices[`${kind}PriceCents`];
+
+/** Returns what a write costs, which can exceed the safe integers. */
+const costOf = (write: PaidWrite, prices: Prices): bigint => {
+  if (write.kind !== "donation") {
+    return BigInt(write.count) * BigInt(unitPriceOf(write, prices));
   }
-  if (write.kind === "donation") {
-    return [0, BigInt(write.amountCents)];
-  }
-  const unitPriceCents = prices[`${write.kind}PriceCents`];
-  return [unitPriceCents, BigInt(write.count) * BigInt(unitPriceCents)];
+  return write.mode === "test" ? 0n : BigInt(write.amountCents);
 };
 
 const findLimitsExcess = (write: PaidWrite, ledger: StoreLedger): DomainError | null => {
@@ -217,7 +228,7 @@ export const decideStoreWrite = (
   write: PaidWrite,
   ledger: StoreLedger,
   now: Date,
-): Outcome<AcceptedWrite | StoreResponse> =>
+): Decision<PaidWrite> =>
   outcomeOf(() => {
     const { accountId } = write;
     const balance = balanceOf(ledger, write);
@@ -229,56 +240,21 @@ export const decideStoreWrite = (
     if (refused) {
       throw refused;
     }
-    const [unitPriceCents, neededCents] = costOf(write, balance);
+    const neededCents = costOf(write, balance);
     if (neededCents > balance.balanceCents) {
       const refusal = { accountId, neededCents, balanceCents: balance.balanceCents };
       ledger.refusals.push(refusal);
       throw balanceInsufficient(refusal);
     }
-    const costCents = Number(neededCents);
-    const balanceCents = balance.balanceCents - costCents;
-    const lastRecordUs = nextRecordUs(balance, now);
-    enter(ledger, write, { ...balance, balanceCents, lastRecordUs });
     const use = ledger.limits.get(accountModeKey(write));
     if (use && "count" in write) {
       const countToday = use.countToday + write.count;
       ledger.limits.set(accountModeKey(write), { ...use, countToday });
     }
-    const createdAt = fromMicroseconds(lastRecordUs);
-    return { write, unitPriceCents, costCents, balanceCents, createdAt };
+    return accept(ledger, { write, amountCents: Number(-neededCents) }, now);
   });
-
-/**
- * Enters a refund that was made.
- * @returns the balance after it
- */
-export const enterRefund = (
-  write: StoreRefundWrite,
-  ledger: StoreLedger,
-  { amountCents, createdAt }: { readonly amountCents: number; readonly createdAt: string },
-): StoreBalance => {
-  const balance = balanceOf(ledger, write);
-  const balanceCents = balance.balanceCents + amountCents;
-  const after = { ...balance, balanceCents, lastRecordUs: toMicroseconds(createdAt) };
-  enter(ledger, write, after);
-  return after;
-};
 
 /** Returns whether a write is neither rejected nor a repetition, so that it has to be recorded. */
 export const isNew = <Decided extends { readonly write: StoreWrite }>(
   outcome: Outcome<Decided | StoreResponse>,
 ): outcome is Decided => "write" in outcome;
-
-/** What is recorded of every write: its response, and what the writes leave of each balance. */
-export const endOfWrites = (
-  decided: readonly { readonly write: AnyStoreWrite; readonly createdAt: string }[],
-  ledger: StoreLedger,
-) => {
-  const written = new Map(decided.map(({ write }) => [write.accountId, balanceOf(ledger, write)]));
-  return {
-    responses: decided.flatMap(({ write, createdAt }) =>
-      write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
-    ),
-    balances: Array.from(written, ([accountId, balance]) => ({ ...balance, accountId })),
-  };
-};

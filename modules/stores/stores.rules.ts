@@ -117,19 +117,19 @@ export const balanceInsufficient = ({
 export const defaultTopUpReference = (now: Date, amountCents: number): string =>
   `topup-${now.toISOString().slice(0, 10)}-${centsToDollars(amountCents).toFixed(2)}`;
 
-/** Returns whether a store can have a balance. */
-const isPossibleBalance = (cents: number): boolean => cents >= 0 && Number.isSafeInteger(cents);
-
-/** Returns why an amount, which may be negative, cannot be added to a balance, or null. */
-export const findBalanceExcess = (
-  balanceCents: number,
+/**
+ * Returns the balance with an amount, which may be negative.
+ * @throws DomainError request_invalid if the store cannot have this balance
+ */
+export const addToBalance = (
+  { balanceCents }: Pick<Level, "balanceCents">,
   amountCents: number,
-): DomainError | null => {
+): number => {
   const after = balanceCents + amountCents;
-  if (isPossibleBalance(after)) {
-    return null;
+  if (after >= 0 && Number.isSafeInteger(after)) {
+    return after;
   }
   const limit =
     after < 0 ? `become ${formatCents(after)}` : `exceed ${formatCents(Number.MAX_SAFE_INTEGER)}`;
-  return invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
+  throw invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
 };

@@ -3,86 +3,92 @@ import { accountModeKey } from "../records/owner.rules.ts";
 import { lockLimits } from "../registrations/checkLimits.ts";
 import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
+import type { Outcome } from "../records/batches.rules.ts";
 import { limitLockWait, lockBalances } from "./balances.sql.ts";
-import type { LockedBalance } from "./balances.sql.ts";
 import { lockBalance, reportDecisions } from "./lockBalance.ts";
 import { refundFromStores } from "./refundFromStores.ts";
-import type { StoreResult } from "./refundFromStores.ts";
-import { divideIntoRounds, selectReady } from "./storeRefunds.rules.ts";
+import { selectReady } from "./storeRefunds.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
 import type { NewBalanceEntry } from "./storeWrites.sql.ts";
 import {
+  balanceOf,
   decideStoreWrite,
-  endOfWrites,
   isNew,
   isPaid,
   isRefund,
   responseKey,
   responseTo,
+  unitPriceOf,
 } from "./storeWrites.rules.ts";
 import type {
   AcceptedWrite,
   AnyStoreWrite,
+  Decision,
   PaidWrite,
-  StoreDonationWrite,
   StoreLedger,
-  StoreRegistrationWrite,
+  StoreResponse,
 } from "./storeWrites.rules.ts";
+
+/** The result of a write: LOCKED if its store must be written alone. */
+type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
 
 /** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;
 
 /**
- * Locks the balance of a store that is written alone.
+ * Waits for the lock of the balance of a store that is written alone.
  * @throws DomainError record_not_found, or an error for which `isLockTimeout` is true if another transaction has it for long
  */
 const awaitBalance = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
-): Promise<LockedBalance> => {
-  const [free] = await lockBalances(transaction, [accountId], { skipsLocked: true });
-  if (free) {
-    return free;
-  }
+): Promise<void> => {
   await limitLockWait(transaction, LOCK_WAIT_MS);
-  const balance = await lockBalance(transaction, accountId);
+  await lockBalance(transaction, accountId);
   await limitLockWait(transaction, 0);
-  return balance;
 };
 
-const isRegistration = (
-  accepted: AcceptedWrite,
-): accepted is AcceptedWrite<StoreRegistrationWrite> => accepted.write.kind !== "donation";
-
-const isDonation = (accepted: AcceptedWrite): accepted is AcceptedWrite<StoreDonationWrite> =>
-  accepted.write.kind === "donation";
-
-const toEntry = ({ write, costCents, balanceCents, createdAt }: AcceptedWrite): NewBalanceEntry => {
-  const { accountId, kind, recordId } = write;
-  const entry = { accountId, kind, amountCents: -costCents, balanceCents, createdAt };
-  return write.kind === "donation"
-    ? { ...entry, donationId: recordId, note: write.charity.charity.name }
-    : { ...entry, quantity: write.count, registrationId: recordId, note: "" };
+const toEntry = ({
+  write,
+  amountCents,
+  balanceCents,
+  createdAt,
+}: AcceptedWrite): NewBalanceEntry => {
+  const entry = { accountId: write.accountId, amountCents, balanceCents, createdAt, note: "" };
+  if (isRefund(write)) {
+    return { ...entry, kind: "refund", quantity: write.quantity };
+  }
+  const { kind, recordId } = write;
+  return kind === "donation"
+    ? { ...entry, kind, donationId: recordId, note: write.charity.charity.name }
+    : { ...entry, kind, quantity: write.count, registrationId: recordId };
 };
 
+/** Records accepted writes with their entries and responses, and what they leave of each balance. */
 const recordAll = async (
   transaction: DatabaseTransactionConnection,
   accepted: readonly AcceptedWrite[],
   ledger: StoreLedger,
 ): Promise<void> => {
+  const balances = new Map(
+    accepted.map(({ write }) => [write.accountId, balanceOf(ledger, write)]),
+  );
   await recordStoreWrites(transaction, {
-    registrations: accepted
-      .filter(isRegistration)
-      .map(({ write, unitPriceCents, createdAt }) =>
-        Object.assign({ id: write.recordId, unitPriceCents, createdAt }, write),
-      ),
-    donations: accepted
-      .filter(isDonation)
-      .map(({ write, createdAt }) =>
-        Object.assign({ id: write.recordId, createdAt }, write, write.customer),
-      ),
-    entries: accepted.filter(({ costCents }) => costCents !== 0).map(toEntry),
-    ...endOfWrites(accepted, ledger),
+    registrations: accepted.flatMap(({ write, createdAt }) => {
+      if (!("count" in write)) {
+        return [];
+      }
+      const unitPriceCents = unitPriceOf(write, balanceOf(ledger, write));
+      return [{ ...write, id: write.recordId, unitPriceCents, createdAt }];
+    }),
+    donations: accepted.flatMap(({ write, createdAt }) =>
+      "charity" in write ? [{ ...write, ...write.customer, id: write.recordId, createdAt }] : [],
+    ),
+    entries: accepted.filter(({ amountCents }) => amountCents !== 0).map(toEntry),
+    responses: accepted.flatMap(({ write, createdAt }) =>
+      write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
+    ),
+    balances: Array.from(balances, ([accountId, balance]) => ({ ...balance, accountId })),
   });
 };
 
@@ -97,17 +103,17 @@ const pay = async (
   writes: readonly PaidWrite[],
   ledger: StoreLedger,
   now: Date,
-): Promise<readonly (readonly [PaidWrite, StoreResult])[]> => {
+): Promise<readonly (readonly [PaidWrite, Decision])[]> => {
   const registrations = writes.filter((write) => "count" in write);
   const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
   for (const limit of limits) {
     ledger.limits.set(accountModeKey(limit), limit);
   }
   const decided = writes.map((write) => [write, decideStoreWrite(write, ledger, now)] as const);
-  const accepted = decided.map(([, outcome]) => outcome).filter(isNew);
+  const accepted = decided.map(([, decision]) => decision).filter(isNew);
   await recordAll(transaction, accepted, ledger);
-  await countRegistered(accepted.filter(isRegistration).map(({ write }) => write));
-  return decided.map(([write, outcome]) => [write, isNew(outcome) ? responseTo(write) : outcome]);
+  await countRegistered(accepted.flatMap(({ write }) => ("count" in write ? [write] : [])));
+  return decided;
 };
 
 /**
@@ -122,8 +128,9 @@ export const writeStores = (
   { isAlone }: { readonly isAlone: boolean },
 ): Promise<readonly StoreResult[]> =>
   db.transaction(async (transaction) => {
-    const accountIds = [...new Set(writes.map(({ accountId }) => accountId))];
-    const options = { skipsLocked: true, keys: keysOf(writes) };
+    const ready = selectReady(writes, { isAlone });
+    const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
+    const options = { skipsLocked: true, keys: keysOf(ready) };
     let balances = await lockBalances(transaction, accountIds, options);
     const [onlyId] = accountIds;
     if (isAlone && balances.length === 0 && onlyId !== undefined) {
@@ -139,21 +146,20 @@ export const writeStores = (
       limits: new Map(),
       refusals: [],
     };
-    const results = new Map<AnyStoreWrite, StoreResult>();
-    const locked = new Set(accountIds.filter((id) => !ledger.balances.has(id)));
+    const free = ready.filter(({ accountId }) => ledger.balances.has(accountId));
+    const paid = await pay(transaction, free.filter(isPaid), ledger, now);
     const context = { db: transaction, clock };
-    for (const round of divideIntoRounds(selectReady(writes, { isAlone }))) {
-      const ready = round.filter(({ accountId }) => !locked.has(accountId));
-      const paid = await pay(transaction, ready.filter(isPaid), ledger, now);
-      const refunds = ready.filter(isRefund);
-      const refunded = await refundFromStores(context, refunds, ledger, { skipsLocked: !isAlone });
-      for (const [write, result] of [...paid, ...refunded]) {
-        results.set(write, result);
-        if (result === LOCKED) {
-          locked.add(write.accountId);
-        }
-      }
-    }
+    const refunds = free.filter(isRefund);
+    const refunded = await refundFromStores(context, refunds, ledger, { skipsLocked: !isAlone });
+    await recordAll(
+      transaction,
+      refunded.flatMap(([, made]) => (made !== LOCKED && isNew(made) ? [made] : [])),
+      ledger,
+    );
     await reportDecisions(transaction, balances, ledger, now);
-    return writes.map((write) => results.get(write) ?? LOCKED);
+    const results = new Map<AnyStoreWrite, Decision | typeof LOCKED>([...paid, ...refunded]);
+    return writes.map((write) => {
+      const result = results.get(write) ?? LOCKED;
+      return result !== LOCKED && isNew(result) ? responseTo(write) : result;
+    });
   });

@@ -56,7 +56,7 @@ const describeOutcome = (outcome: ReturnType<typeof decideStoreWrite>): string =
     return `${outcome.code}: ${outcome.message}`;
   }
   return isNew(outcome)
-    ? `accepted, ${outcome.costCents} at ${outcome.unitPriceCents}, ${outcome.balanceCents} left`
+    ? `accepted for ${-outcome.amountCents}, ${outcome.balanceCents} left`
     : `replayed: ${outcome.responseBody}`;
 };
 
@@ -77,13 +77,13 @@ const CASES: readonly Case[] = [
     "a balance can be spent to the last cent",
     100,
     [write({ count: 2 })],
-    ["accepted, 100 at 50, 0 left"],
+    ["accepted for 100, 0 left"],
   ],
   [
     "a rejected write leaves the balance for later writes",
     99,
     [write({ count: 2 }), write({}), write({})],
-    [exhausted("1.00", "0.99"), "accepted, 50 at 50, 49 left", exhausted("0.50", "0.49")],
+    [exhausted("1.00", "0.99"), "accepted for 50, 49 left", exhausted("0.50", "0.49")],
   ],
   [
     "each kind has its price, and a test write is free",
@@ -93,7 +93,7 @@ const CASES: readonly Case[] = [
       write({}),
       write({ mode: "test", count: 1000 }),
     ],
-    ["accepted, 7 at 7, 50 left", "accepted, 50 at 50, 0 left", "accepted, 0 at 0, 0 left"],
+    ["accepted for 7, 50 left", "accepted for 50, 0 left", "accepted for 0, 0 left"],
   ],
   [
     "no balance covers the largest count",
@@ -101,14 +101,14 @@ const CASES: readonly Case[] = [
     [write({ kind: "bottle", count: Number.MAX_SAFE_INTEGER }), write({})],
     [
       exhausted("630,503,947,831,869.37", "90,071,992,547,409.91"),
-      `accepted, 50 at 50, ${Number.MAX_SAFE_INTEGER - 50} left`,
+      `accepted for 50, ${Number.MAX_SAFE_INTEGER - 50} left`,
     ],
   ],
   [
     "each account has its own balance",
     50,
     [write({}), write({ accountId: "other" }), write({})],
-    ["accepted, 50 at 50, 0 left", "accepted, 50 at 50, 0 left", exhausted("0.50", "0.00")],
+    ["accepted for 50, 0 left", "accepted for 50, 0 left", exhausted("0.50", "0.00")],
   ],
   [
     "a known key gets its stored response and costs nothing; with another request it is rejected",
@@ -129,13 +129,13 @@ const CASES: readonly Case[] = [
       write({ key: "a", body: "other" }),
       write({ key: "a" }),
     ],
-    ["accepted, 50 at 50, 10 left", "replayed: one", REUSED, "replayed: one"],
+    ["accepted for 50, 10 left", "replayed: one", REUSED, "replayed: one"],
   ],
   [
     "the key of a rejected write can be used again, also for another request",
     50,
     [write({ key: "a", count: 2 }), write({ key: "a", body: "less" }), write({ key: "a" })],
-    [exhausted("1.00", "0.50"), "accepted, 50 at 50, 0 left", REUSED],
+    [exhausted("1.00", "0.50"), "accepted for 50, 0 left", REUSED],
   ],
   [
     "keys are scoped to account, mode and operation",
@@ -147,10 +147,10 @@ const CASES: readonly Case[] = [
       write({ key: "a", operation: "plastic", kind: "bottle" }),
     ],
     [
-      "accepted, 50 at 50, 7 left",
-      "accepted, 50 at 50, 0 left",
-      "accepted, 0 at 0, 7 left",
-      "accepted, 7 at 7, 0 left",
+      "accepted for 50, 7 left",
+      "accepted for 50, 0 left",
+      "accepted for 0, 7 left",
+      "accepted for 7, 0 left",
     ],
   ],
   [
@@ -158,9 +158,9 @@ const CASES: readonly Case[] = [
     200,
     [write({}), write({}), write({ key: "" }), write({ key: "" })],
     [
-      "accepted, 50 at 50, 150 left",
-      "accepted, 50 at 50, 100 left",
-      "accepted, 50 at 50, 50 left",
+      "accepted for 50, 150 left",
+      "accepted for 50, 100 left",
+      "accepted for 50, 50 left",
       "replayed: response",
     ],
   ],
@@ -216,8 +216,8 @@ test("the writes of a batch never overspend, pay each key once and follow each o
       const isAccepted = isNew(outcome);
       if (isNew(outcome)) {
         const before = left.get(accountId) ?? 0;
-        left.set(accountId, before - outcome.costCents);
-        t.is(outcome.balanceCents, before - outcome.costCents);
+        left.set(accountId, before + outcome.amountCents);
+        t.is(outcome.balanceCents, before + outcome.amountCents);
         t.true(outcome.createdAt > (times.get(accountId) ?? ""));
         times.set(accountId, outcome.createdAt);
       }
