@@ -1,12 +1,12 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
-import { findNamedOrganization } from "../modules/accounts/getAccount.ts";
 import { listFailedMeterEventIds } from "../modules/billing/meterEventReports.sql.ts";
 import type { UsageItem } from "../modules/billing/reconciliation/retryUsage.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
+import { findNamedAccount } from "./accountOptions.ts";
 
 /** What a command line names: an item, an event at Stripe, an organization, or registrations by an id or their order. */
 export type UsageName =
@@ -57,7 +57,7 @@ export const findUsageName = async (
   if (STRIPE_EVENT.test(text)) {
     return { kind: "stripe_event", id: text };
   }
-  const account = await findNamedOrganization(db, text);
+  const account = await findNamedAccount(db, text);
   if (account) {
     return { kind: "organization", account };
   }

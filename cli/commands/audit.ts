@@ -1,11 +1,9 @@
 import type { Command } from "commander";
-import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
 import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
-import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
-import { findNamedStore } from "../accountOptions.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { printList, sayIfOlder } from "../output/print.ts";
@@ -13,7 +11,7 @@ import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 
 type ListOptions = TimeRange & {
-  readonly account?: string;
+  readonly org?: string;
   readonly action?: string;
   readonly operator?: string;
   readonly before?: number;
@@ -21,14 +19,6 @@ type ListOptions = TimeRange & {
 };
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
-
-/** @throws CommandError or DomainError with the exit code `notFound` */
-const findAccountId = async (db: CommonQueryMethods, named: string): Promise<string> => {
-  const account = z.guid().safeParse(named).success
-    ? await getOrganizationOrStore(db, named)
-    : await findNamedStore(db, named);
-  return account.id;
-};
 
 const presentEntry = (entry: AuditEntry) => ({
   id: entry.id,
@@ -80,7 +70,7 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
   audit
     .command("list")
     .description("List audit entries, newest first")
-    .option("--account <account>", "id of an organization or a store, or a store's domain")
+    .addOption(accountOption())
     .option("--action <action>", "action, or group of actions", parseAction)
     .option("--operator <name>", "operator", parseOperator)
     .addOption(sinceOption())
@@ -91,18 +81,11 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
     .action(async (options: ListOptions) => {
       requireTimeRange(options);
       const db = await connections.database();
-      const {
-        account,
-        action = null,
-        operator = null,
-        since = null,
-        until = null,
-        limit,
-      } = options;
+      const { org, action = null, operator = null, since = null, until = null, limit } = options;
       const found = await listAuditEntries(
         db,
         {
-          accountId: account === undefined ? null : await findAccountId(db, account),
+          accountId: await readAccountFilter(db, org),
           action,
           operator,
           since,

@@ -29,8 +29,8 @@ import { listUsageReports } from "../../modules/registrations/readUsageReports.t
 import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
-import { openAccount, withAccount } from "../accountOptions.ts";
-import type { AccountOptions } from "../accountOptions.ts";
+import { openAccount, requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import { parseMode, parsePath } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -146,7 +146,7 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
 
 type ExportOptions = ChangeOptions &
   TimeRange &
-  AccountOptions & {
+  AccountOption & {
     readonly mode: Mode;
     readonly format: ExportFormat;
     readonly output?: string;
@@ -198,10 +198,12 @@ An --output file appears when it is complete.
 
 Examples:
   impact export trees --org <id> --since 2026-01-01 --output trees.csv
-  impact export balance --store demo.myshopify.com --format ndjson | gzip > ledger.gz`;
+  impact export balance --org demo.myshopify.com --format ndjson | gzip > ledger.gz`;
 
 export const defineExportCommand = (command: Command, context: CliContext): void => {
-  withAccount(command.addArgument(new Argument("<list>", "list to export").choices(LISTS)))
+  command
+    .addArgument(new Argument("<list>", "list to export").choices(LISTS))
+    .addOption(requiredAccount())
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--format <format>", "format of the file")

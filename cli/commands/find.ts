@@ -6,7 +6,8 @@ import { formatCents } from "../../modules/records/money.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRecords } from "../../modules/support/findRecords.ts";
 import type { FoundRecords } from "../../modules/support/findRecords.ts";
-import { parseId, parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -197,7 +198,7 @@ const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000")
 export const defineFindCommand = (command: Command, context: CliContext): void => {
   command
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
-    .option("--org <id>", "only this organization or store", parseId)
+    .addOption(accountOption())
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
     .addOption(operatorOption())
     .addOption(reasonOption())
@@ -205,7 +206,8 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .action(async (text: string, { org, limit, ...operator }: FindOptions) => {
       const { io } = context;
       const deps = await openChange(context, operator);
-      const found = await findRecords(deps, { text, accountId: org ?? null, limit });
+      const accountId = await readAccountFilter(deps.db, org);
+      const found = await findRecords(deps, { text, accountId, limit });
       const records = present(found);
       printResult(io, { records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {

@@ -8,8 +8,8 @@ import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.r
 import type { LineKind, ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import type { ImportLine } from "../../modules/history/importLine.ts";
 import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
-import { withAccount } from "../accountOptions.ts";
-import type { AccountOptions } from "../accountOptions.ts";
+import { requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -18,7 +18,7 @@ import type { Input } from "../input/openInput.ts";
 import { readCsv } from "../input/readCsv.ts";
 import { readLines } from "../input/readLines.ts";
 
-export type HistoryOptions = AccountOptions & {
+export type HistoryOptions = AccountOption & {
   readonly mode: Mode;
   readonly kind?: LineKind;
   readonly source?: string;
@@ -32,7 +32,9 @@ const parseSource = parserOf(
 
 /** Adds the files of a history and the options that say whose records they hold. */
 export const withHistory = (command: Command): Command =>
-  withAccount(command.argument("<files...>", "paths of files, or - for standard input"))
+  command
+    .argument("<files...>", "paths of files, or - for standard input")
+    .addOption(requiredAccount())
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
     .option("--source <name>", "system from which the evidence is imported", parseSource);

@@ -9,11 +9,11 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
-import { openAccount, withAccount } from "../accountOptions.ts";
-import type { AccountOptions } from "../accountOptions.ts";
+import { getNamedAccount, openAccount, requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import { keySettingsOf, withKeySettings } from "../apiKeys.ts";
 import type { NewKeyOptions } from "../apiKeys.ts";
-import { parseId, parserOf } from "../arguments.ts";
+import { parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
@@ -23,7 +23,7 @@ import { printDetails, printList, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 type ImportKeyOptions = ChangeOptions &
-  AccountOptions &
+  AccountOption &
   NewKeyOptions & {
     readonly keyFile?: string;
   };
@@ -39,7 +39,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
     .command("key")
     .description("Import an API key of another system from standard input or a file");
   withAudit(
-    withKeySettings(withAccount(importingKey), "imported").option(
+    withKeySettings(importingKey.addOption(requiredAccount()), "imported").option(
       "--key-file <file>",
       "file with the key, readable by its owner only (chmod 600)",
     ),
@@ -105,12 +105,13 @@ const readListedKeys = async ({ stdin }: CliContext["io"]) => {
 
 const addKeysCommand = (group: Command, context: CliContext): void => {
   withAudit(
-    withAccount(
-      group.command("keys").description("Import the API keys of an account in another cell"),
-    ),
+    group
+      .command("keys")
+      .description("Import the API keys of an account in another cell")
+      .addOption(requiredAccount()),
   )
     .addHelpText("after", KEYS_HELP)
-    .action(async (options: ChangeOptions & AccountOptions) => {
+    .action(async (options: ChangeOptions & AccountOption) => {
       const { io, clock } = context;
       const { db, account } = await openAccount(context, options);
       const now = clock.now();
@@ -148,11 +149,12 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
       .command("slug")
       .description("Redirect the slug of an old dashboard to the organization's dashboard")
       .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
-      .requiredOption("--org <id>", "id of the organization", parseId),
-  ).action(async (slug: string, options: ChangeOptions & { readonly org: string }) => {
+      .addOption(requiredAccount()),
+  ).action(async (slug: string, options: ChangeOptions & AccountOption) => {
     const { io } = context;
     const deps = await openChange(context, options);
-    const { dashboardSlug, isNew } = await importSlug(deps, options.org, slug);
+    const { id } = await getNamedAccount(deps.db, options.org);
+    const { dashboardSlug, isNew } = await importSlug(deps, id, slug);
     printResult(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
     say(
       io,

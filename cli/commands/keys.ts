@@ -2,8 +2,8 @@ import type { Command } from "commander";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
-import { openAccount, withAccount } from "../accountOptions.ts";
-import type { AccountOptions } from "../accountOptions.ts";
+import { openAccount, requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import {
   awaitCachedKeys,
   keySettingsOf,
@@ -23,11 +23,14 @@ const LIST_HELP = `
 Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
 
 const addListCommand = (parent: Command, context: CliContext): void => {
-  withAccount(parent.command("list").description("List the keys of an organization or a store"))
+  parent
+    .command("list")
+    .description("List the keys of an organization or a store")
+    .addOption(requiredAccount())
     .addHelpText("after", LIST_HELP)
-    .action(async (named: AccountOptions) => {
+    .action(async (options: AccountOption) => {
       const { io } = context;
-      const { db, account } = await openAccount(context, named);
+      const { db, account } = await openAccount(context, options);
       const keys = await listApiKeys(db, account.id);
       const rows = keys.map(presentKey);
       printList(io, rows, rows.map(shownKey));
@@ -43,9 +46,9 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
   const issuing = parent
     .command("issue")
     .description("Issue another key to an organization or a store and print it, once");
-  withAudit(withKeySettings(withAccount(issuing), "unnamed"))
+  withAudit(withKeySettings(issuing.addOption(requiredAccount()), "unnamed"))
     .addHelpText("after", ISSUE_HELP)
-    .action(async (options: ChangeOptions & AccountOptions & NewKeyOptions) => {
+    .action(async (options: ChangeOptions & AccountOption & NewKeyOptions) => {
       const { io, clock } = context;
       const { mode } = options;
       const { db, account } = await openAccount(context, options);

@@ -16,12 +16,12 @@ import { createOrganization } from "../../modules/accounts/createOrganization.ts
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
+import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import {
   nonBlank,
   nullIfNone,
   orNone,
   parseCharityProvider,
-  parseId,
   parseStripeCustomer,
   parseSwitch,
   parserOf,
@@ -215,7 +215,7 @@ type UpdateOptions = LimitOptions &
 
 const updateOrg = async (
   context: CliContext,
-  id: string,
+  named: string,
   options: UpdateOptions,
 ): Promise<void> => {
   const {
@@ -244,6 +244,7 @@ const updateOrg = async (
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const change = await openChange(context, options);
+  const { id } = await getNamedAccount(change.db, named);
   const account = await updateOrganization(change, id, changes, { limits, profile });
   printDetails(context.io, {
     ...presentOrganization(account),
@@ -269,7 +270,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
   const update = parent
     .command("update")
     .description("Change an organization's settings, public profile and limits")
-    .argument("<id>", "id of the organization", parseId)
+    .argument(...ORGANIZATION)
     .option("--name <name>", "new name", parseName)
     .option("--fractional <on|off>", "fractional counts in registrations", parseSwitch)
     .option("--billing-day <day>", BILLING_DAY, parseBillingDay)
@@ -282,6 +283,6 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     )
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
   withAudit(addLimitOptions(addProfileOptions(update))).action(
-    (id: string, options: UpdateOptions) => updateOrg(context, id, options),
+    (named: string, options: UpdateOptions) => updateOrg(context, named, options),
   );
 };

@@ -23,7 +23,7 @@ import type { BillingContext } from "../../modules/billing/context.ts";
 import { readDonationSubscription } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { presentKey, shownKey } from "../apiKeys.ts";
-import { parseId } from "../arguments.ts";
+import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
 import { presentLimits } from "../limitOptions.ts";
 import { formatTime } from "../output/formatTable.ts";
@@ -150,10 +150,11 @@ const readAllTotals = (
   );
 };
 
-const showOne = async (context: CliContext, id: string): Promise<void> => {
+const showOne = async (context: CliContext, named: string): Promise<void> => {
   const { io, connections, clock } = context;
   const db = await connections.database();
   const now = clock.now();
+  const { id } = await getNamedAccount(db, named);
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
   const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
@@ -194,9 +195,9 @@ export const addOrgCommands = (org: Command, context: CliContext): void => {
     .command("list")
     .alias("show")
     .description("List all organizations, or show one with its profile, limits, totals and keys")
-    .argument("[id]", "id of the organization", parseId)
-    .action((id: string | undefined) =>
-      id === undefined ? listAll(context) : showOne(context, id),
+    .argument("[org]", ORGANIZATION[1], ORGANIZATION[2])
+    .action((named: string | undefined) =>
+      named === undefined ? listAll(context) : showOne(context, named),
     );
   addUpdateCommand(org, context);
 };

@@ -7,9 +7,9 @@ import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
 import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
-import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { parseId, parseLimit } from "../arguments.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
@@ -60,17 +60,15 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
   parent
     .command("list")
     .description("List planting orders, newest first")
-    .option("--org <id>", "id of the organization or store", parseId)
+    .addOption(accountOption())
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action(async ({ org, stage, contradicted, limit }: ListOptions) => {
       const db = await connections.database();
-      if (org !== undefined) {
-        await getOrganizationOrStore(db, org);
-      }
+      const accountId = await readAccountFilter(db, org);
       const found = await listPlantingOrders(db, {
-        ...(org === undefined ? {} : { accountId: org }),
+        ...(accountId === null ? {} : { accountId }),
         ...(stage === undefined ? {} : { stage }),
         ...(contradicted ? { contradicted } : {}),
         limit: limit + 1,

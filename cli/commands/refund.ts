@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { getOrganizationOrStore } from "../../modules/accounts/getAccount.ts";
 import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
@@ -8,14 +7,8 @@ import { sumRefundable } from "../../modules/registrations/refunds.sql.ts";
 import { refundMatching, refundRecord } from "../../modules/support/refundRecord.ts";
 import type { RefundedRecord } from "../../modules/support/refundRecord.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import {
-  parseCount,
-  parseId,
-  parseMode,
-  parseReason,
-  parseRecordId,
-  parserOf,
-} from "../arguments.ts";
+import { accountOption, getNamedAccount, readAccountFilter } from "../accountOptions.ts";
+import { parseCount, parseMode, parseReason, parseRecordId, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -58,11 +51,12 @@ const refundOne = async (
   id: string,
   options: RefundOptions,
 ): Promise<void> => {
-  const { org = null, count = null, idempotencyKey = null, reason, dryRun } = options;
+  const { org, count = null, idempotencyKey = null, reason, dryRun } = options;
   const isDryRun = dryRun === true;
-  const refunded = await refundRecord(await openBillingChange(context, options), {
+  const deps = await openBillingChange(context, options);
+  const refunded = await refundRecord(deps, {
     id,
-    accountId: org,
+    accountId: await readAccountFilter(deps.db, org),
     count,
     reason,
     idempotencyKey,
@@ -96,8 +90,8 @@ const refundAll = async (context: CliContext, options: RefundOptions): Promise<v
   }
   requireTimeRange(options);
   const deps = await openBillingChange(context, options);
-  await getOrganizationOrStore(deps.db, org);
-  const filter = { accountId: org, mode, attribution, from: since, until };
+  const { id: accountId } = await getNamedAccount(deps.db, org);
+  const filter = { accountId, mode, attribution, from: since, until };
   const matching = await sumRefundable(deps.db, filter);
   say(io, `The filter matches ${describe(matching.registrations, matching.units)}.`);
   const isDryRun = options.dryRun === true;
@@ -181,7 +175,7 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
     .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
     .option("--count <n>", "units of a registration (default: all that remain)", parseCount)
     .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey)
-    .option("--org <id>", "organization or store that has the records", parseId)
+    .addOption(accountOption())
     .option("--mode <live|test>", "mode of matching registrations (default: live)", parseMode)
     .option("--attribution <text>", "attribution of matching registrations")
     .addOption(sinceOption())

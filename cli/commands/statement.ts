@@ -14,7 +14,8 @@ import {
 import { listStreamsNeedingAttention } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { parseId, parseMode } from "../arguments.ts";
+import { openAccount, requiredAccount } from "../accountOptions.ts";
+import { parseMode } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -156,7 +157,7 @@ const TIMEOUT_MS = 10 * 60 * 1000;
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
-    .requiredOption("--org <id>", "id of the organization or store", parseId)
+    .addOption(requiredAccount())
     .requiredOption(
       "--period <period>",
       "YYYY-MM (a month, UTC), FROM/TO or current (the billing cycle)",
@@ -165,11 +166,12 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
     .addHelpText("after", STATEMENT_HELP)
-    .action(async ({ org: accountId, period, mode, csv }: StatementOptions) => {
+    .action(async ({ org, period, mode, csv }: StatementOptions) => {
       const { io } = context;
+      const { account } = await openAccount(context, { org });
       const read = await readStatement(
         await openBilling(context),
-        { accountId, mode },
+        { accountId: account.id, mode },
         period === CURRENT ? null : period,
         AbortSignal.timeout(TIMEOUT_MS),
       );

@@ -219,7 +219,7 @@ export const addStoreCommands = (store: Command, context: CliContext): void => {
     .command("list")
     .alias("show")
     .description("List all stores, or show one with its limits and the prefixes of its keys")
-    .argument("[store]", STORE[1])
+    .argument("[store]", STORE[1], STORE[2])
     .action((named: string | undefined) =>
       named === undefined ? listAll(context) : showOne(context, named),
     );

@@ -24,7 +24,7 @@ import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
-import { organizationOption, readAccountFilter } from "../accountOptions.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -257,7 +257,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
         "difference",
       ]),
     )
-    .addOption(organizationOption())
+    .addOption(accountOption())
     .addOption(periodOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .addHelpText("after", LIST_HELP)
@@ -271,7 +271,7 @@ needed.`;
 
 export const addUsageCommands = (usage: Command, context: CliContext): void => {
   usage
-    .addOption(organizationOption())
+    .addOption(accountOption())
     .option("--json", "JSON output")
     .addHelpText("after", OVERVIEW_HELP)
     // Without this, an unknown command would be one argument too many.

@@ -15,8 +15,8 @@ import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { recordOwnerOption } from "../accountOptions.ts";
-import type { RecordOwnerOptions } from "../accountOptions.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -38,7 +38,7 @@ import {
   getDifference,
 } from "../../modules/billing/reconciliation/getUsageItems.ts";
 
-type ExplainOptions = RecordOwnerOptions & { readonly period: Period | typeof CURRENT };
+type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
 /** As long as comparing with Stripe may take. */
 const TIMEOUT_MS = 10 * 60 * 1000;
@@ -219,7 +219,7 @@ const explain = async (
   options: ExplainOptions,
 ): Promise<void> => {
   const db = await context.connections.database();
-  const name = await findUsageName(db, text, options.org ?? null);
+  const name = await findUsageName(db, text, await readAccountFilter(db, options.org));
   switch (name.kind) {
     case "organization":
       return explainOrganization(context, name.account, options);
@@ -255,7 +255,7 @@ export const addExplainCommand = (parent: Command, context: CliContext): void =>
         .argParser(parsePeriodOrCurrent)
         .default(CURRENT),
     )
-    .addOption(recordOwnerOption())
+    .addOption(accountOption())
     .addHelpText("after", EXPLAIN_HELP)
     .action((text: string, options: ExplainOptions) => explain(context, text, options));
 };

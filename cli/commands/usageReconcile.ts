@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { organizationOption, readAccountFilter } from "../accountOptions.ts";
+import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -232,7 +232,7 @@ export const addReconcileCommand = (parent: Command, context: CliContext): void 
   parent
     .command("reconcile")
     .description("Compare Stripe's usage, and its invoices, with what was delivered")
-    .addOption(organizationOption())
+    .addOption(accountOption())
     .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
     .addHelpText("after", RECONCILE_HELP)

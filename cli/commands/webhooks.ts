@@ -16,8 +16,13 @@ import {
 import { presentEndpoint } from "../../modules/events/presentWebhooks.ts";
 import type { WebhookContext } from "../../modules/events/context.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
-import { openAccount, withAccount } from "../accountOptions.ts";
-import type { AccountOptions } from "../accountOptions.ts";
+import {
+  accountOption,
+  openAccount,
+  readAccountFilter,
+  requiredAccount,
+} from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
 import { namesFrom, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -70,14 +75,14 @@ const TYPES_OPTION = ["--types <list>", "only these types, with commas between t
 const parseTypes = namesFrom(WEBHOOK_TYPES);
 
 type CreateOptions = ChangeOptions &
-  AccountOptions & {
+  AccountOption & {
     readonly mode: Mode;
     readonly url: string;
     readonly types?: readonly string[];
     readonly description: string;
   };
 
-type ListOptions = AccountOptions & { readonly mode?: Mode; readonly limit: number };
+type ListOptions = Partial<AccountOption> & { readonly mode?: Mode; readonly limit: number };
 
 /** The options of the commands that change an endpoint. */
 type EndpointOptions = ChangeOptions & {
@@ -116,13 +121,12 @@ const addChange = (
 
 const addCreateCommand = (webhook: Command, context: CliContext): void => {
   withAudit(
-    withAccount(
-      webhook
-        .command("create")
-        .description(
-          "Create a webhook endpoint of an organization or a store, and print its secret once",
-        ),
-    )
+    webhook
+      .command("create")
+      .description(
+        "Create a webhook endpoint of an organization or a store, and print its secret once",
+      )
+      .addOption(requiredAccount())
       .requiredOption("--mode <live|test>", "mode of the events", parseMode)
       .requiredOption("--url <url>", "where events are sent")
       .option(...TYPES_OPTION, parseTypes)
@@ -142,17 +146,15 @@ const addCreateCommand = (webhook: Command, context: CliContext): void => {
 
 const addReadCommands = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
-  withAccount(
-    webhook
-      .command("list")
-      .description("List endpoints and how their servers respond, those that fail first"),
-  )
+  webhook
+    .command("list")
+    .description("List endpoints and how their servers respond, those that fail first")
+    .addOption(accountOption())
     .option("--mode <live|test>", "only endpoints of this mode", parseMode)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async ({ mode, limit, ...named }: ListOptions) => {
+    .action(async ({ org, mode, limit }: ListOptions) => {
       const db = await connections.database();
-      const isNamed = named.org !== undefined || named.store !== undefined;
-      const accountId = isNamed ? (await openAccount(context, named)).account.id : undefined;
+      const accountId = (await readAccountFilter(db, org)) ?? undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
       const shown = endpoints.slice(0, limit);
       printList(io, shown.map(jsonOf), shown.map(textOf));

@@ -66,16 +66,20 @@ export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Acco
     ORDER BY created_at, id
   `);
 
-/** Lists the organizations that have a name, whatever the case of its letters, or that have had a Stripe customer. */
-export const listOrganizationsNamed = (
+/**
+ * Lists the accounts that have one of the names, whatever the case of its letters, or that have had a Stripe customer with
+ * it. The name of a store is its domain.
+ */
+export const listAccountsNamed = (
   db: CommonQueryMethods,
-  text: string,
+  names: readonly string[],
 ): Promise<readonly Account[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}
     FROM account
-    WHERE type = 'organization'
-      AND (lower(name) = lower(${text}) OR ${text} = ANY(stripe_customer_ids))
+    CROSS JOIN (VALUES (${sql.array([...names], "text")})) AS given (names)
+    WHERE lower(name) IN (SELECT lower(each) FROM unnest(given.names) AS each)
+      OR stripe_customer_ids && given.names
     ORDER BY created_at, id
   `);
 

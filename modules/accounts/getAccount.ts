@@ -1,8 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "./accounts.sql.ts";
-import { findAccount, listOrganizationsNamed } from "./accounts.sql.ts";
-import { isUuid } from "../records/fields.rules.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { findAccount } from "./accounts.sql.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 
 /**
  * Returns the account that a key or a record refers to.
@@ -26,43 +25,6 @@ export const getOrganization = async (db: CommonQueryMethods, id: string): Promi
     );
   }
   return account;
-};
-
-/**
- * Returns the organization that an operator names by its id, its name or a Stripe customer that it has had; null if there is
- * none.
- * @throws DomainError request_invalid if there are several
- */
-export const findNamedOrganization = async (
-  db: CommonQueryMethods,
-  named: string,
-): Promise<Account | null> => {
-  if (isUuid(named)) {
-    const account = await findAccount(db, named);
-    return account?.type === "organization" ? account : null;
-  }
-  const [organization = null, ...others] = await listOrganizationsNamed(db, named);
-  if (others.length > 0) {
-    throw invalidRequest(
-      `${others.length + 1} organizations are named ${named}; pass an id, which \`impact org list\` shows`,
-    );
-  }
-  return organization;
-};
-
-/** @throws DomainError record_not_found if there is none; request_invalid if there are several */
-export const getNamedOrganization = async (
-  db: CommonQueryMethods,
-  named: string,
-): Promise<Account> => {
-  const organization = await findNamedOrganization(db, named);
-  if (!organization) {
-    throw new DomainError(
-      "record_not_found",
-      `organization ${named} not found; see \`impact org list\``,
-    );
-  }
-  return organization;
 };
 
 /** @throws DomainError record_not_found */

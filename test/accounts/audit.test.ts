@@ -64,7 +64,7 @@ test("a new organization's entries name the operator, the reason and its two key
     .looseObject({ id: z.string(), api_key_prod: z.string() })
     .parse(readJson(run));
 
-  const listed = await impact("audit", "list", "--account", id, "--json");
+  const listed = await impact("audit", "list", "--org", id, "--json");
 
   const found = entries.parse(readJson(listed));
   t.deepEqual(
@@ -123,7 +123,7 @@ test("audit list selects by account, action, group, operator and time, page by p
   }
   await recordAction(db, SERVICE, new Date(), { action: "key.revoke", accountId: id });
   const select = async (...options: readonly string[]) => {
-    const run = await impact("audit", "list", "--account", id, "--json", ...options);
+    const run = await impact("audit", "list", "--org", id, "--json", ...options);
     return entries.parse(readJson(run));
   };
   const indexes = async (...options: readonly string[]) =>
@@ -147,7 +147,7 @@ test("audit list rejects an unknown action and an unknown account", async (t) =>
   const action = await impact("audit", "list", "--action", "keys");
   t.is(action.exitCode, 2);
   t.regex(action.stderr, /Must be one of org\.create/u);
-  const account = await impact("audit", "list", "--account", "nobody.example");
+  const account = await impact("audit", "list", "--org", "nobody.example");
   t.is(account.exitCode, 3);
 });
 
@@ -155,7 +155,7 @@ test("audit list shows who did what in a table", async (t) => {
   const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   await impact("org", "update", id, "--billing-day", "7", "--as", "Ada");
-  const run = await impact("audit", "list", "--account", id, "--limit", "1");
+  const run = await impact("audit", "list", "--org", id, "--limit", "1");
   t.regex(run.stdout, /org\.update\s+Ada\s.*billing_day=7/u);
   t.regex(run.stderr, /For older entries, use --before \d+\./u);
   t.regex(run.stdout, /^\d{4,} /mu, "the entry as --before takes it");
@@ -168,7 +168,7 @@ test("audit list says how to list older entries, with --json too, if there are o
     await impact("org", "update", id, "--billing-day", day, "--as", "Ada");
   }
   const list = (limit: string) =>
-    impact("audit", "list", "--account", id, "--action", "org.update", "--limit", limit, "--json");
+    impact("audit", "list", "--org", id, "--action", "org.update", "--limit", limit, "--json");
   const newest = await list("1");
   const [entry] = z
     .array(z.looseObject({ id: z.int() }))

@@ -70,10 +70,7 @@ test("an expired key is invalid on the standalone interface from its time on, ev
 test("an expired key is INVALID_KEY on the store interface from its time on", async (t) => {
   const { db, databaseUrl } = t.context;
   const store = await createTestStore(db);
-  const { key } = await keyIssuer(databaseUrl, ["--store", store.domain])(
-    "--expires",
-    "2027-01-31",
-  );
+  const { key } = await keyIssuer(databaseUrl, ["--org", store.domain])("--expires", "2027-01-31");
   const clock = createMovableClock(NOW);
   const { get } = await startStoreApi(t, { db, clock });
   const verify = () => get("/app/api/verify", { api_key: key, shop_name: store.domain });
@@ -137,7 +134,7 @@ test("a read-only key is rejected by every POST and DELETE of the standalone int
 test("a read-only key is rejected by every POST of the store interface and by no GET", async (t) => {
   const { db, databaseUrl } = t.context;
   const store = await createTestStore(db, { balanceCents: 1000 });
-  const { key } = await keyIssuer(databaseUrl, ["--store", store.domain])("--scope", "read");
+  const { key } = await keyIssuer(databaseUrl, ["--org", store.domain])("--scope", "read");
   const { url, get, post } = await startStoreApi(t, { db });
   const headers = { api_key: key, shop_name: store.domain };
   const operations = await readOperations(url);
@@ -162,7 +159,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
   const store = await createTestStore(db);
   for (const account of [
     ["--org", id],
-    ["--store", store.domain],
+    ["--org", store.domain],
   ]) {
     const issued = await keyIssuer(databaseUrl, account)(
       "--name",
@@ -180,7 +177,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
     t.deepEqual<unknown, unknown>(
       keys.find((each) => each.id === issued.id),
       {
-        hint: issued.key.slice(0, account.includes("--org") ? 16 : 9),
+        hint: issued.key.slice(0, account.includes(id) ? 16 : 9),
         sha256: hash("sha256", issued.key),
         id: issued.id,
         name: "reporting",

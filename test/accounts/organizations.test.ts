@@ -234,20 +234,6 @@ test("org update warns about a charity provider without its API key", async (t) 
   t.notRegex(withKey.stderr, /Warning/u);
 });
 
-test("a key is issued to exactly one organization or store", async (t) => {
-  const impact = impactOf(t);
-  const { id } = await createTestOrganization(t.context.db);
-  for (const [account, error] of [
-    [[], /Pass --org or --store/u],
-    [["--org", id, "--store", "demo.example"], /cannot be used with option/u],
-  ] as const) {
-    const run = await impact("key", "issue", ...account, "--mode", "live");
-    t.is(run.exitCode, 2, run.stderr);
-    t.regex(run.stderr, error);
-    t.is(run.stdout, "");
-  }
-});
-
 test("revoking the last key of a mode prints a warning", async (t) => {
   const impact = impactOf(t);
   const { db } = t.context;
@@ -327,7 +313,6 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     ["org", "update", UNKNOWN, "--name", "x"],
     ["key", "list", "--org", UNKNOWN],
     ["key", "issue", "--org", UNKNOWN, "--mode", "live"],
-    ["key", "issue", "--store", UNKNOWN, "--mode", "live"],
     ["key", "revoke", UNKNOWN],
     ["usage", "list", "--org", UNKNOWN],
     ["usage", "explain", UNKNOWN],

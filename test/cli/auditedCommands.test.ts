@@ -131,7 +131,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   }),
   // An organization's lists name nobody, and have no entry.
   export: async (t) => ({
-    args: ["trees", "--store", (await createTestStore(t.context.db)).id, ...REASON],
+    args: ["trees", "--org", (await createTestStore(t.context.db)).id, ...REASON],
   }),
   "key issue": async (t) => {
     const { id } = await createTestOrganization(t.context.db);

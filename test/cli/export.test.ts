@@ -70,7 +70,7 @@ test("a store's lists are the API's files, byte for byte", async (t) => {
     ["balance", "/app/api/balance"],
   ] as const) {
     const response = await fetch(url + path, { headers: { ...store.live, accept: NDJSON } });
-    const { exitCode, stdout } = await run(list, "--store", store.domain, "--format", "ndjson");
+    const { exitCode, stdout } = await run(list, "--org", store.domain, "--format", "ndjson");
     t.is(exitCode, 0);
     t.is(stdout, await response.text(), list);
   }
@@ -172,7 +172,7 @@ test("the range and the mode select rows", async (t) => {
   );
 });
 
-test("a list that an account does not have, and an unclear account, are usage errors", async (t) => {
+test("a list that an account does not have is a usage error", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const store = await createTestStore(db);
@@ -180,13 +180,8 @@ test("a list that an account does not have, and an unclear account, are usage er
 
   for (const [args, message] of [
     [["balance", "--org", id], /an organization has no list of balance/u],
-    [["usage", "--store", store.domain], /a store has no list of usage/u],
-    [["trees"], /Pass --org or --store\./u],
-    [
-      ["trees", "--org", id, "--store", store.domain],
-      /'--org <id>' cannot be used with option '--store <store>'/u,
-    ],
-    [["balance", "--store", store.domain, "--since", "2026-01-01"], /exported whole/u],
+    [["usage", "--org", store.domain], /a store has no list of usage/u],
+    [["balance", "--org", store.domain, "--since", "2026-01-01"], /exported whole/u],
     [["whales", "--org", id], /Allowed choices are trees/u],
   ] as const) {
     const { exitCode, stderr, stdout } = await run(...args);
@@ -195,8 +190,7 @@ test("a list that an account does not have, and an unclear account, are usage er
     t.is(stdout, "");
   }
   t.is((await runImpact(["export", "trees"])).exitCode, 2, "also without a database");
-  t.is((await run("trees", "--org", store.id)).exitCode, 3);
-  t.is((await run("trees", "--store", "nowhere.example")).exitCode, 3);
+  t.is((await run("trees", "--org", "nowhere.example")).exitCode, 3);
 });
 
 test("progress is shown on a terminal only", async (t) => {

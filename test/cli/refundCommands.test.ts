@@ -261,7 +261,7 @@ test.serial("registrations are refunded by a filter, and what cannot be is named
   t.like(readJson(repeated), { refunded_registrations: 0, refunded_units: 0 });
   await scene.drain();
   t.is(scene.billed(), 5);
-  const audit = ["audit", "list", "--account", scene.id, "--action", "refund.registration"];
+  const audit = ["audit", "list", "--org", scene.id, "--action", "refund.registration"];
   t.like(readJson(await scene.impact(...audit, "--json")), { length: 2, 0: { operator: "ada" } });
   t.is((await scene.impact("refund", "--org", scene.id, ...REASON)).exitCode, 2);
   const one = await scene.impact("refund", importedId, ...REASON, "--attribution", "bad import");

@@ -21,7 +21,7 @@ test("a search that shows customers of stores adds an entry with counts for each
   await post("/app/api/plant", second.live, { trees: 1, order_id: "1001" });
   const planted = await post("/app/api/plant", unnamed.live, { trees: 1 });
   const list = async (store: { readonly id: string }) => {
-    const args = ["audit", "list", "--account", store.id, "--action", "find", "--json"];
+    const args = ["audit", "list", "--org", store.id, "--action", "find", "--json"];
     return readJson(await impact(...args));
   };
 
@@ -43,16 +43,17 @@ const BECAUSE = ["--reason", "ticket 12"] as const;
 test("what does not exist is named with the command that finds it", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const runs: readonly (readonly [args: readonly string[], message: string])[] = [
-    [["org", "show", ID], `organization ${ID} not found; see \`impact org list\``],
     ...[
-      ["audit", "list", "--account", ID],
+      ["org", "show", ID],
+      ["usage", "list", "--org", ID],
+      ["audit", "list", "--org", ID],
       ["evidence", "order", "list", "--org", ID],
       ["refund", "--org", ID, "--attribution", "x", ...BECAUSE, "--dry-run"],
     ].map(
       (args) =>
         [
           args,
-          `organization or store ${ID} not found; see \`impact org list\` and \`impact store list\``,
+          `Organization or store ${ID} not found. See impact org list and impact store list.`,
         ] as const,
     ),
     [["key", "revoke", ID, ...BECAUSE], `key ${ID} not found; see \`impact key list\``],
@@ -62,7 +63,6 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ],
     [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
     [["usage", "explain", "D9"], "D9 not found; see `impact usage list`"],
-    [["usage", "list", "--org", "Nobody"], "organization Nobody not found; see `impact org list`"],
     [["refund", ID, ...BECAUSE], `record ${ID} not found; search with \`impact find\``],
     [
       ["evidence", "withdraw", "999", ...BECAUSE],

@@ -71,7 +71,7 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
       shows_carbon: false,
     },
   });
-  const audit = await impact("audit", "list", "--account", id, "--json");
+  const audit = await impact("audit", "list", "--org", id, "--json");
   t.regex(audit.stdout, /"home_url": "https:\/\/northsea\.example\/about"/u);
 });
 

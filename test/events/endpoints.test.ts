@@ -277,7 +277,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
   t.regex(gone.stderr, /webhook endpoint not found/u);
   t.not(gone.exitCode, 0);
 
-  const audit = await impact("audit", "list", "--account", org, "--json", "--limit", "100");
+  const audit = await impact("audit", "list", "--org", org, "--json", "--limit", "100");
   const actions = entries
     .parse(readJson(audit))
     .filter(({ subject }) => subject === id)

@@ -76,7 +76,7 @@ export const importForStore = (
   lines: readonly (string | Fields)[],
   ...options: readonly string[]
 ) =>
-  runImpact(["import", "history", "-", "--store", store, "--json", ...options], {
+  runImpact(["import", "history", "-", "--org", store, "--json", ...options], {
     env: { DATABASE_URL: databaseUrl },
     stdin: linesOf(...lines),
   });

@@ -93,7 +93,7 @@ test("a store keeps its key, and an imported key of an organization has the wron
   const { id } = await setUpImport(t);
   const { get, store } = await startStoreApiOf(t);
   const [storeKey, organizationKey] = [newKey(), newKey()];
-  await importKey(t, storeKey, "--store", store.domain, "--mode", "test");
+  await importKey(t, storeKey, "--org", store.domain, "--mode", "test");
   await importKey(t, organizationKey, "--org", id, "--mode", "test");
   const verify = (key: string) => get("/app/api/verify", { api_key: key, shop_name: store.domain });
   t.like((await verify(storeKey)).body, { shop_domain: store.domain, key_mode: "TEST" });

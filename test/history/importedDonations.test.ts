@@ -137,7 +137,7 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   );
   const env = { DATABASE_URL: databaseUrl };
   const run = await runImpact(
-    ["import", "history", "-", "--store", store.domain, "--kind", "donation", "--json"],
+    ["import", "history", "-", "--org", store.domain, "--kind", "donation", "--json"],
     { env, stdin: linesOf({ ...first, refunded: true }, { ...second }) },
   );
   t.is(run.exitCode, 0, run.stderr);

@@ -83,9 +83,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
   t.regex(again.stderr, /line 1: conflict: .* refunded_count \(it is higher here\)$/mu);
   t.like(await readAccountSums(db, id), { refunded: 5n, total: 1n });
 
-  const audit = auditEntries.parse(
-    readJson(await impact("audit", "list", "--account", id, "--json")),
-  );
+  const audit = auditEntries.parse(readJson(await impact("audit", "list", "--org", id, "--json")));
   const refunded = audit.flatMap(({ details }) => details.refunded_since);
   t.deepEqual(
     refunded.toSorted((a, b) => (a.count ?? 0) - (b.count ?? 0)),

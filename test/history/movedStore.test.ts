@@ -118,9 +118,9 @@ test("a store moves to another deployment with its records and its opening balan
   }
   const file = await writeTestFile(t, "store.ndjson", linesOf(...records));
 
-  await moved.run("import", "history", file, "--store", domain, "--dry-run");
-  await moved.run("import", "history", file, "--store", domain);
-  await moved.run("import", "history", "--verify", file, "--store", domain);
+  await moved.run("import", "history", file, "--org", domain, "--dry-run");
+  await moved.run("import", "history", file, "--org", domain);
+  await moved.run("import", "history", "--verify", file, "--org", domain);
 
   for (const list of LISTS) {
     const [before, after] = [
@@ -142,16 +142,16 @@ for (const format of ["csv", "ndjson"]) {
     const { old, store } = await setUpOld(t);
     const other = await createTestStore(t.context.db);
     const { domain } = store;
-    const exported = await old.run("export", "donations", "--store", domain, "--format", format);
+    const exported = await old.run("export", "donations", "--org", domain, "--format", format);
     const file = await writeTestFile(t, `donations.${format}`, exported);
 
-    await old.run("import", "history", file, "--store", other.domain, "--kind", "donation");
+    await old.run("import", "history", file, "--org", other.domain, "--kind", "donation");
     await old.run(
       "import",
       "history",
       "--verify",
       file,
-      "--store",
+      "--org",
       other.domain,
       "--kind",
       "donation",
@@ -172,7 +172,7 @@ test("a store's statement sums what was paid here, without imported trees", asyn
   const created_at = new Date().toISOString();
   const imported = { kind: "tree", id: "old-1", count: 3, refunded_count: 1, unit_price_cents: 40 };
   const file = await writeTestFile(t, "trees.ndjson", linesOf({ ...imported, created_at }));
-  await run("import", "history", file, "--store", store.domain);
+  await run("import", "history", file, "--org", store.domain);
   await api.post("/app/api/plant", store.live, { trees: 2 });
   const statement = ["statement", "--org", store.id, "--period", created_at.slice(0, 7)];
 
@@ -250,7 +250,7 @@ test("the evidence of a store's trees can be imported as the store interface sho
   const importAndShow = async (evidence: readonly Fields[]): Promise<readonly Fields[]> => {
     const { domain, live } = await createTestStore(db);
     const file = await writeTestFile(t, "trees.ndjson", linesOf(...trees, ...evidence));
-    const from = ["--store", domain, "--source", "old.example"];
+    const from = ["--org", domain, "--source", "old.example"];
     await deployment.run("import", "history", file, ...from);
     await deployment.run("import", "history", "--verify", file, ...from);
     const shown = [ordered, waiting].map(async (id) => {

@@ -295,17 +295,17 @@ test("the command line manages the endpoints of a store, which has its own types
   const create = (...args: readonly string[]) =>
     impact("create", "--mode", "live", "--url", `https://shop.example/${args.length}`, ...args);
 
-  const done = await create("--store", store.domain, "--types", "balance.depleted", "--json");
+  const done = await create("--org", store.domain, "--types", "balance.depleted", "--json");
   t.is(done.exitCode, 0, done.stderr);
   const { id } = createdEndpoint.parse(readJson(done));
-  const list = await impact("list", "--store", store.id);
+  const list = await impact("list", "--org", store.id);
   t.regex(list.stdout, /https:\/\/shop\.example\/5 +balance\.depleted +enabled/u);
   for (const run of [
-    await create("--store", store.id, "--types", "usage.failed"),
+    await create("--org", store.id, "--types", "usage.failed"),
     await impact("update", id, "--types", "balance.low,usage.failed"),
   ]) {
     t.regex(run.stderr, /types: a store has no events usage\.failed, only balance\.low/u);
     t.not(run.exitCode, 0);
   }
-  t.regex((await create()).stderr, /Pass --org or --store/u);
+  t.regex((await create()).stderr, /required option '--org <account>'/u);
 });

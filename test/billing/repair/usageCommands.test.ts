@@ -116,7 +116,7 @@ test("an organization is named by its name, a customer that it has had, or its i
   await createTestOrganization(db, { name });
   const ambiguous = await scene.impact("usage", "explain", name);
   t.is(ambiguous.exitCode, 1);
-  t.regex(ambiguous.stderr, /2 organizations are named Orchard .*; pass an id/u);
+  t.regex(ambiguous.stderr, /2 accounts are named Orchard .*\. Pass an id/u);
   const unknown = await scene.impact("usage", "explain", "no such name");
   t.is(unknown.exitCode, 3);
 });

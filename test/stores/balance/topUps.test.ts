@@ -59,7 +59,7 @@ test("a paid page credits the balance once, whatever is repeated, and names the 
   const env = { DATABASE_URL: t.context.databaseUrl };
   const ledger = await runImpact(["store", "ledger", store.domain], { env });
   t.regex(ledger.stdout, new RegExp(`topup .*\\$20\\.50.*${sessionId} +Stripe payment pi_`, "u"));
-  const audit = await runImpact(["audit", "list", "--account", store.domain, "--json"], { env });
+  const audit = await runImpact(["audit", "list", "--org", store.domain, "--json"], { env });
   t.regex(audit.stdout, new RegExp(`"store\\.topup"[^]*"reference": ?"${sessionId}"`, "u"));
   t.deepEqual(double.control.problems(), []);
 });

@@ -122,7 +122,7 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
       const listed = await impact(
         "audit",
         "list",
-        "--account",
+        "--org",
         store.id,
         "--action",
         "store.forget",
@@ -276,7 +276,7 @@ test.serial(
     t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
     t.deepEqual(again, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
     t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-    const listed = await runImpact(["audit", "list", "--account", store.id, "--json"], {
+    const listed = await runImpact(["audit", "list", "--org", store.id, "--json"], {
       env: { DATABASE_URL: databaseUrl },
     });
     t.true(listed.stdout.includes('"actor": "platform"'));

@@ -94,6 +94,6 @@ test("a shop/redact that was not processed before erases the customers of a rein
   const request = { shop_domain: store.domain };
   t.deepEqual(await sendPlatformRequest(api, "shop/redact", request, SECRET), ERASED);
 
-  const listed = await impact("audit", "list", "--account", store.id, "--json");
+  const listed = await impact("audit", "list", "--org", store.id, "--json");
   t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
 });
