@@ -387,6 +387,13 @@ CREATE TABLE next_planting_order (
   CONSTRAINT next_planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH (vacuum_truncate=false);
 
+CREATE TABLE perpetual_work (
+  kind text COLLATE "C" NOT NULL,
+  last_pass_at timestamp with time zone NOT NULL,
+  CONSTRAINT perpetual_work_pkey PRIMARY KEY (kind),
+  CONSTRAINT perpetual_work_kind CHECK (kind = ANY (ARRAY['usage-sender'::text, 'webhook-sender'::text, 'dispatcher'::text]))
+) WITH ();
+
 CREATE TABLE planting_claim (
   partner text COLLATE "C" NOT NULL,
   reference text COLLATE "C" NOT NULL,
@@ -605,14 +612,6 @@ CREATE TABLE schema_migration (
   checksum text NOT NULL,
   CONSTRAINT schema_migration_pkey PRIMARY KEY (number),
   CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
-) WITH ();
-
-CREATE TABLE shard (
-  kind text COLLATE "C" NOT NULL,
-  number integer NOT NULL,
-  last_pass_at timestamp with time zone NOT NULL,
-  CONSTRAINT shard_pkey PRIMARY KEY (kind, number),
-  CONSTRAINT shard_kind CHECK (kind = ANY (ARRAY['usage'::text, 'webhooks'::text, 'dispatcher'::text]))
 ) WITH ();
 
 CREATE TABLE store (

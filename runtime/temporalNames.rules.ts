@@ -25,26 +25,16 @@ export const refundIdOf = (registrationId: string): string => `refund-${registra
 export const refundWorkflowId = (deployment: string, registrationId: string): string =>
   inDeployment(deployment, refundIdOf(registrationId));
 
-/** Returns the id of a shard's only sender. */
-export const usageShardWorkflowId = (deployment: string, shard: number): string =>
-  inDeployment(deployment, `usage-shard/${shard}`);
-
 export const donationWorkflowId = (deployment: string, donationId: string): string =>
   inDeployment(deployment, `donation-${donationId}`);
 
 export const plantingOrderCreationId = (deployment: string): string =>
   inDeployment(deployment, "planting-order-creation");
 
-export const dispatcherWorkflowId = (deployment: string): string =>
-  inDeployment(deployment, "dispatcher");
-
 export const reconciliationId = (deployment: string): string =>
   inDeployment(deployment, "reconciliation");
 
 export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
-
-export const webhookShardWorkflowId = (deployment: string, shard: number): string =>
-  inDeployment(deployment, `webhook-shard/${shard}`);
 
 export const subscriptionSweepId = (deployment: string): string =>
   inDeployment(deployment, "subscription-sweep");

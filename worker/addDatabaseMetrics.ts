@@ -10,7 +10,7 @@ import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql
 import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
 import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { listWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
-import { listShardStatuses } from "../db/shards.sql.ts";
+import { listLastPasses } from "../db/perpetualWork.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/balances.sql.ts";
 import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpointHealth.sql.ts";
@@ -139,21 +139,12 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       },
     ],
   }),
-  ...(["usage", "webhooks"] as const).map((kind) =>
-    gaugeOf({
-      read: ({ db }) => listShardStatuses(db, kind),
-      name: `impact_${kind === "usage" ? "usage" : "webhook"}_shard_last_pass_age_seconds`,
-      help: `How long ago the sender of a shard last looked for ${kind === "usage" ? "usage" : "deliveries"}, by PostgreSQL's clock; until then, the time since the installation.`,
-      labelNames: ["shard"],
-      values: (shards) =>
-        shards.map(({ number, ageSeconds }) => [{ shard: String(number) }, ageSeconds]),
-    }),
-  ),
   gaugeOf({
-    read: ({ db }) => listShardStatuses(db, "dispatcher"),
-    name: "impact_dispatcher_last_pass_age_seconds",
-    help: "How long ago the dispatcher last completed a pass, by PostgreSQL's clock; until then, the time since the installation.",
-    values: ([dispatcher]) => dispatcher?.ageSeconds ?? 0,
+    read: ({ db }) => listLastPasses(db),
+    name: "impact_last_pass_age_seconds",
+    help: "How long ago a worker last looked for usage to send (usage-sender), for webhook deliveries (webhook-sender), and for refunds and events of the processor (dispatcher), by PostgreSQL's clock; until then, the time since the installation.",
+    labelNames: ["kind"],
+    values: (passes) => passes.map(({ kind, ageSeconds }) => [{ kind }, ageSeconds]),
   }),
   gaugeOf({
     read: ({ db }) => readDeployment(db),

@@ -1,7 +1,7 @@
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import { createShardRuns } from "../db/createShardRuns.ts";
-import type { ShardRuns } from "../db/createShardRuns.ts";
+import { createRuns } from "../db/createRuns.ts";
+import type { Runs } from "../db/createRuns.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
@@ -142,10 +142,10 @@ const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
  * The rows are the outbox, so nothing is lost while Temporal or all workers are down. Two runs at the same time do no harm:
  * Temporal runs one workflow of an id, and the statements can be repeated.
  */
-export const createDispatcherRuns = (context: DispatchContext): ShardRuns =>
-  createShardRuns(context, {
+export const createDispatcherRuns = (context: DispatchContext): Runs =>
+  createRuns(context, {
     kind: "dispatcher",
-    createSender: (_, signal) => {
+    createSender: (signal) => {
       const passes = PASSES.map((createPass) => createPass(context));
       let scanning: Promise<unknown> = Promise.resolve();
       return {

@@ -1,11 +1,7 @@
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
-import {
-  createDispatcherActivities,
-  createShardActivities,
-  createWebhookActivities,
-} from "../activities/createShardActivities.ts";
+import { createPerpetualActivities } from "../activities/createPerpetualActivities.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { runProgram } from "../runtime/runProgram.ts";
@@ -20,10 +16,11 @@ import {
   createPlanting,
 } from "../modules/planting/createPlanting.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
-import { createReportingRuns } from "../modules/billing/sending/createShardSender.ts";
+import { createReportingRuns } from "../modules/billing/sending/createUsageSender.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue } from "../runtime/temporalNames.rules.ts";
-import type { ShardRuns } from "../db/createShardRuns.ts";
+import type { Runs } from "../db/createRuns.ts";
+import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createDispatcherRuns } from "./createDispatcherRuns.ts";
 import { ensureWorkflows } from "./ensureWorkflows.ts";
@@ -40,7 +37,7 @@ import { createRetentionActivities } from "../activities/createRetentionActiviti
 import { startPlantingOrder } from "./startPlantingOrder.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 
-/** Creates the activities of the background queue that are not run by shards. */
+/** Creates the activities of the background queue that end. */
 const createBackgroundActivities = (
   config: Config,
   context: WorkerContext &
@@ -94,7 +91,7 @@ const startWatching = async (
 };
 
 /** Creates the runs that make the deliveries to webhook endpoints. */
-const createDeliveries = (config: Config, context: WorkerContext): ShardRuns => {
+const createDeliveries = (config: Config, context: WorkerContext): Runs => {
   const { onFailure, ...observers } = createDeliveryObservers(context);
   return createDeliveryRuns(
     {
@@ -134,19 +131,19 @@ const startWorker = async (
     ),
   );
 
-  const reportingRuns = createReportingRuns(context, {
-    callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
-    onResult: observers.observeSend,
-    onFailure: observers.observeFailure,
-  });
-  const deliveryRuns = createDeliveries(config, context);
-  const dispatcherRuns = createDispatcherRuns({ ...context, ...observers });
+  const runs: Readonly<Record<PerpetualKind, Runs>> = {
+    "usage-sender": createReportingRuns(context, {
+      callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
+      onResult: observers.observeSend,
+      onFailure: observers.observeFailure,
+    }),
+    "webhook-sender": createDeliveries(config, context),
+    dispatcher: createDispatcherRuns({ ...context, ...observers }),
+  };
   const workers = Promise.all([
     interactiveWorker,
     runQueue(backgroundQueue, {
-      ...createWebhookActivities({ runs: deliveryRuns, stopping }),
-      ...createShardActivities({ runs: reportingRuns, stopping }),
-      ...createDispatcherActivities({ runs: dispatcherRuns, stopping }),
+      ...createPerpetualActivities({ runs, stopping }),
       ...createBackgroundActivities(config, {
         ...context,
         ...observers,
@@ -178,7 +175,7 @@ const startWorker = async (
       health.startStopping();
       shutdown.abort();
       await Promise.all([workers, ensuring, guard.ended]);
-      await Promise.all([reportingRuns, deliveryRuns, dispatcherRuns].map((runs) => runs.end()));
+      await Promise.all(Object.values(runs).map((each) => each.end()));
       health.end();
       await server?.close(1000);
       await context.end();

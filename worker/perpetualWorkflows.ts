@@ -1,26 +1,12 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import type { Logger } from "pino";
-import type { ShardKind } from "../db/shards.rules.ts";
-import { listShardStatuses } from "../db/shards.sql.ts";
+import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
+import { listLastPasses } from "../db/perpetualWork.sql.ts";
 import type { Context } from "../runtime/context.ts";
-import {
-  backgroundQueue,
-  dispatcherWorkflowId,
-  usageShardWorkflowId,
-  webhookShardWorkflowId,
-} from "../runtime/temporalNames.rules.ts";
-import { dispatcher, usageShard, webhookShard } from "../workflows/shards.ts";
+import { backgroundQueue, inDeployment } from "../runtime/temporalNames.rules.ts";
+import { perpetualWork } from "../workflows/perpetualWork.ts";
 import { callTemporal } from "./repeatedCalls.ts";
-
-/** The workflows that never complete: their function and id. */
-const PERPETUAL = {
-  usage: { workflow: usageShard, idOf: usageShardWorkflowId },
-  webhooks: { workflow: webhookShard, idOf: webhookShardWorkflowId },
-  dispatcher: { workflow: dispatcher, idOf: dispatcherWorkflowId },
-} as const satisfies Record<ShardKind, unknown>;
-
-const KINDS: readonly ShardKind[] = ["usage", "webhooks", "dispatcher"];
 
 /** They look for work every second, unless that takes longer. */
 const SILENT_AFTER_MS = 60_000;
@@ -78,18 +64,17 @@ export const createEnsurePerpetual = ({
   // While no worker ran, nothing looked for work.
   const startedAtMs = performance.now();
 
-  const ensure = async (kind: ShardKind, shard: number, ageSeconds: number): Promise<void> => {
-    const { workflow, idOf } = PERPETUAL[kind];
-    const workflowId = idOf(deployment, shard);
+  const ensure = async (kind: PerpetualKind, ageSeconds: number): Promise<void> => {
+    const workflowId = inDeployment(deployment, kind);
     // A pass in the future was recorded before the clock was set back.
     const silentMs = Math.min(Math.abs(ageSeconds) * 1000, performance.now() - startedAtMs);
     const isSilent = silentMs >= silentAfterMs;
     const isRestarted = isSilent && (await isStuck(temporal, workflowId, clock.now()));
-    await temporal.workflow.start(workflow, {
+    await temporal.workflow.start(perpetualWork, {
       workflowId,
       workflowIdConflictPolicy: isRestarted ? "TERMINATE_EXISTING" : "USE_EXISTING",
       taskQueue: backgroundQueue(deployment),
-      args: [shard],
+      args: [kind],
     });
     if (isSilent) {
       logger.error(
@@ -100,10 +85,8 @@ export const createEnsurePerpetual = ({
   };
 
   return async () => {
-    for (const kind of KINDS) {
-      for (const { number, ageSeconds } of await listShardStatuses(db, kind)) {
-        await callTemporal(temporal, () => ensure(kind, number, ageSeconds));
-      }
+    for (const { kind, ageSeconds } of await listLastPasses(db)) {
+      await callTemporal(temporal, () => ensure(kind, ageSeconds));
     }
   };
 };

@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
 import { hasLiveLedgerUsage } from "../../modules/billing/usageFacts.sql.ts";
-import { listShardStatuses } from "../../db/shards.sql.ts";
+import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { findLastDisabled, findOldestDelivery } from "../../modules/events/endpointHealth.sql.ts";
 import {
   HOLD_ADVICE,
@@ -15,7 +15,7 @@ import {
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
-import type { ShardKind } from "../../db/shards.rules.ts";
+import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/holdUsage.ts";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
@@ -141,27 +141,23 @@ const checkProcessor = async (context: DatabaseContext): Promise<Result> => {
 const TOLERATED_SILENCE_SECONDS = 60;
 
 const WORK = {
-  dispatcher: { work: "waiting work", workflowType: "dispatcher" },
-  usage: { work: "usage", workflowType: "usageShard" },
-  webhooks: { work: "deliveries", workflowType: "webhookShard" },
-} as const satisfies Record<ShardKind, unknown>;
+  dispatcher: "waiting work",
+  "usage-sender": "usage",
+  "webhook-sender": "deliveries",
+} as const satisfies Record<PerpetualKind, string>;
 
-/** Checks that all perpetual workflows of a kind look for work. */
-const checkShards = async ({ db }: DatabaseContext, kind: ShardKind): Promise<Result> => {
-  const { work, workflowType } = WORK[kind];
-  const statuses = await listShardStatuses(db, kind);
-  const passed = statuses.filter(({ hasPassed }) => hasPassed).length;
-  const all = statuses.length;
-  if (passed < all) {
-    return wrong(
-      `${counted(passed, `of ${all} has`, `of ${all} have`)} looked for ${work} so far, so no worker may be running; ${START_WORKER}`,
-    );
+/** Checks that a worker looks for work of a kind. */
+const checkPass = async ({ db }: DatabaseContext, kind: PerpetualKind): Promise<Result> => {
+  const work = WORK[kind];
+  const last = (await listLastPasses(db)).find((each) => each.kind === kind);
+  if (last?.hasPassed !== true) {
+    return wrong(`no worker has looked for ${work} so far; ${START_WORKER}`);
   }
-  const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));
-  const last = `${all === 1 ? "it has" : `all ${all} have`} looked for ${work} in the last ${Math.ceil(oldestSeconds)} s`;
-  return oldestSeconds <= TOLERATED_SILENCE_SECONDS
-    ? ok(last)
-    : wrong(`${last}. See \`impact workflow list --type ${workflowType}\``);
+  const { ageSeconds } = last;
+  const found = `a worker looked for ${work} ${Math.ceil(ageSeconds)} s ago`;
+  return ageSeconds <= TOLERATED_SILENCE_SECONDS
+    ? ok(found)
+    : wrong(`${found}. See \`impact workflow show ${kind}\``);
 };
 
 /** A delivery that waits longer has failed several times. */
@@ -195,9 +191,9 @@ const checkOldest = async ({ db, clock }: DatabaseContext): Promise<Result> => {
 /** Checks whose the database is, that workers look for work, who bills, and that webhooks arrive. */
 export const DEPLOYMENT_CHECKS: Checks<DatabaseContext> = {
   deployment: checkName,
-  dispatcher: (context) => checkShards(context, "dispatcher"),
-  "usage senders": (context) => checkShards(context, "usage"),
-  "webhook senders": (context) => checkShards(context, "webhooks"),
+  dispatcher: (context) => checkPass(context, "dispatcher"),
+  "usage sender": (context) => checkPass(context, "usage-sender"),
+  "webhook sender": (context) => checkPass(context, "webhook-sender"),
   "billing processor": checkProcessor,
   "usage hold": checkHold,
   "webhook endpoints": checkDisabled,

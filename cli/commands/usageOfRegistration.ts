@@ -5,8 +5,7 @@ import type { UsageFact } from "../../modules/billing/usageFacts.sql.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import type { AccountRegistration } from "../../modules/registrations/registrations.sql.ts";
-import { refundWorkflowId, usageShardWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { shardOf } from "../../db/shards.rules.ts";
+import { inDeployment, refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import type { CliContext } from "../context.ts";
 import { printFields, printJson, printObjects } from "../output/print.ts";
 import { presentMeterEvent, printPlan } from "../output/printUsage.ts";
@@ -52,7 +51,7 @@ export const explainRegistration = async (
     facts.length === 0
       ? { sender: null, refund: null }
       : {
-          sender: usageShardWorkflowId(deployment, shardOf(accountId)),
+          sender: inDeployment(deployment, "usage-sender"),
           refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
         };
   const plan = planRegistration(registration, usage);

@@ -215,7 +215,7 @@ type TerminateOptions = ReasonedOptions & {
 };
 
 const TERMINATE_HELP = `
-The data stay in the database. The sender of a shard and the dispatcher are started again
+The data stay in the database. The senders and the dispatcher are started again
 within a minute, and a planting order when plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
 is reported nevertheless.`;
 
@@ -269,7 +269,7 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
       "[workflow-id]",
       "workflow id, such as a registration's refund_id, or reconciliation for the latest",
     )
-    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
+    .option("--type <type>", "workflow type, such as perpetualWork or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--run <run-id>", "id of the run of the workflow (default: the latest)", parseId)

@@ -55,12 +55,11 @@ CREATE TABLE deployment (
 
 INSERT INTO deployment DEFAULT VALUES;
 
--- When the sender of each shard and the dispatcher last looked for work. Each has a row after its first pass.
-CREATE TABLE shard (
-  kind text COLLATE "C" CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks', 'dispatcher')),
-  number integer,
-  last_pass_at timestamptz NOT NULL,
-  PRIMARY KEY (kind, number)
+-- When workers last looked for work of each kind. Each has a row after its first pass.
+CREATE TABLE perpetual_work (
+  kind text COLLATE "C" PRIMARY KEY
+    CONSTRAINT perpetual_work_kind CHECK (kind IN ('usage-sender', 'webhook-sender', 'dispatcher')),
+  last_pass_at timestamptz NOT NULL
 );
 
 -- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second.

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import type { DatabaseTransactionConnection } from "slonik";
-import { listShardStatuses } from "../../db/shards.sql.ts";
+import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -196,7 +196,7 @@ export const readRestoreProgress = async ({
   };
 };
 
-/** The dispatcher looks for work every second. */
+/** Workers record every four seconds that they look for work. */
 const IN_USE_SECONDS = 10;
 
 /** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
@@ -209,8 +209,8 @@ const requireUnusedCopy = async (
       "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
     );
   }
-  const dispatchers = await listShardStatuses(transaction, "dispatcher");
-  if (dispatchers.some(({ hasPassed, ageSeconds }) => hasPassed && ageSeconds < IN_USE_SECONDS)) {
+  const passes = await listLastPasses(transaction);
+  if (passes.some(({ hasPassed, ageSeconds }) => hasPassed && ageSeconds < IN_USE_SECONDS)) {
     throw invalidRequest(
       "a worker uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds",
     );

@@ -2,11 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
 import type { ClaimedDelivery, DueEndpoint, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
-import { createShardRuns } from "../../db/createShardRuns.ts";
-import type { ShardOptions, ShardRuns, ShardSender } from "../../db/createShardRuns.ts";
-import { createScanPace } from "../../db/createScanPace.ts";
-import { createShardScans } from "../../db/createShardScans.ts";
-import type { ScanShard } from "../../db/createShardScans.ts";
+import { createRuns } from "../../db/createRuns.ts";
+import type { RunOptions, Runs, Sender } from "../../db/createRuns.ts";
+import { createScan } from "../../db/createScan.ts";
+import type { Scan } from "../../db/createScan.ts";
 import { joinCalls } from "../../db/batching/joinCalls.ts";
 import { awaitAtMost } from "../../runtime/waiting.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
@@ -15,7 +14,6 @@ import type { DeliveryContext } from "./context.ts";
 import { disableWebhookEndpoint } from "./manageWebhookEndpoints.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { signWebhook } from "./signWebhook.ts";
-import type { Context } from "../../runtime/context.ts";
 
 /**
  * How long endpoints that have a free place again are gathered, so that one statement claims for them all: a millisecond for
@@ -24,11 +22,11 @@ import type { Context } from "../../runtime/context.ts";
 const MAXIMUM_GATHER_MS = 50;
 
 /** If recording is slower than the receivers, no more is sent. What is not recorded by the end of its lease is sent again. */
-const MAXIMUM_UNRECORDED = 1000;
+const MAXIMUM_UNRECORDED = 2000;
 
 export type DeliverySenderOptions = {
   /** Scans for endpoints with due deliveries. */
-  readonly scanEndpoints: ScanShard<DueEndpoint>;
+  readonly scanEndpoints: Scan<DueEndpoint>;
   /** Called when an attempt could not be made or recorded. It is made again after its lease. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
   /** Interrupts the requests in progress. */
@@ -74,15 +72,14 @@ const makeAttempt = async (
 };
 
 /**
- * Creates what makes the deliveries of a shard's endpoints. A step claims due deliveries of many endpoints in one statement
+ * Creates what makes the deliveries. A step claims due deliveries of many endpoints in one statement
  * and begins to send them; an attempt is recorded with those that end at the same time. Everything that another process
  * needs to continue is in the database. What is kept in memory makes it faster and fairer.
  */
 export const createDeliverySender = (
   context: DeliveryContext,
-  shard: number,
   { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
-): ShardSender => {
+): Sender => {
   const { db, clock, observeAttempt } = context;
   const queue = createEndpointQueue();
   const record = joinCalls(async (ended: readonly EndedAttempt[]) => {
@@ -120,7 +117,7 @@ export const createDeliverySender = (
 
   return {
     scan: async () => {
-      for (const endpoint of (await scanEndpoints(shard)) ?? []) {
+      for (const endpoint of (await scanEndpoints()) ?? []) {
         queue.add(endpoint);
       }
       wake.resolve();
@@ -161,25 +158,18 @@ export const createDeliverySender = (
   };
 };
 
-/** Creates the scans of a worker's shards for endpoints that have due deliveries. */
-export const createEndpointScans = ({ db, clock }: Context): ScanShard<DueEndpoint> =>
-  createShardScans({
-    clock,
-    pace: createScanPace(),
-    list: ({ after, now, limit }) => listDueEndpoints(db, { after: after?.id ?? null, now, limit }),
-    idOf: ({ id }) => id,
-  });
-
-/** Creates the runs that make the deliveries of a worker's shards. */
+/** Creates the runs that make the deliveries. */
 export const createDeliveryRuns = (
   context: DeliveryContext,
-  { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<ShardOptions, "runMs">,
-): ShardRuns => {
-  const scanEndpoints = createEndpointScans(context);
-  return createShardRuns(context, {
-    kind: "webhooks",
-    createSender: (shard, signal) =>
-      createDeliverySender(context, shard, { scanEndpoints, onFailure, signal }),
+  { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<RunOptions, "runMs">,
+): Runs => {
+  const { db, clock } = context;
+  const scanEndpoints = createScan<DueEndpoint>(clock, ({ after, now, limit }) =>
+    listDueEndpoints(db, { after: after?.id ?? null, now, limit }),
+  );
+  return createRuns(context, {
+    kind: "webhook-sender",
+    createSender: (signal) => createDeliverySender(context, { scanEndpoints, onFailure, signal }),
     runMs,
   });
 };

@@ -7,10 +7,10 @@ import type { AttemptResult } from "./decideDelivery.rules.ts";
 const PLACES_OF_NEW_ENDPOINT = 1;
 
 /**
- * How many requests a shard makes at the same time to the endpoints of a lane. More would keep a busy worker from sending
- * each of them within a second.
+ * How many requests are made at the same time to the endpoints of a lane. More would keep a busy worker from sending each of
+ * them within a second.
  */
-const PLACES_OF_LANE = 60;
+const PLACES_OF_LANE = 240;
 
 /** A request that takes as long is not quick. */
 const SLOW_MS = 1000;
@@ -44,7 +44,7 @@ export type EndpointQueue = {
 };
 
 /**
- * Creates the queue of a shard's endpoints that have due deliveries. Each lane has separate places, so servers that are slow
+ * Creates the queue of the endpoints that have due deliveries. Each lane has separate places, so servers that are slow
  * or do not respond delay no quick one, and those that do not respond delay no slow one.
  * @param monotonicMs milliseconds of the monotonic clock
  */

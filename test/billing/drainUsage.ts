@@ -9,7 +9,7 @@ import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Owner } from "../../modules/records/owner.rules.ts";
 
 /*
- * The steps of a shard's sender for one stream, one after the other, so that a test can look at what is between them.
+ * The steps of a sender for one stream, one after the other, so that a test can look at what is between them.
  */
 
 /** Seals the oldest usage of a stream without an attempt. Waits while another transaction has locked the stream. */

@@ -60,10 +60,10 @@ test.serial(
     t.regex(fresh.of("Stripe"), /^wrong: Stripe has no meter/u);
     t.regex(fresh.of("usage"), /^ok/u);
     t.regex(
-      fresh.of("usage senders"),
-      /^wrong: 0 of 4 have looked for usage so far.* if one has just started$/u,
+      fresh.of("usage sender"),
+      /^wrong: no worker has looked for usage so far.* if one has just started$/u,
     );
-    t.regex(fresh.of("webhook senders"), /^wrong: 0 of 4 have looked for deliveries so far/u);
+    t.regex(fresh.of("webhook sender"), /^wrong: no worker has looked for deliveries so far/u);
     const { customerId } = double.control.addSubscriber({});
 
     await startProgram(t, "worker/main.ts", env);

@@ -1,17 +1,17 @@
-import { setUpShards } from "../billing/sending/shardSetup.ts";
+import { setUpSending } from "../billing/sending/sendingSetup.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { runImpact } from "./runImpact.ts";
 
-// Serial, because the command and a shard's sender serve everything that waits in the database of the file.
+// Serial, because the command and the sender serve everything that waits in the database of the file.
 const test = testWithDatabase();
 
 test.serial(
-  "usage retry ends the delays of an organization's usage, and of all, and the shards send it",
+  "usage retry ends the delays of an organization's usage, and of all, and the sender sends it",
   async (t) => {
     const { databaseUrl } = t.context;
-    const setup = await setUpShards(t, 3);
+    const setup = await setUpSending(t, 3);
     const { organizations, deps, pass, reportOnce, double } = setup;
     const [failing, delayed, ready] = organizations;
     if (!failing || !delayed || !ready) {

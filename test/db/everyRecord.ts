@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { recordShardPasses } from "../../db/shards.sql.ts";
+import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
@@ -187,7 +187,7 @@ export const insertEveryRecord = async (
   const { tree } = await writeAsClients(served);
   await plant(db, served);
   await served.bill();
-  await recordShardPasses(db, "usage", [0]);
+  await recordPass(db, "usage-sender");
   // These are neither ordered nor billed.
   await served.write("/plant/trees", TREES, "another order");
   await insertTheRest(db, accountId);

@@ -1,3 +1,4 @@
+import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
@@ -40,6 +41,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   meter_event_failure: FAILURES,
   meter_event_processor: PROCESSORS,
   meter_event_state: METER_EVENT_STATES,
+  perpetual_work_kind: PERPETUAL_KINDS,
   planting_fact_stage: PLANTING_STAGES,
   planting_order_stage: ORDER_STAGES,
   planting_order_timeline: TIMELINE_SHAPES,
@@ -57,7 +59,6 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
 const NAMES_OF_QUERIES = new Set([
   "planting_fact_source",
   "planting_fact_state",
-  "shard_kind",
   "usage_difference_state",
 ]);
 

@@ -2,7 +2,6 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listDueEndpoints } from "../../modules/events/attempts.sql.ts";
-import { shardOf } from "../../db/shards.rules.ts";
 import { createDeliverySender } from "../../modules/events/createDeliveryRuns.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import type { DeliveryContext } from "../../modules/events/context.ts";
@@ -24,7 +23,7 @@ export const deliveryContext = (db: DatabasePool, clock: Clock = systemClock): D
 
 const dueRow = z.strictObject({ dueAt: z.date().nullable() });
 
-/** Returns a function that makes the due deliveries of one endpoint. Other tests have endpoints in the same shard. */
+/** Returns a function that makes the due deliveries of one endpoint. Other tests have endpoints in the same database. */
 export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) => {
   const { db, clock } = deps;
   const listDue = async () => {
@@ -32,7 +31,7 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
     return due.filter(({ id }) => id === endpointId);
   };
   const createSender = (signal: AbortSignal) =>
-    createDeliverySender(deps, shardOf(endpointId), {
+    createDeliverySender(deps, {
       scanEndpoints: listDue,
       onFailure: (_delivery, error) => {
         throw error;

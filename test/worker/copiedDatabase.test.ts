@@ -40,7 +40,7 @@ import {
 } from "../support/programs.ts";
 import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
-import { recordShardPasses } from "../../db/shards.sql.ts";
+import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { runWorker } from "../../worker/runWorker.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -216,7 +216,7 @@ test("a database is separated only if it looks like a copy, or is said to be one
   const refused = await original.impact("deployment", "separate");
   t.is(refused.exitCode, 1);
   t.regex(refused.stderr, /does not look like a copy.*--is-copy/u);
-  await recordShardPasses(copy.db, "dispatcher", [0]);
+  await recordPass(copy.db, "dispatcher");
   const used = await copy.impact("deployment", "separate");
   t.is(used.exitCode, 1);
   t.regex(used.stderr, /a worker uses this database/u);
@@ -280,7 +280,7 @@ test("a stored bundle is used while the code is the same, and replaced if it is 
   const file = join(folder, "workflows.js");
 
   const { code } = await bundleWorkflows(file);
-  t.true(code.includes("usageShard"));
+  t.true(code.includes("perpetualWork"));
   t.is(await readFile(file, "utf8"), code);
 
   const { mtimeMs } = await stat(file);
@@ -297,7 +297,7 @@ test("a bundle that cannot be stored is used all the same, and leaves no file", 
   const file = join(folder, "workflows.js");
   await mkdir(file);
 
-  t.true((await bundleWorkflows(file)).code.includes("usageShard"));
+  t.true((await bundleWorkflows(file)).code.includes("perpetualWork"));
 
   t.deepEqual(await readdir(folder), ["workflows.js"]);
 });

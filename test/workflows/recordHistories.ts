@@ -19,7 +19,7 @@ import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { retention } from "../../workflows/retention.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
-import { dispatcher, webhookShard, usageShard } from "../../workflows/shards.ts";
+import { perpetualWork } from "../../workflows/perpetualWork.ts";
 import { activitiesCompleted, firstRunOf, inOrder } from "./recordingSteps.ts";
 import type { Recording } from "./recordingSteps.ts";
 
@@ -63,24 +63,12 @@ const reconcile: Recording["activities"] = {
 };
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {
-  "usage-shard": {
-    activities: { reportShard: inOrder<undefined>(() => undefined) },
+  "perpetual-work": {
+    activities: { workForAMinute: inOrder<undefined>(() => undefined) },
     run: async (client) => {
-      const handle = await client.workflow.start(usageShard, {
-        ...options("usage-shard/0"),
-        args: [0],
-      });
-      await activitiesCompleted(handle, 2);
-      await handle.terminate();
-      return handle;
-    },
-  },
-  dispatcher: {
-    activities: { dispatch: inOrder<undefined>(() => undefined) },
-    run: async (client) => {
-      const handle = await client.workflow.start(dispatcher, {
-        ...options("dispatcher"),
-        args: [0],
+      const handle = await client.workflow.start(perpetualWork, {
+        ...options("usage-sender"),
+        args: ["usage-sender"],
       });
       await activitiesCompleted(handle, 2);
       await handle.terminate();
@@ -200,18 +188,6 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [],
       });
       await handle.result();
-      return handle;
-    },
-  },
-  "webhook-shard": {
-    activities: { deliverShard: inOrder<undefined>(() => undefined) },
-    run: async (client) => {
-      const handle = await client.workflow.start(webhookShard, {
-        ...options("webhook-shard/0"),
-        args: [0],
-      });
-      await activitiesCompleted(handle, 2);
-      await handle.terminate();
       return handle;
     },
   },

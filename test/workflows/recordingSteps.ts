@@ -8,22 +8,16 @@ import type { BillingActivities } from "../../activities/createBillingActivities
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
-import type {
-  DispatcherActivities,
-  ShardActivities,
-  WebhookActivities,
-} from "../../activities/createShardActivities.ts";
+import type { PerpetualActivities } from "../../activities/createPerpetualActivities.ts";
 
 /** Scripted activities, and what runs the workflow whose history is recorded. */
 export type Recording = {
   readonly activities: Partial<
     BillingActivities &
-      ShardActivities &
-      DispatcherActivities &
       DonationActivities &
+      PerpetualActivities &
       PlantingActivities &
-      RetentionActivities &
-      WebhookActivities
+      RetentionActivities
   >;
   readonly run: (client: Client) => Promise<WorkflowHandle>;
 };

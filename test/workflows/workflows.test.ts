@@ -3,26 +3,27 @@ import { ApplicationFailure } from "@temporalio/common";
 import test from "ava";
 import { Worker } from "@temporalio/worker";
 import { z } from "zod";
-import { createShardActivities } from "../../activities/createShardActivities.ts";
-import { usageShard } from "../../workflows/shards.ts";
+import { createPerpetualActivities } from "../../activities/createPerpetualActivities.ts";
+import { perpetualWork } from "../../workflows/perpetualWork.ts";
 import { eventually } from "../support/programs.ts";
 import { startWorker } from "./startWorker.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import * as workflows from "../../workflows/index.ts";
 
-test("a shard's activity sends heartbeats, and another worker continues up to 13 seconds after the last", async (t) => {
+test("the activity of perpetual work sends heartbeats, and another worker continues up to 13 seconds after the last", async (t) => {
   const run = Promise.withResolvers<void>();
+  const runs = { run: () => run.promise, end: () => Promise.resolve() };
   const client = await startWorker(
     t,
-    createShardActivities({
-      runs: { run: () => run.promise, end: () => Promise.resolve() },
+    createPerpetualActivities({
+      runs: { "usage-sender": runs, "webhook-sender": runs, dispatcher: runs },
       stopping: new AbortController().signal,
     }),
   );
-  const handle = await client.workflow.start(usageShard, {
-    workflowId: "usage-shard",
+  const handle = await client.workflow.start(perpetualWork, {
+    workflowId: "usage-sender",
     taskQueue: "test",
-    args: [0],
+    args: ["usage-sender"],
   });
   t.teardown(() => run.reject(ApplicationFailure.nonRetryable("the test is over")));
 

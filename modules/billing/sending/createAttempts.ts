@@ -65,7 +65,7 @@ const delayAfter = (
   return { id, attempts, state: "pending", reason, outcomeUnknown: true, retryAt, now };
 };
 
-/** Creates the attempts that a shard's sender makes at the same time. */
+/** Creates the attempts that the sender makes at the same time. */
 export const createAttempts = (
   context: BillingContext,
   {

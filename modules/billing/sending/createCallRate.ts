@@ -1,7 +1,4 @@
-/*
- * How fast the sender of a shard sends meter events to Stripe. Each shard has an equal share of the rate of all: accounts
- * are spread over the shards, and a stream has one call in flight.
- */
+/* How fast meter events are sent to Stripe. */
 
 const MINIMUM_CALLS_PER_SECOND = 1;
 

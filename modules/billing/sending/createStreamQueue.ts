@@ -5,45 +5,35 @@ import type { UnsealedStream } from "./sealMeterEvents.ts";
 import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
 import type { ReadyStream } from "./waitingStreams.sql.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { createScanPace } from "../../../db/createScanPace.ts";
-import type { ScanPace } from "../../../db/createScanPace.ts";
-import { createShardScans } from "../../../db/createShardScans.ts";
-import type { ScanShard } from "../../../db/createShardScans.ts";
+import { createScan } from "../../../db/createScan.ts";
+import type { Scan } from "../../../db/createScan.ts";
 import type { Context } from "../../../runtime/context.ts";
 
 export type StreamScans = {
   /** Scans for streams with usage that may be sealed. */
-  readonly ready: ScanShard<ReadyStream>;
-  /** Scans for streams whose unfinished event a shard's sender continues with. */
-  readonly resumable: ScanShard<Owner>;
+  readonly ready: Scan<ReadyStream>;
+  /** Scans for streams whose unfinished event the sender continues with. */
+  readonly resumable: Scan<Owner>;
 };
-
-const idOf = ({ accountId }: Owner): string => accountId;
 
 /** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
 const READY_SHARE = 0.25;
 
 /**
- * Creates the scans of a worker's shards for usage to send.
- * @param createPace creates the pace of a kind of scan. Without a share, the pace has its default.
+ * Creates the scans for usage to send.
+ * @param monotonicMs milliseconds of the monotonic clock
  */
 export const createStreamScans = (
   { db, clock }: Context,
-  createPace: (share?: number) => ScanPace = createScanPace,
+  monotonicMs?: () => number,
 ): StreamScans => ({
-  ready: createShardScans<ReadyStream>({
+  ready: createScan<ReadyStream>(
     clock,
-    pace: createPace(READY_SHARE),
-    list: ({ after, now, limit }) =>
+    ({ after, now, limit }) =>
       listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
-    idOf,
-  }),
-  resumable: createShardScans<Owner>({
-    clock,
-    pace: createPace(),
-    list: (page) => listResumableStreams(db, page),
-    idOf,
-  }),
+    { share: READY_SHARE, monotonicMs },
+  ),
+  resumable: createScan<Owner>(clock, (page) => listResumableStreams(db, page), { monotonicMs }),
 });
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
@@ -51,7 +41,7 @@ const PAUSE_MS = 60_000;
 
 export type StreamQueue = {
   /**
-   * Adds the shard's streams that have something to send.
+   * Adds the streams that have something to send.
    * @param listSentKeys returns the keys of streams that are sealed and whose events are sent. They are left out, because a scan may
    *   be older.
    * @returns whether a scan has found any
@@ -75,8 +65,8 @@ const omit = <Stream extends Owner>(
   return streams.filter((stream) => !omitted.has(ownerKey(stream)));
 };
 
-/** Creates the queue of a shard's streams that have usage to send, in the order in which that was found. */
-export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScans): StreamQueue => {
+/** Creates the queue of the streams that have usage to send, in the order in which that was found. */
+export const createStreamQueue = (clock: Clock, scans: StreamScans): StreamQueue => {
   const waiting: Readonly<Record<Mode, Map<string, UnsealedStream>>> = {
     live: new Map(),
     test: new Map(),
@@ -102,7 +92,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   };
 
   const scanResumable = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
-    const found = (await scans.resumable(shard)) ?? [];
+    const found = (await scans.resumable()) ?? [];
     const streams = omit(found, listSentKeys());
     for (const stream of streams) {
       put(stream, 0);
@@ -111,7 +101,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   };
 
   const scanReady = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
-    const found = await scans.ready(shard);
+    const found = await scans.ready();
     if (found === null) {
       return false;
     }

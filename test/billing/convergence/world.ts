@@ -162,7 +162,7 @@ export const createWorld = async (
     write(`${accountLabelOf(accountId)} has ${labelOf(customerId)}`);
   };
 
-  /** Sends what is ready through a process, as the senders of the shards do. */
+  /** Sends what is ready through a process, as the sender does. */
   const sendWith = async (sender: typeof deps): Promise<void> => {
     for (const { accountId, kind } of await listWaitingStreams(sender.db)) {
       const stream = { accountId, mode: "live", kind } as const;

@@ -6,7 +6,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { listShardStatuses } from "../../../db/shards.sql.ts";
+import { listLastPasses } from "../../../db/perpetualWork.sql.ts";
 import { guardUsage, holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
@@ -175,7 +175,8 @@ test("when a hold begins, subscriptions are read again once", async (t) => {
   await startDispatcher(t, { db: deps.db, temporal });
   const stoppedAtMs = performance.now();
   await eventually(async () => {
-    const [dispatcher] = await listShardStatuses(deps.db, "dispatcher");
+    const passes = await listLastPasses(deps.db);
+    const dispatcher = passes.find(({ kind }) => kind === "dispatcher");
     const ageSeconds = dispatcher?.ageSeconds ?? Number.POSITIVE_INFINITY;
     return ageSeconds * 1000 < performance.now() - stoppedAtMs;
   });

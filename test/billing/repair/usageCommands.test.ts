@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
@@ -9,7 +8,6 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
-import { usageShardWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 const test = testWithDatabase().serial;
 
@@ -73,7 +71,7 @@ test("usage explain prints the facts, all sealings of the second and the plan", 
     count: 5,
     refunded_count: 2,
     workflows: {
-      sender: usageShardWorkflowId(name, shardOf(scene.id)),
+      sender: `${name}/usage-sender`,
       refund: `${name}/refund-${registration}`,
     },
   });

@@ -3,7 +3,7 @@ import type { Fault } from "../../stripeDouble/faults.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createRandom } from "../../support/random.ts";
-import { sealAll, setUpShards } from "./shardSetup.ts";
+import { sealAll, setUpSending } from "./sendingSetup.ts";
 
 const test = testWithDatabase();
 
@@ -23,7 +23,7 @@ const FAULTS: readonly Fault[] = [
 
 const keepsInvariant = test.macro({
   exec: async (t, seed: number) => {
-    const setup = await setUpShards(t, 5);
+    const setup = await setUpSending(t, 5);
     const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
     const { next, below } = createRandom(seed);
     const registered: { id: string; refund: (id: string) => Promise<unknown> }[] = [];
@@ -68,7 +68,7 @@ const keepsInvariant = test.macro({
     `after random failures, kills and shared reporting, Stripe has what was registered (seed ${String(seed)})`,
 });
 
-// Serial, because a shard's sender serves everything that waits in the database of the file.
+// Serial, because a sender serves everything that waits in the database of the file.
 for (const seed of [1, 2, 3, 5, 8]) {
   test.serial(keepsInvariant, seed);
 }

@@ -1,26 +1,25 @@
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
 import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
 import { eventually } from "../../support/programs.ts";
-import { runSender, setUpShards } from "./shardSetup.ts";
-import type { ShardSetup } from "./shardSetup.ts";
+import { runSender, setUpSending } from "./sendingSetup.ts";
+import type { SendingSetup } from "./sendingSetup.ts";
 
-// Serial, because a shard's sender serves everything that waits in the database of the file.
+// Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
 
-const delayOf = (setup: ShardSetup, index: number): number | null => {
+const delayOf = (setup: SendingSetup, index: number): number | null => {
   const { results, organizations } = setup;
   const stream = organizations[index]?.stream;
   const last = results.findLast(({ key }) => stream && key === ownerKey(stream))?.result;
   return last?.kind === "delayed" ? last.afterMs : null;
 };
 
-test("while Stripe fails, a shard attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
+test("while Stripe fails, the sender attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
   const count = 23;
-  const setup = await setUpShards(t, count);
+  const setup = await setUpSending(t, count);
   const { organizations, pass, reportOnce, reportAll, double, sends } = setup;
   const { control } = double;
   const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
@@ -69,7 +68,7 @@ test("while Stripe fails, a shard attempts the event of each stream with growing
 });
 
 /** Registers test usage, which the ledger bills, of the first organization. Returns the number of units that are billed. */
-const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
+const registerForLedger = async ({ deps, organizations }: SendingSetup) => {
   const accountId = organizations[0]?.stream.accountId ?? "";
   const writer = createRegistrationWriter(deps);
   await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
@@ -77,29 +76,27 @@ const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
 };
 
 test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
-  const setup = await setUpShards(t, 5);
+  const setup = await setUpSending(t, 5);
   const { organizations, pass, double, sender } = setup;
   const { control } = double;
   control.addFault({ kind: "hold", times: 4 });
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
-  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), {
-    maximumRunning: 4,
-  });
-  await shard.scan();
-  await shard.step();
+  const own = sender({ maximumRunning: 4 });
+  await own.scan();
+  await own.step();
   await eventually(() => control.held() === 4);
 
   const billedByLedger = await registerForLedger(setup);
   pass(5);
-  await shard.scan();
-  await shard.step();
+  await own.scan();
+  await own.step();
 
   await eventually(async () => (await billedByLedger()) === 3);
   t.is(control.held(), 4);
   t.is(organizations.filter(({ billed }) => billed() > 0).length, 0);
   control.release();
-  await runSender(shard);
+  await runSender(own);
   t.deepEqual(
     organizations.map(({ billed }) => billed()),
     organizations.map(() => 2),
@@ -107,36 +104,35 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
 });
 
 test("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
-  const setup = await setUpShards(t, 6);
+  const setup = await setUpSending(t, 6);
   const { organizations, pass, sender } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
-  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), { callsPerSecond: 8 });
-  await shard.scan();
-  await shard.step();
+  const own = sender({ callsPerSecond: 2 });
+  await own.scan();
+  await own.step();
 
   const billedByLedger = await registerForLedger(setup);
   pass(5);
-  await shard.scan();
-  await shard.step();
+  await own.scan();
+  await own.step();
 
   await eventually(async () => (await billedByLedger()) === 3);
   t.true(organizations.filter(({ billed }) => billed() > 0).length < organizations.length);
-  await runSender(shard);
+  await runSender(own);
   t.deepEqual(
     organizations.map(({ billed }) => billed()),
     organizations.map(() => 2),
   );
 });
 
-test("a shard makes a quarter of the calls that all make in a second", async (t) => {
-  const { organizations, pass, sender } = await setUpShards(t, 2);
+test("no more calls are made in a second than the setting allows", async (t) => {
+  const { organizations, pass, sender } = await setUpSending(t, 2);
   await Promise.all(organizations.map(({ register }) => register(4)));
   pass(5);
-  const shard = shardOf(organizations[0]?.stream.accountId ?? "");
   const startedAtMs = performance.now();
 
-  await runSender(sender(shard, { callsPerSecond: 4 }));
+  await runSender(sender({ callsPerSecond: 1 }));
 
   t.true(performance.now() - startedAtMs >= 1000);
   t.deepEqual(

@@ -1,4 +1,3 @@
-import { SHARDS, shardOf } from "../../../db/shards.rules.ts";
 import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
@@ -282,11 +281,4 @@ test("a rejected call lowers the rate every 1.5 seconds at most, which rises by 
     pass(1.5);
   }
   t.true(reserve(5000).length >= 1);
-});
-
-test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {
-  t.is(SHARDS, 4);
-  t.is(shardOf("01920000-0000-7000-8000-000000000000"), 0);
-  t.is(shardOf("01920000-0000-7000-8000-0000000000ff"), 3);
-  t.is(shardOf("01920000-0000-7000-8000-0000000000F6"), 2);
 });

@@ -5,16 +5,14 @@ import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
-import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import {
   createStreamQueue,
   createStreamScans,
 } from "../../../modules/billing/sending/createStreamQueue.ts";
-import { createScanPace } from "../../../db/createScanPace.ts";
-import { createShardScans } from "../../../db/createShardScans.ts";
+import { createScan } from "../../../db/createScan.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
-import { createRestlessPace } from "./shardSetup.ts";
+import { stoppedClock } from "./sendingSetup.ts";
 
 const test = testWithDatabase();
 
@@ -64,98 +62,49 @@ const recordUsage = (db: DatabasePool, count: number, second: number): Promise<r
     RETURNING account_id AS id
   `);
 
-test("the shards of a worker share a scan of all pages, and each stream is found by its shard only", async (t) => {
+test("a scan reads all pages, and finds each stream once", async (t) => {
   const clock = newClock();
   const second = lastSealableSecond(clock.now());
   const { db, count } = countQueries(t.context.db);
-  const { ready } = createStreamScans({ db, clock }, createRestlessPace);
-  const scanShards = () =>
-    Promise.all(
-      SHARD_NUMBERS.map(async (shard) => {
-        const streams = (await ready(shard)) ?? [];
-        t.true(streams.every(({ accountId }) => shardOf(accountId) === shard));
-        return streams.map(({ accountId }) => accountId);
-      }),
-    );
-  const accountIds = [...(await recordUsage(t.context.db, 24, second))];
-  const sorted = async () => (await scanShards()).flat().toSorted();
+  const { ready } = createStreamScans({ db, clock }, stoppedClock);
+  const accountIds = await recordUsage(t.context.db, STREAMS, second);
 
-  t.deepEqual(await sorted(), accountIds.toSorted());
-  t.is(count(), 1);
-  // Only a new query can find it.
-  accountIds.push(...(await recordUsage(t.context.db, 1, second)));
-  t.deepEqual(await sorted(), accountIds.toSorted());
-  t.is(count(), 2);
-  accountIds.push(...(await recordUsage(t.context.db, STREAMS - accountIds.length, second)));
-  t.deepEqual(await sorted(), accountIds.toSorted());
-  t.is(count(), 5);
+  const found = (await ready())?.map(({ accountId }) => accountId).toSorted();
+
+  t.deepEqual(found, accountIds.toSorted());
+  t.is(count(), 3);
 });
 
-test("a scan is not shared with a shard that looks a second later, unless the next one is not due", async (t) => {
-  const clock = newClock();
-  let scanned = 0;
-  let isDue = true;
-  const scan = createShardScans({
-    clock,
-    pace: { isDue: () => isDue, scan: (work) => work() },
-    list: () => Promise.resolve([(scanned += 1)]),
-    idOf: () => "00",
-  });
-  t.deepEqual(await scan(0), [1]);
-  t.deepEqual(await scan(1), []);
-  clock.set("2026-03-10T12:00:01.000Z");
-  t.deepEqual(await scan(0), [2]);
-  isDue = false;
-  t.is(await scan(0), null);
-  clock.set("2026-03-10T12:00:02.000Z");
-  t.is(await scan(0), null);
-  t.deepEqual(await scan(1), []);
-  t.is(scanned, 2);
-});
-
-test("scans that take long are made in their share of the time, or every ten seconds", async (t) => {
+test("scans that take long are made in their share of the time, or every ten seconds; one that fails is repeated at once", async (t) => {
   let nowMs = 0;
-  const pace = createScanPace(0.25, { monotonicMs: () => nowMs });
-  const isDueAfter = (restMs: number): boolean => {
-    nowMs += restMs;
-    return pace.isDue();
-  };
-  const take = (durationMs: number) => async (): Promise<void> => {
-    t.false(pace.isDue());
-    nowMs += durationMs;
-  };
-  t.true(pace.isDue());
-  await pace.scan(take(200));
-  t.false(isDueAfter(599));
-  t.true(isDueAfter(1));
-  await pace.scan(take(3000));
-  t.false(isDueAfter(6999));
-  t.true(isDueAfter(1));
-  await t.throwsAsync(
-    pace.scan(() => take(10)().then(() => Promise.reject(new Error("unreachable")))),
-  );
-  t.true(isDueAfter(0));
-});
-
-test("a scan that fails is not shared", async (t) => {
-  let failures = 1;
-  const db = new Proxy(t.context.db, {
-    get: (target, name) => {
-      if (name === "any" && failures > 0) {
-        failures -= 1;
-        return () => Promise.reject(new Error("unreachable"));
-      }
-      return Reflect.get(target, name) as unknown;
+  let durationMs = 200;
+  let failure: Error | null = null;
+  const scan = createScan(
+    newClock(),
+    () => {
+      nowMs += durationMs;
+      return failure === null ? Promise.resolve([1]) : Promise.reject(failure);
     },
-  });
-  const { ready } = createStreamScans({ db, clock: newClock() }, createRestlessPace);
-  await t.throwsAsync(ready(0), { message: "unreachable" });
-  t.not(await ready(1), null);
+    { share: 0.25, monotonicMs: () => nowMs },
+  );
+  const scanAfter = (restMs: number) => {
+    nowMs += restMs;
+    return scan();
+  };
+  t.deepEqual(await scan(), [1]);
+  t.is(await scanAfter(599), null);
+  durationMs = 3000;
+  t.deepEqual(await scanAfter(1), [1]);
+  t.is(await scanAfter(6999), null);
+  failure = new Error("unreachable");
+  await t.throwsAsync(scanAfter(1), { message: "unreachable" });
+  failure = null;
+  t.deepEqual(await scan(), [1]);
 });
 
 test("streams are taken in the order in which they were added, whether a scan has them or not", async (t) => {
   const [scanned, behind, last, sent] = [newStream(), newStream(), newStream(), newStream()];
-  const queue = createStreamQueue(newClock(), 0, {
+  const queue = createStreamQueue(newClock(), {
     ready: () => Promise.resolve([readyAt(scanned, 5), readyAt(behind, 5), readyAt(sent, 5)]),
     resumable: () => Promise.resolve([last, sent]),
   });
@@ -172,7 +121,7 @@ test("streams are taken in the order in which they were added, whether a scan ha
 test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", async (t) => {
   const [scanned, behind] = [newStream(), newStream()];
   let streams: ReturnType<typeof readyAt>[] | null = [readyAt(scanned, 5)];
-  const queue = createStreamQueue(newClock(), 0, {
+  const queue = createStreamQueue(newClock(), {
     ready: () => Promise.resolve(streams),
     resumable: () => Promise.resolve([]),
   });
@@ -203,7 +152,7 @@ test("a stream is searched from the second of a scan or of its last event on, an
 test("a stream is not paused for longer because the clock was set back", (t) => {
   const clock = newClock();
   const stream = newStream();
-  const queue = createStreamQueue(clock, 0, {
+  const queue = createStreamQueue(clock, {
     ready: () => Promise.resolve([]),
     resumable: () => Promise.resolve([]),
   });

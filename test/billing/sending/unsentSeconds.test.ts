@@ -3,15 +3,14 @@ import { z } from "zod";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { runSender, setUpShards } from "./shardSetup.ts";
+import { runSender, setUpSending } from "./sendingSetup.ts";
 
-// Serial, because a shard's sender serves everything that waits in the database of the file.
+// Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
 
 type Seconds = { readonly from: number; readonly count: number };
@@ -133,7 +132,7 @@ test("seconds whose units were refunded are sealed by few statements, which read
 });
 
 test("a stream with thousands of seconds that are not sent is continued after others, and each is billed once", async (t) => {
-  const setup = await setUpShards(t, 3);
+  const setup = await setUpSending(t, 3);
   const { organizations, deps, pass, sender, sends } = setup;
   const { owner } = t.context;
   const [refunded, refused, normal] = organizations;
@@ -146,7 +145,7 @@ test("a stream with thousands of seconds that are not sent is continued after ot
   await refuseUnits(owner, refused.stream);
   await Promise.all([refunded.register(2), refused.register(3), normal.register(4)]);
   pass(5);
-  const own = sender(shardOf(normal.stream.accountId));
+  const own = sender();
   await own.scan();
 
   await own.step();

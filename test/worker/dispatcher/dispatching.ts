@@ -71,7 +71,7 @@ export const startDispatcher = async (
     while (!shutdown.signal.aborted) {
       // Temporal repeats an activity that fails.
       const signals = { stop: shutdown.signal, signal: shutdown.signal };
-      await runs.run(0, signals).catch(async (error: unknown) => {
+      await runs.run(signals).catch(async (error: unknown) => {
         failure.resolve(error);
         await pause(RETRY_INTERVAL_MS, shutdown.signal);
       });

@@ -2,27 +2,21 @@ import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
-import {
-  createDispatcherActivities,
-  createShardActivities,
-} from "../../../activities/createShardActivities.ts";
-import { SHARDS } from "../../../db/shards.rules.ts";
-import type { ShardKind } from "../../../db/shards.rules.ts";
-import { listShardStatuses, recordShardPasses } from "../../../db/shards.sql.ts";
+import { createPerpetualActivities } from "../../../activities/createPerpetualActivities.ts";
+import { PERPETUAL_KINDS } from "../../../runtime/perpetualWork.rules.ts";
+import type { PerpetualKind } from "../../../runtime/perpetualWork.rules.ts";
+import { listLastPasses, recordPass } from "../../../db/perpetualWork.sql.ts";
+import type { Runs } from "../../../db/createRuns.ts";
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createShardSender.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createUsageSender.ts";
+import { pause } from "../../../runtime/waiting.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
-import {
-  backgroundQueue,
-  dispatcherWorkflowId,
-  usageShardWorkflowId,
-  webhookShardWorkflowId,
-} from "../../../runtime/temporalNames.rules.ts";
+import { backgroundQueue, inDeployment } from "../../../runtime/temporalNames.rules.ts";
 import { createDispatcherRuns } from "../../../worker/createDispatcherRuns.ts";
-import { dispatcher, usageShard, webhookShard } from "../../../workflows/shards.ts";
+import { perpetualWork } from "../../../workflows/perpetualWork.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
@@ -32,37 +26,30 @@ import { findRunning, isStarted, refundOneTree, startEnsuring } from "./dispatch
 // Serial, because the workflows serve everything that waits in the database of the file.
 const test = testWithDatabase();
 
-const WORKFLOWS = {
-  usage: { workflow: usageShard, idOf: usageShardWorkflowId },
-  webhooks: { workflow: webhookShard, idOf: webhookShardWorkflowId },
-  dispatcher: { workflow: dispatcher, idOf: dispatcherWorkflowId },
-} as const satisfies Record<ShardKind, unknown>;
-
 /** A clock at which Temporal has started nothing for longer than an activity lasts. */
 const later: Clock = { now: () => new Date(systemClock.now().getTime() + 5 * 60 * 1000) };
 
 const forgetPasses = async ({ db }: DatabaseContext): Promise<void> => {
-  await db.query(sql.typeAlias("void")`DELETE FROM shard`);
+  await db.query(sql.typeAlias("void")`DELETE FROM perpetual_work`);
 };
 
 /** Starts a workflow whose next task never runs. */
 const startStuck = async (
   { db }: DatabaseContext,
   temporal: Client,
-  kind: ShardKind,
+  kind: PerpetualKind,
 ): Promise<{ readonly workflowId: string; readonly runId: string }> => {
-  const { workflow, idOf } = WORKFLOWS[kind];
-  const workflowId = idOf(await getDeploymentName({ db, clock: systemClock }), 0);
-  const { firstExecutionRunId } = await temporal.workflow.start(workflow, {
+  const workflowId = inDeployment(await getDeploymentName({ db, clock: systemClock }), kind);
+  const { firstExecutionRunId } = await temporal.workflow.start(perpetualWork, {
     workflowId,
     taskQueue: "without-workers",
-    args: [0],
+    args: [kind],
   });
   return { workflowId, runId: firstExecutionRunId };
 };
 
 const restarts = test.macro({
-  exec: async (t: ExecutionContext<DatabaseContext>, kind: ShardKind) => {
+  exec: async (t: ExecutionContext<DatabaseContext>, kind: PerpetualKind) => {
     const { db } = t.context;
     await forgetPasses(t.context);
     const { client: temporal } = await openNamespace(t);
@@ -77,10 +64,9 @@ const restarts = test.macro({
     const first = temporal.workflow.getHandle(workflowId, runId);
     t.is((await first.describe()).status.name, "TERMINATED");
   },
-  title: (_, kind) => `a workflow of the kind ${kind} that never runs its next task is restarted`,
+  title: (_, kind) => `the workflow of the ${kind} is restarted if its next task never runs`,
 });
-test.serial(restarts, "usage");
-test.serial(restarts, "webhooks");
+test.serial(restarts, "usage-sender");
 test.serial(restarts, "dispatcher");
 
 test.serial(
@@ -89,9 +75,9 @@ test.serial(
     const { db } = t.context;
     const { client: temporal } = await openNamespace(t);
     const { workflowId, runId } = await startStuck(t.context, temporal, "dispatcher");
-    await recordShardPasses(db, "dispatcher", [0]);
+    await recordPass(db, "dispatcher");
     await db.query(
-      sql.typeAlias("void")`UPDATE shard SET last_pass_at = now() + interval '1 hour'`,
+      sql.typeAlias("void")`UPDATE perpetual_work SET last_pass_at = now() + interval '1 hour'`,
     );
 
     await startEnsuring(t, { db, temporal, clock: later });
@@ -105,7 +91,7 @@ test.serial("workflows that were terminated are started again", async (t) => {
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
   const deployment = await getDeploymentName({ db, clock: systemClock });
-  const ids = Object.values(WORKFLOWS).map(({ idOf }) => idOf(deployment, 0));
+  const ids = PERPETUAL_KINDS.map((kind) => inDeployment(deployment, kind));
   await startEnsuring(t, { db, temporal, checkIntervalMs: 200 });
   for (const workflowId of ids) {
     await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
@@ -150,7 +136,7 @@ test.serial("a workflow that looks for work is neither restarted nor logged", as
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
   const { workflowId, runId } = await startStuck(t.context, temporal, "dispatcher");
-  await recordShardPasses(db, "dispatcher", [0]);
+  await recordPass(db, "dispatcher");
   const lines: string[] = [];
   await startEnsuring(t, {
     db,
@@ -184,10 +170,26 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
   const temporal = await startWorker(
     t,
     {
-      ...createShardActivities({
-        runs: createReportingRuns(deps, { onResult: () => undefined, onFailure: () => undefined }),
-        stopping: stopping.signal,
-      }),
+      workForAMinute: async (kind: PerpetualKind) => {
+        const reporting = createReportingRuns(deps, {
+          onResult: () => undefined,
+          onFailure: () => undefined,
+        });
+        const dispatching = createDispatcherRuns({
+          ...deps,
+          temporal: await client.promise,
+          observeLateRefusal: () => t.fail(),
+          observeFailedEvent: () => t.fail(),
+        });
+        const idle: Runs = {
+          run: ({ stop }) => pause(60_000, stop),
+          end: () => Promise.resolve(),
+        };
+        await createPerpetualActivities({
+          runs: { "usage-sender": reporting, "webhook-sender": idle, dispatcher: dispatching },
+          stopping: stopping.signal,
+        }).workForAMinute(kind);
+      },
       ...createBillingActivities({
         ...deps,
         observeSend: () => undefined,
@@ -198,29 +200,19 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
       }),
       listOrdersToStart: () => Promise.resolve([]),
       createPlantingOrders: () => Promise.resolve({ orders: 0 }),
-      dispatch: async (shard: number) => {
-        const runs = createDispatcherRuns({
-          ...deps,
-          temporal: await client.promise,
-          observeLateRefusal: () => t.fail(),
-          observeFailedEvent: () => t.fail(),
-        });
-        await createDispatcherActivities({ runs, stopping: stopping.signal }).dispatch(shard);
-      },
     },
     backgroundQueue(deployment),
   );
   t.teardown(() => stopping.abort());
   client.resolve(temporal);
-  await startStuck(t.context, temporal, "usage");
+  await startStuck(t.context, temporal, "usage-sender");
   await startStuck(t.context, temporal, "dispatcher");
 
   await startEnsuring(t, { db, temporal, clock: later });
 
   await eventually(async () => isStarted(temporal, refund));
-  await eventually(async () => {
-    const statuses = await listShardStatuses(db, "usage");
-    return statuses.filter(({ hasPassed }) => hasPassed).length === SHARDS;
-  });
+  await eventually(async () =>
+    (await listLastPasses(db)).some(({ kind, hasPassed }) => kind === "usage-sender" && hasPassed),
+  );
   t.pass();
 });

@@ -1,6 +1,5 @@
-import { createShardRuns, spreadOverSecond } from "../../../db/createShardRuns.ts";
-import type { ShardOptions, ShardRuns, ShardSender } from "../../../db/createShardRuns.ts";
-import { SHARDS } from "../../../db/shards.rules.ts";
+import { createRuns } from "../../../db/createRuns.ts";
+import type { RunOptions, Runs, Sender } from "../../../db/createRuns.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
@@ -16,13 +15,16 @@ import type { StreamQueue, StreamScans } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 
-/** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
-const MAXIMUM_RUNNING = 500;
+/** The most concurrent attempts. A slow call occupies one of them and delays no other. */
+const MAXIMUM_RUNNING = 2000;
+
+/** The most streams that one transaction seals, so that the first calls need not wait for the last stream. */
+const MAXIMUM_SEALED = 500;
 
 /** Stripe's limit in live mode. */
 const CALLS_PER_SECOND = 1000;
 
-/** The free part of these places, so that a busy shard does not seal after each event. */
+/** The free part of these places, so that a busy sender does not seal after each event. */
 const ROOM_FOR_MORE = 1 / 4;
 
 /**
@@ -38,7 +40,7 @@ const gatherMs = (attempts: number): number =>
 
 const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({ accountId, mode, kind });
 
-export type ShardObservers = {
+export type SendObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
   readonly onResult: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
   /** Called when a stream's usage could not be sealed or an outcome could not be recorded, for a reason of its own. */
@@ -46,16 +48,16 @@ export type ShardObservers = {
 };
 
 /** A step seals and begins to send what is ready. */
-export type UsageSender = ShardSender & {
+export type UsageSender = Sender & {
   /** Whether nothing is sent or known to be ready. */
   readonly isIdle: () => boolean;
 };
 
-type SenderOptions = ShardObservers & {
+type SenderOptions = SendObservers & {
   readonly signal: AbortSignal;
   readonly scans: StreamScans;
   readonly maximumRunning?: number;
-  /** How many calls to Stripe the senders of all shards make in a second. */
+  /** How many calls to Stripe are made in a second. */
   readonly callsPerSecond?: number | undefined;
 };
 
@@ -64,7 +66,7 @@ type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
 /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
 const proceed = (
   { streams, attempts }: Queues,
-  { onResult }: ShardObservers,
+  { onResult }: SendObservers,
   stream: UnsealedStream,
   sealing: Sealing,
 ): void => {
@@ -97,7 +99,7 @@ const proceed = (
 const sealTogether = async (
   context: BillingContext,
   streams: readonly UnsealedStream[],
-  observers: ShardObservers,
+  observers: SendObservers,
   queues: Queues,
 ): Promise<void> => {
   let sealings: readonly Sealing[];
@@ -123,7 +125,7 @@ const sealTogether = async (
 };
 
 /**
- * Creates the sender of a shard: it seals the usage of many streams in one transaction, and sends events of different
+ * Creates the sender of usage: it seals the usage of many streams in one transaction, and sends events of different
  * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it. Usage is
  * billed once because of what is committed before each step:
  * 1. An attempt begins only if its event is committed with its identifier.
@@ -133,17 +135,13 @@ const sealTogether = async (
  *
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
-export const createShardSender = (
-  context: BillingContext,
-  shard: number,
-  options: SenderOptions,
-): UsageSender => {
+export const createUsageSender = (context: BillingContext, options: SenderOptions): UsageSender => {
   const { signal, scans, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
   const { callsPerSecond = CALLS_PER_SECOND } = options;
-  const streams = createStreamQueue(context.clock, shard, scans);
+  const streams = createStreamQueue(context.clock, scans);
   const attempts = createAttempts(context, {
     signal,
-    rate: createCallRate(callsPerSecond / SHARDS),
+    rate: createCallRate(callsPerSecond),
     onResult: (event, result) => {
       const stream = streamOf(event);
       onResult(stream, result, event.id);
@@ -196,7 +194,7 @@ export const createShardSender = (
       wake = Promise.withResolvers<void>();
       hasFound = false;
       sealed = MODES.filter(isReadyIn).flatMap((mode) =>
-        streams.take(mode, mode === "test" ? maximumRunning : room()),
+        streams.take(mode, Math.min(MAXIMUM_SEALED, mode === "test" ? maximumRunning : room())),
       );
       if (sealed.length > 0) {
         await sealTogether(context, sealed, options, { streams, attempts });
@@ -219,24 +217,19 @@ export const createShardSender = (
 };
 
 /**
- * Creates the runs that report the usage of a worker's shards. They scan for usage every second, because the facts of another
- * second may be sealed.
+ * Creates the runs that report usage. They scan for it every second, because the facts of another second may be sealed.
  */
 export const createReportingRuns = (
   context: BillingContext,
   {
     runMs,
-    callsPerSecond,
-    ...observers
-  }: ShardObservers & Pick<ShardOptions, "runMs"> & Pick<SenderOptions, "callsPerSecond">,
-): ShardRuns => {
+    ...options
+  }: SendObservers & Pick<RunOptions, "runMs"> & Pick<SenderOptions, "callsPerSecond">,
+): Runs => {
   const scans = createStreamScans(context);
-  return createShardRuns(context, {
-    kind: "usage",
-    // At the same time, the shards would compete for the worker's CPU.
-    offsetMsOf: spreadOverSecond,
-    createSender: (shard, signal) =>
-      createShardSender(context, shard, { ...observers, callsPerSecond, scans, signal }),
+  return createRuns(context, {
+    kind: "usage-sender",
+    createSender: (signal) => createUsageSender(context, { ...options, scans, signal }),
     runMs,
   });
 };

@@ -6,15 +6,14 @@ import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
 import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { runSender, sealAll, setUpShards } from "./shardSetup.ts";
-import type { BilledOrganization, ShardSetup } from "./shardSetup.ts";
+import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
+import type { BilledOrganization, SendingSetup } from "./sendingSetup.ts";
 
-// Serial, because a shard's sender serves everything that waits in the database of the file.
+// Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
 
 const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => {
@@ -25,7 +24,7 @@ const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => 
 };
 
 test("the usage of many streams is sealed in one transaction, and each is billed once", async (t) => {
-  const setup = await setUpShards(t, 20);
+  const setup = await setUpSending(t, 20);
   const { organizations, reportAll, double } = setup;
   for (const { register } of organizations) {
     await register(2);
@@ -45,7 +44,7 @@ test("the usage of many streams is sealed in one transaction, and each is billed
 });
 
 test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
-  const setup = await setUpShards(t, 6);
+  const setup = await setUpSending(t, 6);
   const { organizations, deps, pass, reportOnce, sends } = setup;
   for (const [index, { register }] of organizations.entries()) {
     await register(index + 1);
@@ -74,7 +73,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
 });
 
 test("after a first attempt by a fast clock, an identifier is trusted no longer than from the next attempt on", async (t) => {
-  const setup = await setUpShards(t, 1);
+  const setup = await setUpSending(t, 1);
   const { deps, pass, reportAll } = setup;
   await setup.organizations[0]?.register(4);
   pass(5);
@@ -98,17 +97,16 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
   await reportAll();
 });
 
-test("two senders of one shard at the same time bill everything once", async (t) => {
-  const setup = await setUpShards(t, 30);
+test("two senders at the same time bill everything once", async (t) => {
+  const setup = await setUpSending(t, 30);
   const { organizations, deps, pass, sender, double } = setup;
   for (let second = 0; second < 3; second += 1) {
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(1);
   }
   pass(5);
-  const shard = shardOf(firstOf(organizations).stream.accountId);
 
-  await Promise.all([runSender(sender(shard)), runSender(sender(shard))]);
+  await Promise.all([runSender(sender()), runSender(sender())]);
   await setup.reportAll();
 
   t.deepEqual(
@@ -120,7 +118,7 @@ test("two senders of one shard at the same time bill everything once", async (t)
 });
 
 test("a stream whose usage the database rejects is reported, and delays none", async (t) => {
-  const setup = await setUpShards(t, 3);
+  const setup = await setUpSending(t, 3);
   const { owner } = t.context;
   const { organizations, pass, reportOnce, reportAll, failures } = setup;
   const poisoned = firstOf(organizations);
@@ -147,7 +145,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 });
 
 test("an operator who works on a stream delays no other", async (t) => {
-  const setup = await setUpShards(t, 3);
+  const setup = await setUpSending(t, 3);
   const { organizations, deps, pass, reportOnce } = setup;
   const locked = firstOf(organizations);
   await Promise.all(organizations.map(({ register }) => register(2)));
@@ -174,7 +172,7 @@ test("an operator who works on a stream delays no other", async (t) => {
 });
 
 test("when Stripe gets too many calls, everything is billed once", async (t) => {
-  const setup = await setUpShards(t, 20);
+  const setup = await setUpSending(t, 20);
   const { organizations, pass, reportOnce, reportAll, double } = setup;
   await Promise.all(organizations.map(({ register }) => register(3)));
   pass(5);
@@ -193,7 +191,7 @@ test("when Stripe gets too many calls, everything is billed once", async (t) => 
   );
 });
 
-const sweep = ({ deps }: ShardSetup) =>
+const sweep = ({ deps }: SendingSetup) =>
   sweepSubscriptions(deps, deps.clock.now(), {
     signal: new AbortController().signal,
     onFailure: (_, error) => {
@@ -202,8 +200,8 @@ const sweep = ({ deps }: ShardSetup) =>
     intervalMs: 0,
   });
 
-test("the usage and the refunds of canceled subscriptions are reported in their shard under every policy, and delay no other", async (t) => {
-  const setup = await setUpShards(t, SUBSCRIPTION_POLICIES.length + 1);
+test("the usage and the refunds of canceled subscriptions are reported under every policy, and delay no other", async (t) => {
+  const setup = await setUpSending(t, SUBSCRIPTION_POLICIES.length + 1);
   const { organizations, deps, pass, reportOnce, double, sends } = setup;
   const canceled = organizations.slice(1);
   const refundable = [];
@@ -245,7 +243,7 @@ test("the usage and the refunds of canceled subscriptions are reported in their 
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
-  const { organizations, pass, reportOnce, double, results } = await setUpShards(t, 4);
+  const { organizations, pass, reportOnce, double, results } = await setUpSending(t, 4);
   const [limited, ...others] = organizations;
   if (!limited) {
     throw new Error("There is no organization.");

@@ -8,7 +8,7 @@ import { deployAtStripe } from "./deployAtStripe.ts";
 
 const test = testWithDatabase();
 
-test("the usage of many organizations is billed once if one of two workers is killed while it reports their shards", async (t) => {
+test("the usage of many organizations is billed once if one of two workers is killed while it sends", async (t) => {
   const { db } = t.context;
   const { control, startWorker, subscribers } = await deployAtStripe(t, { organizations: 24 });
   const writer = createRegistrationWriter({ db, clock: systemClock });

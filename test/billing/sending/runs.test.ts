@@ -1,19 +1,21 @@
 import type { DatabasePool } from "slonik";
-import { listShardStatuses } from "../../../db/shards.sql.ts";
+import type { PerpetualKind } from "../../../runtime/perpetualWork.rules.ts";
+import { listLastPasses } from "../../../db/perpetualWork.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { shardOf } from "../../../db/shards.rules.ts";
-import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createShardSender.ts";
-import { createShardRuns } from "../../../db/createShardRuns.ts";
+import {
+  createReportingRuns,
+  createUsageSender,
+} from "../../../modules/billing/sending/createUsageSender.ts";
+import { createRuns } from "../../../db/createRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
-import { runSender, setUpShards } from "./shardSetup.ts";
+import { runSender, setUpSending } from "./sendingSetup.ts";
 
-// Serial, because a shard's sender serves everything that waits in the database of the file.
+// Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
 test.serial("a call that outlasts its run delays only its stream, and is finished", async (t) => {
-  const { organizations, pass, double, deps, sends } = await setUpShards(t, 3);
+  const { organizations, pass, double, deps, sends } = await setUpSending(t, 3);
   const [slow, ...others] = organizations;
   if (!slow) {
     throw new Error("There is no organization.");
@@ -25,9 +27,8 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
     runMs: 100,
   });
   const [stop, abort] = [new AbortController(), new AbortController()];
-  const run = (): Promise<void> =>
-    runs.run(shardOf(slow.stream.accountId), { stop: stop.signal, signal: abort.signal });
-  /** Registers units of all, and runs the shard until it has reported those of the others. */
+  const run = (): Promise<void> => runs.run({ stop: stop.signal, signal: abort.signal });
+  /** Registers units of all, and runs the sender until it has reported those of the others. */
   const report = async (billed: number): Promise<void> => {
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(5);
@@ -60,10 +61,10 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
 test.serial(
   "a run makes no attempts that were waiting in an earlier one, because another worker may have made them",
   async (t) => {
-    const { organizations, pass, sender, reportAll, sends, double } = await setUpShards(t, 6);
+    const { organizations, pass, sender, reportAll, sends, double } = await setUpSending(t, 6);
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(5);
-    const own = sender(shardOf(organizations[0]?.stream.accountId ?? ""), { callsPerSecond: 16 });
+    const own = sender({ callsPerSecond: 4 });
     await own.scan();
     await own.step();
     await own.settled();
@@ -83,7 +84,7 @@ test.serial(
 test.serial(
   "an event whose retry is not due is left alone, although a scan from before its attempt has its stream",
   async (t) => {
-    const { organizations, pass, reportOnce, reportAll, sends, double, deps } = await setUpShards(
+    const { organizations, pass, reportOnce, reportAll, sends, double, deps } = await setUpSending(
       t,
       1,
     );
@@ -97,7 +98,7 @@ test.serial(
     pass(5);
     await reportOnce();
     t.is(sends(), 1);
-    const own = createShardSender(deps, shardOf(stream.accountId), {
+    const own = createUsageSender(deps, {
       scans: { ready: () => Promise.resolve(null), resumable: () => Promise.resolve([stream]) },
       signal: new AbortController().signal,
       onResult: () => undefined,
@@ -113,19 +114,29 @@ test.serial(
   },
 );
 
-/** Creates runs whose senders have a call in flight until it is aborted. A sender fails if `fails` says so. */
+const succeed = () => Promise.resolve();
+const fail = () => Promise.reject(new Error("unreachable"));
+
+/** Creates runs whose senders have a call in flight until it is aborted. */
 const createFakeRuns = (
   db: DatabasePool,
-  fails: () => boolean,
-  scan: () => Promise<void> = () => Promise.resolve(),
+  {
+    kind = "webhook-sender",
+    step = succeed,
+    scan = succeed,
+  }: {
+    readonly kind?: PerpetualKind;
+    readonly step?: () => Promise<void>;
+    readonly scan?: () => Promise<void>;
+  } = {},
 ) => {
   const created: { isAborted: boolean }[] = [];
-  const runs = createShardRuns(
+  const runs = createRuns(
     { db, clock: systemClock },
     {
-      kind: "webhooks",
+      kind,
       runMs: 1,
-      createSender: (_shard, signal) => {
+      createSender: (signal) => {
         const sender = { isAborted: false };
         created.push(sender);
         const aborted = Promise.withResolvers<void>();
@@ -133,80 +144,63 @@ const createFakeRuns = (
           sender.isAborted = true;
           aborted.resolve();
         });
-        return {
-          scan,
-          step: () => (fails() ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
-          waitForWork: () => Promise.resolve(),
-          settled: () => aborted.promise,
-        };
+        return { scan, step, waitForWork: () => Promise.resolve(), settled: () => aborted.promise };
       },
     },
   );
-  return { runs, created };
+  const stop = new AbortController().signal;
+  return { created, ...runs, run: (signal = stop) => runs.run({ stop, signal }) };
 };
 
-test("a run continues with the sender of the last one, unless that has failed; the end aborts the calls of all", async (t) => {
-  let isFailing = false;
-  const { runs, created } = createFakeRuns(t.context.db, () => isFailing);
-  const signals = { stop: new AbortController().signal, signal: new AbortController().signal };
-  await runs.run(0, signals);
-  await runs.run(0, signals);
-  t.is(created.length, 1);
-  isFailing = true;
-  await t.throwsAsync(runs.run(0, signals), { message: "unreachable" });
-  isFailing = false;
-  await runs.run(0, signals);
-  t.deepEqual(created, [{ isAborted: false }, { isAborted: false }]);
-  await runs.end();
-  t.deepEqual(created, [{ isAborted: true }, { isAborted: true }]);
+test("a run continues with the sender of the last one, even of one that has failed, and the end aborts its calls", async (t) => {
+  let step: () => Promise<void> = succeed;
+  const { run, end, created } = createFakeRuns(t.context.db, { step: () => step() });
+  await run();
+  step = fail;
+  await t.throwsAsync(run(), { message: "unreachable" });
+  step = succeed;
+  await run();
+  t.deepEqual(created, [{ isAborted: false }]);
+  await end();
+  t.deepEqual(created, [{ isAborted: true }]);
 });
 
 test("a run fails with its scan, and then it records no pass", async (t) => {
   const { db } = t.context;
-  let isFailing = true;
-  const { runs } = createFakeRuns(
-    db,
-    () => false,
-    () => (isFailing ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
-  );
-  const signals = { stop: new AbortController().signal, signal: new AbortController().signal };
-  const passed = async (): Promise<readonly number[]> =>
-    (await listShardStatuses(db, "webhooks")).flatMap(({ number, hasPassed }) =>
-      hasPassed ? [number] : [],
-    );
+  let scan: () => Promise<void> = fail;
+  const { run } = createFakeRuns(db, { kind: "dispatcher", scan: () => scan() });
+  const hasPassed = async (): Promise<boolean> =>
+    (await listLastPasses(db)).some((each) => each.kind === "dispatcher" && each.hasPassed);
   await t.throwsAsync(
     async () => {
       for (;;) {
-        await runs.run(3, signals);
+        await run();
       }
     },
     { message: "unreachable" },
   );
-  isFailing = false;
-  // The passes of both would be recorded together. A run may end before its scan.
+  t.false(await hasPassed());
+  scan = succeed;
+  // A run may end before its scan.
   await eventually(async () => {
-    await runs.run(2, signals);
-    return (await passed()).includes(2);
+    await run();
+    return hasPassed();
   });
-  t.false((await passed()).includes(3));
 });
 
 test("a canceled run ends with its calls, and the next one has a new sender", async (t) => {
-  const { runs, created } = createFakeRuns(t.context.db, () => false);
-  const stop = new AbortController().signal;
+  const { run, created } = createFakeRuns(t.context.db);
   const cancel = new AbortController();
-  const canceled = runs.run(0, { stop, signal: cancel.signal });
+  const canceled = run(cancel.signal);
   cancel.abort();
   await canceled;
   t.deepEqual(created, [{ isAborted: true }]);
-  await runs.run(0, { stop, signal: new AbortController().signal });
+  await run();
   t.deepEqual(created, [{ isAborted: true }, { isAborted: false }]);
 });
 
 test("a run that was canceled before it began does no work", async (t) => {
-  const { runs, created } = createFakeRuns(t.context.db, () => t.fail("it stepped"));
-  const cancel = new AbortController();
-  cancel.abort();
-  await runs.run(0, { stop: new AbortController().signal, signal: cancel.signal });
+  const { run, created } = createFakeRuns(t.context.db, { step: () => t.fail("it stepped") });
+  await run(AbortSignal.abort());
   t.deepEqual(created, [{ isAborted: true }]);
 });

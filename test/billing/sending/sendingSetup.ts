@@ -2,13 +2,11 @@ import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
-import { SHARD_NUMBERS, shardOf } from "../../../db/shards.rules.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { createShardSender } from "../../../modules/billing/sending/createShardSender.ts";
+import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
-import type { UsageSender } from "../../../modules/billing/sending/createShardSender.ts";
+import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import type { ScanPace } from "../../../db/createScanPace.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";
@@ -17,10 +15,10 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
-/** Creates a pace at which a scan is always due. */
-export const createRestlessPace = (): ScanPace => ({ isDue: () => true, scan: (work) => work() });
+/** A clock by which scans take no time, so that the next one is always due, also on a busy machine. */
+export const stoppedClock = (): number => 0;
 
-/** Runs a shard's sender until it has nothing to do. */
+/** Runs a sender until it has nothing to do. */
 export const runSender = async (sender: UsageSender): Promise<void> => {
   await sender.scan();
   do {
@@ -57,8 +55,8 @@ const createOrganization = async ({ deps, double }: BillingSetup) => {
 /** An organization with a customer of its own at Stripe. */
 export type BilledOrganization = Awaited<ReturnType<typeof createOrganization>>;
 
-/** Creates organizations of the same shard. The tests of a file are serial: a sender serves all that waits. */
-export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: number) => {
+/** Creates organizations. The tests of a file are serial: a sender serves all that waits. */
+export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: number) => {
   const setup = await setUpBilling(t);
   const { deps, pass } = setup;
   const results: { key: string; result: SendResult }[] = [];
@@ -66,24 +64,20 @@ export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: n
 
   const organizations: BilledOrganization[] = [];
   while (organizations.length < count) {
-    const created = await createOrganization(setup);
-    const [first = created] = organizations;
-    if (shardOf(created.stream.accountId) === shardOf(first.stream.accountId)) {
-      organizations.push(created);
-    }
+    organizations.push(await createOrganization(setup));
   }
 
-  // Of one worker that has all shards. Scans are always due, also if they take long on a busy machine.
-  const scans = createStreamScans(deps, createRestlessPace);
-  /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  const sender = (
-    shard: number,
-    {
-      deps: dependencies = deps,
-      ...options
-    }: { deps?: BillingContext; maximumRunning?: number; callsPerSecond?: number } = {},
-  ): UsageSender =>
-    createShardSender(dependencies, shard, {
+  const scans = createStreamScans(deps, stoppedClock);
+  /** Creates a sender. What it reports is in `results` and `failures`. */
+  const sender = ({
+    deps: dependencies = deps,
+    ...options
+  }: {
+    deps?: BillingContext;
+    maximumRunning?: number;
+    callsPerSecond?: number;
+  } = {}): UsageSender =>
+    createUsageSender(dependencies, {
       ...options,
       scans,
       signal: new AbortController().signal,
@@ -91,10 +85,8 @@ export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: n
       onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
     });
 
-  /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
-  const reportOnce = async (): Promise<void> => {
-    await Promise.all(SHARD_NUMBERS.map((shard) => runSender(sender(shard))));
-  };
+  /** Looks for usage once, and waits until everything that was begun is recorded. */
+  const reportOnce = (): Promise<void> => runSender(sender());
 
   return {
     ...setup,
@@ -118,10 +110,10 @@ export const setUpShards = async (t: ExecutionContext<DatabaseContext>, count: n
   };
 };
 
-export type ShardSetup = Awaited<ReturnType<typeof setUpShards>>;
+export type SendingSetup = Awaited<ReturnType<typeof setUpSending>>;
 
 /** Seals what is ready of every organization, and returns the events. */
-export const sealAll = async ({ deps, organizations }: ShardSetup) =>
+export const sealAll = async ({ deps, organizations }: SendingSetup) =>
   (
     await sealMeterEvents(
       deps,
