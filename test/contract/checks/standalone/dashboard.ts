@@ -3,7 +3,7 @@ import { checksOf } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import { expectBody, expectEqual, expectStatus } from "../../expectations.ts";
 
-const { contract, decision } = checksOf("GET /dashboard_url");
+const { contract } = checksOf("GET /dashboard_url");
 
 const dashboard = z.looseObject({
   dashboard_url: z.string().regex(/^https?:\/\/\S+$/u),
@@ -39,8 +39,5 @@ export const dashboardChecks: readonly Check[] = [
       dashboard,
     );
     expectStatus(await service.load(url), 200);
-  }),
-  decision("unknown parameters are ignored", async (service) => {
-    expectBody(await service.organization().get("/dashboard_url?foo=1"), dashboard);
   }),
 ];

@@ -14,7 +14,7 @@ import {
 } from "../../expectations.ts";
 import { EVIDENCE_SHAPES, evidenceSummary, registeredEvidence, treeEvidence } from "../shapes.ts";
 import type { Milestone } from "../shapes.ts";
-import { refund, register } from "./registrations.ts";
+import { register } from "./registrations.ts";
 
 export const STAGES = [
   "registered",
@@ -110,15 +110,6 @@ export const evidenceChecks: readonly Check[] = [
     const other = await service.organization("otherTest").get("/evidence");
     expectEqual("response to another organization", other.text, first.text);
   }),
-  summary.decision("live registrations leave the content identical", async (service) => {
-    const first = await service.organization("prod").get("/evidence");
-    const { record } = await register(service, "tree", { count: 3 }, "prod");
-    expectEqual("response", (await service.organization("prod").get("/evidence")).text, first.text);
-    expectStatus(await refund(service, "tree", { id: record.id }, "prod"), 200);
-  }),
-  summary.decision("unknown parameters are ignored", async (service) => {
-    expectBody(await service.organization().get("/evidence?foo=1&region=x"), evidenceSummary);
-  }),
   summary.decision(
     "If-None-Match gets a 304, also with Cache-Control: no-cache",
     async (service) => {
@@ -196,16 +187,6 @@ export const evidenceChecks: readonly Check[] = [
       "failed to find tree",
     );
   }),
-  tree.decision("a live tree with the test key is a 404", async (service) => {
-    const { record } = await register(service, "tree", { count: 1 }, "prod");
-    expectError(
-      await service.organization().get(`/evidence/tree/${record.id}`),
-      404,
-      "failed to find tree",
-    );
-    expectBody(await service.organization("prod").get(`/evidence/tree/${record.id}`), treeEvidence);
-    expectStatus(await refund(service, "tree", { id: record.id }, "prod"), 200);
-  }),
   tree.decision("the status of a simulation is its stage", async (service) => {
     const { record } = await register(service, "tree", { count: 1 });
     for (const stage of STAGES) {
@@ -215,16 +196,4 @@ export const evidenceChecks: readonly Check[] = [
       expectEqual("status", expectBody(answer, treeEvidence).status, stage);
     }
   }),
-  tree.decision(
-    "simulated responses carry Evidence-Simulated: true and are not cached",
-    async (service) => {
-      const { record } = await register(service, "tree", { count: 1 });
-      const path = `/evidence/tree/${record.id}`;
-      const simulated = await service.organization().get(`${path}?evidence_stage=planted`);
-      expectEqual("header", simulated.headers.get("evidence-simulated"), "true");
-      expectEqual("Cache-Control", simulated.headers.get("cache-control"), "no-store");
-      const body = expectBody(await service.organization().get(path), treeEvidence);
-      expectThat(body.status !== "planted", "a simulation changes nothing", body.status);
-    },
-  ),
 ];

@@ -1,7 +1,6 @@
 import { KIND_NAMES } from "../../../api/contract.ts";
-import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
+import { checksOf, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import type { Answer, StandaloneKey } from "../../client.ts";
 import {
   expectEqual,
   expectError,
@@ -114,64 +113,10 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
         expectError(await refund(service, kind, { id: record.id, count: 2 }), 400);
       },
     ),
-    decision("a refund without a count takes back what remains", async (service) => {
-      const { record, total } = await register(service, kind, { count: 5 });
-      readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
-      const rest = readRefunded(kind, await refund(service, kind, { id: record.id }));
-      expectFields(rest, { refunded: 3, total: total - 5 });
-      expectError(await refund(service, kind, { id: record.id }), 400);
-    }),
-    decision("ten overlapping refunds take back no more than there is", async (service) => {
-      const { record, total } = await register(service, kind, { count: 5 });
-      const answers = await atOnce(10, () => refund(service, kind, { id: record.id, count: 1 }));
-      expectEqual("statuses", countStatuses(answers), { 200: 5, 400: 5 });
-      expectEqual("total", (await list(service, kind)).total, total - 5);
-    }),
-    decision("a refund lowers the month of its registration", async (service) => {
-      const { record, month } = await register(service, kind, { count: 4 });
-      expectStatus(await refund(service, kind, { id: record.id }), 200);
-      const after = await list(service, kind);
-      if (new Date().toISOString().slice(0, 7) === record.created_at.slice(0, 7)) {
-        expectEqual("month", after.month, month - 4);
-      }
-    }),
-    decision("a repeated idempotency_key refunds once", async (service) => {
-      const { record, total } = await register(service, kind, { count: 5 });
-      const body = { id: record.id, count: 2, idempotency_key: unique("key") };
-      const first = readRefunded(kind, await refund(service, kind, body));
-      const replay = await refund(service, kind, body);
-      expectEqual("refunded units", readRefunded(kind, replay).refunded, 2);
-      expectEqual("header", replay.headers.get("idempotent-replayed"), "true");
-      expectEqual("total", first.total, total - 2);
-      expectEqual("total of the replay", readRefunded(kind, replay).total, total - 2);
-    }),
-    decision(
-      "an idempotency_key belongs to one registration of an organization",
-      async (service) => {
-        const key = unique("key");
-        const refundOne = async (target: StandaloneKey): Promise<Answer> => {
-          const { record } = await register(service, kind, { count: 1 }, target);
-          return refund(service, kind, { id: record.id, idempotency_key: key }, target);
-        };
-        for (const target of ["test", "prod", "otherTest"] as const) {
-          const answer = await refundOne(target);
-          expectStatus(answer, 200);
-          expectEqual("header", answer.headers.get("idempotent-replayed"), null);
-        }
-        expectError(await refundOne("test"), 400, /^idempotency_key: /u);
-      },
-    ),
     decision("unknown fields, metadata and null are ignored", async (service) => {
       const { record } = await register(service, kind, { count: 1 });
       const body = { id: record.id, metadata: { a: 1 }, foo: true, count: null, reason: null };
       readRefunded(kind, await service.organization().post(`${refundPath}?id=other&count=9`, body));
-    }),
-    decision("a reason has up to 10,000 characters", async (service) => {
-      const { record } = await register(service, kind, { count: 1 });
-      readRefunded(
-        kind,
-        await refund(service, kind, { id: record.id, reason: "r".repeat(10_000) }),
-      );
     }),
     decision("a misspelt idempotency_key is a 400 that names the right one", async (service) => {
       const { record } = await register(service, kind, { count: 2 });

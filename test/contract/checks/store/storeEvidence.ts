@@ -14,7 +14,7 @@ import { findRecord, write } from "./storeRecords.ts";
 import type { StoreRecord } from "./storeRecords.ts";
 
 const PATH = "/app/api/evidence";
-const { contract, decision } = checksOf(`GET ${PATH}`);
+const { contract } = checksOf(`GET ${PATH}`);
 
 const read = async (
   service: Service,
@@ -84,41 +84,5 @@ export const storeEvidenceChecks: readonly Check[] = [
   contract("without parameters it shows a tree of the store", async (service) => {
     await plant(service);
     await read(service, {});
-  }),
-  decision("an instant of a day selects a tree of that day, whatever its time", async (service) => {
-    const record = await plant(service);
-    const day = dayOf(record.created_at);
-    for (const time of [
-      record.created_at,
-      `${day}T00:00:00Z`,
-      `${day}T23:59:59.999Z`,
-      `${day}T12:00:00+00:00`,
-    ]) {
-      for (const name of ["created_at", "tree_date"]) {
-        const { created_at: at } = await read(service, { [name]: time });
-        expectEqual(`day with ${name}=${time}`, dayOf(at), day);
-      }
-    }
-  }),
-  decision("a later day selects the latest tree before it", async (service) => {
-    const record = await plant(service);
-    const body = await read(service, { created_at: dayOf(record.created_at, 30) });
-    expectEqual("day", dayOf(body.created_at), dayOf(record.created_at));
-  }),
-  decision("a malformed date is a 400, one before every tree a 404", async (service) => {
-    await plant(service);
-    for (const date of ["x", "2026-02-30", "yesterday"]) {
-      expectStatus(await service.store().get(`${PATH}?created_at=${date}`), 400);
-    }
-    expectStatus(await service.store().get(`${PATH}?created_at=1999-01-01`), 404);
-  }),
-  decision("unknown parameters are ignored", async (service) => {
-    const { id } = await plant(service);
-    expectFields(await read(service, { tree_id: id, foo: "1", limit: "0" }), { tree_id: id });
-  }),
-  decision("simulated responses carry Evidence-Simulated: true", async (service) => {
-    const { id } = await plant(service);
-    const answer = await service.store().get(`${PATH}?tree_id=${id}&evidence_stage=planted`);
-    expectEqual("header", answer.headers.get("evidence-simulated"), "true");
   }),
 ];

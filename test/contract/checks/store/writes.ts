@@ -107,55 +107,6 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
       }
       expectEqual(stat, (await readStats(service))[stat], before[stat]);
     }),
-    decision("unknown fields, query parameters and null are ignored", async (service) => {
-      const body = { foo: 1, customer_name: null, order_id: null, notes: null };
-      await write(service, kind, body);
-      const answer = await service
-        .store()
-        .post(`${path}?foo=1&${field}=9&order_id=x`, { [field]: 1 });
-      expectStatus(answer, 200);
-    }),
-    decision(
-      "texts come back as they were sent, with room for 1,000 characters",
-      async (service) => {
-        for (const text of [" padded ", "Zoë – 日本語 🌳", `"O'Brien" <b>&amp;`, "ü".repeat(950)]) {
-          const customer = unique(text);
-          const body = { customer_name: customer, order_id: customer, notes: "n".repeat(10_000) };
-          const named = { customer_name: customer, order_id: customer };
-          expectFields(expectBody(await write(service, kind, body), echoed), named);
-          expectFields(await findRecord(service, kind, { order_id: customer }), named);
-        }
-      },
-    ),
-    decision(
-      "the customer is also named by email or customer_email and customer_id",
-      async (service) => {
-        for (const name of ["email", "customer_email"]) {
-          const email = `${unique("ann")}@example.com`;
-          await write(service, kind, { [name]: email });
-          await expectCount(service, kind, { customer_email: email }, 1);
-        }
-        const id = unique("customer");
-        await write(service, kind, { customer_id: id });
-        await expectCount(service, kind, { customer_id: id }, 1);
-      },
-    ),
-    decision("order_id, customer_id and customer_name may be numbers", async (service) => {
-      const number = Math.floor(Math.random() * 1e15);
-      const body = { order_id: number, customer_id: number, customer_name: number };
-      const text = String(number);
-      const answer = expectBody(await write(service, kind, body), echoed);
-      expectFields(answer, { order_id: text, customer_name: text });
-      await expectCount(service, kind, { order_id: text, customer_id: text }, 1);
-    }),
-    decision("invalid UTF-8 is a 400 INVALID_PARAMETER", async (service) => {
-      const body = Buffer.concat([
-        Buffer.from(`{"${field}":1,"notes":"`),
-        Buffer.from([0xc3, 0x28]),
-        Buffer.from('"}'),
-      ]);
-      await storeRejects(path, { bodies: [body] })(service);
-    }),
     decision(
       "a misspelt idempotency key in the body is a 400 that names the right one",
       storeRejects(
