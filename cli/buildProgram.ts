@@ -120,7 +120,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/deployment.ts")).addDeploymentCommands,
     },
     workflow: {
-      description: "Inspect and terminate workflows",
+      description: "Inspect workflows",
       load: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,
     },
     completion: {

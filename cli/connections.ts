@@ -4,7 +4,6 @@ import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
-import { systemClock } from "../runtime/clock.ts";
 import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
@@ -36,13 +35,8 @@ export type Connections = {
   readonly databaseRoles: () => Promise<{ readonly ownerUrl: string; readonly appUrl: string }>;
   /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
-  /** The deployment's name in Temporal, for commands that only read. */
+  /** The deployment's name in Temporal. */
   readonly deploymentName: () => Promise<string>;
-  /**
-   * The same for commands that change workflows.
-   * @throws DomainError request_invalid if the database was copied and no operator has decided whose the workflows are
-   */
-  readonly decidedDeploymentName: () => Promise<string>;
   /** The database for a command that reads or writes much, which yields to what clients record. */
   readonly bulkDatabase: () => Promise<DatabasePool>;
   /** The same for services that choose the sizes of their steps. */
@@ -156,11 +150,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return deploymentNameOf(await readDeployment(await database()));
   });
 
-  const decidedDeploymentName = once(async () => {
-    const { getDeploymentName } = await import("../modules/billing/holdUsage.ts");
-    return getDeploymentName({ db: await database(), clock: systemClock });
-  });
-
   const pace = once(async () => {
     const { openBulkPace } = await import("../db/createBulkPace.ts");
     return openBulkPace(await database());
@@ -192,7 +181,6 @@ export const createConnections = (readConfig: () => Config): Connections => {
     ...addresses,
     database,
     deploymentName,
-    decidedDeploymentName,
     bulkDatabase,
     pace,
     billing,

@@ -6,7 +6,6 @@ import type {
 } from "@temporalio/client";
 import { Option } from "commander";
 import type { Command } from "commander";
-import { recordAction } from "../../modules/accounts/recordAction.ts";
 import {
   inDeployment,
   plantingOrderCreationId,
@@ -14,15 +13,11 @@ import {
   retentionId,
   subscriptionSweepId,
 } from "../../runtime/temporalNames.rules.ts";
-import { parseId, parseLimit, parseReason } from "../arguments.ts";
+import { parseId, parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import { actorOf, operatorOption } from "../operator.ts";
-import type { ReasonedOptions } from "../operator.ts";
-import { formatTime } from "../output/formatTable.ts";
-import { only, printDetails, printJson, printList, sayIfMore } from "../output/print.ts";
+import { only, printDetails, printList, sayIfMore } from "../output/print.ts";
 
 const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
 
@@ -80,22 +75,8 @@ const latestScheduledId = async (
   });
 };
 
-/** Returns a status as the command line names it. */
-const formatStatus = ({ status }: Pick<WorkflowExecutionInfo, "status">): string =>
-  status.name.toLowerCase().replaceAll("_", "-");
-
-const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
-  workflow_id: workflow.workflowId,
-  run_id: workflow.runId,
-  type: workflow.type,
-  status: formatStatus(workflow),
-  task_queue: workflow.taskQueue,
-  started_at: workflow.startTime,
-  closed_at: workflow.closeTime ?? null,
-});
-
 /** Temporal's status names in visibility queries, by the names of the command line. */
-const STATUS_NAMES: Readonly<Record<string, string>> = {
+const STATUS_NAMES = {
   running: "Running",
   completed: "Completed",
   failed: "Failed",
@@ -103,40 +84,39 @@ const STATUS_NAMES: Readonly<Record<string, string>> = {
   terminated: "Terminated",
   "continued-as-new": "ContinuedAsNew",
   "timed-out": "TimedOut",
-};
+} as const;
 
-type WorkflowFilter = {
+const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
+  workflow_id: workflow.workflowId,
+  run_id: workflow.runId,
+  type: workflow.type,
+  status: workflow.status.name.toLowerCase().replaceAll("_", "-"),
+  task_queue: workflow.taskQueue,
+  started_at: workflow.startTime,
+  closed_at: workflow.closeTime ?? null,
+});
+
+type ListOptions = {
   readonly type?: string;
-  readonly status?: string;
+  readonly status?: keyof typeof STATUS_NAMES;
+  readonly limit: number;
 };
-
-/** Returns the visibility query of a deployment's workflows that match a filter. */
-const listingQuery = (deployment: string, { type, status }: WorkflowFilter): string =>
-  [
-    `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
-    ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
-    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
-  ].join(" AND ");
-
-type ListOptions = WorkflowFilter & { readonly limit: number };
-
-type ShowOptions = { readonly run?: string };
-
-const STATUSES: readonly string[] = Object.keys(STATUS_NAMES);
 
 const listAll = async (
   { io, connections }: CliContext,
-  { limit, ...filter }: ListOptions,
+  { type, status, limit }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
+  const query = [
+    `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
+    ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
+    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status])}`]),
+  ].join(" AND ");
   const found: WorkflowExecutionInfo[] = [];
   await callTemporal(temporal, async () => {
-    const pages = temporal.workflow.list({
-      query: listingQuery(deployment, filter),
-      pageSize: Math.min(limit + 1, 1000),
-    });
-    for await (const workflow of pages) {
+    const pageSize = Math.min(limit + 1, 1000);
+    for await (const workflow of temporal.workflow.list({ query, pageSize })) {
       found.push(workflow);
       if (found.length > limit) {
         break;
@@ -144,28 +124,29 @@ const listAll = async (
     }
   });
   const rows = found.slice(0, limit).map(presentWorkflow);
-  const columns = ["workflow_id", "type", "status", "started_at", "closed_at"] as const;
-  printList(io, rows, only(rows, columns));
+  printList(io, rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]));
   sayIfMore(io, found.length, limit);
 };
 
-/** Returns how a closed run ended; null for a run that is running or has continued as new. */
+/** Returns how a closed run ended; neither for a run that is running or has continued as new. */
 const readOutcome = async (
   temporal: Client,
   { workflowId, runId, status }: WorkflowExecutionDescription,
-): Promise<{ readonly result: unknown } | { readonly failure: string } | null> => {
+): Promise<{ readonly result: unknown; readonly failure: string | null }> => {
+  const open = { result: null, failure: null };
   if (status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW") {
-    return null;
+    return open;
   }
   const handle = temporal.workflow.getHandle(workflowId, runId, { followRuns: false });
   try {
-    return { result: await callTemporal(temporal, () => handle.result()) };
+    const result: unknown = await callTemporal(temporal, () => handle.result());
+    return { result: result ?? null, failure: null };
   } catch (error) {
     if (error instanceof WorkflowContinuedAsNewError) {
-      return null;
+      return open;
     }
     if (error instanceof WorkflowFailedError) {
-      return { failure: describeError(error) };
+      return { result: null, failure: describeError(error) };
     }
     throw error;
   }
@@ -188,7 +169,7 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
 const showOne = async (
   { io, connections }: CliContext,
   given: string,
-  { run }: ShowOptions,
+  { run }: { readonly run?: string },
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
@@ -196,66 +177,13 @@ const showOne = async (
   const description = await callTemporal(temporal, () =>
     temporal.workflow.getHandle(workflowId, run).describe(),
   );
-  const pending = presentPending(description);
-  const outcome = await readOutcome(temporal, description);
-  const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
-  const failure = outcome && "failure" in outcome ? outcome.failure : null;
   printDetails(io, {
     ...presentWorkflow(description),
     // Of lists, Temporal returns 0 for workflows that run.
     history_length: description.historyLength,
-    pending_activities: pending,
-    result,
-    failure,
+    pending_activities: presentPending(description),
+    ...(await readOutcome(temporal, description)),
   });
-};
-
-type TerminateOptions = ReasonedOptions & {
-  readonly run?: string;
-};
-
-const TERMINATE_HELP = `
-The data stay in the database. The senders and the dispatcher are started again
-within a minute, and a planting order when plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
-is reported nevertheless.`;
-
-const addTerminateCommand = (parent: Command, { io, connections, clock }: CliContext): void => {
-  parent
-    .command("terminate")
-    .description("Stop a running workflow immediately, without cleanup")
-    .argument("<workflow-id>", "workflow id, with or without the deployment's name")
-    .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
-    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
-    .addOption(operatorOption())
-    .addHelpText("after", TERMINATE_HELP)
-    .action(async (given: string, { reason, as, run }: TerminateOptions) => {
-      const deployment = await connections.decidedDeploymentName();
-      const temporal = await connections.temporal();
-      const workflowId = await latestScheduledId(
-        temporal,
-        deployment,
-        workflowIdOf(deployment, given),
-      );
-      const handle = temporal.workflow.getHandle(workflowId, run);
-      const description = await callTemporal(temporal, () => handle.describe());
-      if (description.status.name !== "RUNNING") {
-        throw new CommandError(
-          EXIT.notFound,
-          `Workflow ${workflowId} is not running: its status is ${formatStatus(description)}.`,
-        );
-      }
-      await recordAction(await connections.database(), actorOf({ as, reason }), clock.now(), {
-        action: "workflow.terminate",
-        subject: workflowId,
-        details: { run },
-      });
-      await callTemporal(temporal, () => handle.terminate(reason));
-      if (io.json) {
-        printJson(io, { workflow_id: workflowId, status: "terminated", reason });
-        return;
-      }
-      say(io, `Terminated ${workflowId} at ${formatTime(clock.now())}.`);
-    });
 };
 
 export const addWorkflowCommands = (workflow: Command, context: CliContext): void => {
@@ -269,12 +197,13 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
       "[workflow-id]",
       "workflow id, such as a registration's refund_id, or reconciliation for the latest",
     )
-    .option("--type <type>", "workflow type, such as perpetualWork or refund")
-    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
+    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
+    .addOption(
+      new Option("--status <status>", "status of the workflows").choices(Object.keys(STATUS_NAMES)),
+    )
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--run <run-id>", "id of the run of the workflow (default: the latest)", parseId)
-    .action((id: string | undefined, options: ListOptions & ShowOptions) =>
+    .action((id: string | undefined, options: ListOptions & { readonly run?: string }) =>
       id === undefined ? listAll(context, options) : showOne(context, id, options),
     );
-  addTerminateCommand(workflow, context);
 };

@@ -36,7 +36,6 @@ export const AUDIT_ACTIONS = [
   "webhook.ping",
   "webhook.recover",
   "webhook.retry",
-  "workflow.terminate",
   "export",
   "find",
   "migrate",

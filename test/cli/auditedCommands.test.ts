@@ -9,9 +9,7 @@ import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { refund } from "../../workflows/refund.ts";
-import { guardUsage, getDeploymentName } from "../../modules/billing/holdUsage.ts";
-import { inDeployment } from "../../runtime/temporalNames.rules.ts";
+import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -25,7 +23,6 @@ import {
 import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../events/commandNames.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 
@@ -195,20 +192,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
   "deployment separate": async (t) => ({ args: [], env: await copyStarted(t) }),
-  "workflow terminate": async (t) => {
-    const { namespace, client } = await openNamespace(t);
-    const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
-    const workflowId = inDeployment(deployment, `audited-${crypto.randomUUID()}`);
-    await client.workflow.start(refund, {
-      workflowId,
-      taskQueue: "nobody",
-      args: [crypto.randomUUID()],
-    });
-    return {
-      args: [workflowId, ...REASON],
-      env: { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
-    };
-  },
 };
 
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */

@@ -196,8 +196,7 @@ for (const command of [
 test(usageError, ["webhook", "retry", ID, "x"], /id of an event/u);
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "show", "x", "--run", "latest"], /Must be an id/u);
-test(usageError, ["workflow", "terminate", "x"], /--reason/u);
-test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Must be 1 to 500 characters/u);
+test(usageError, ["key", "revoke", ID, "--reason", " "], /Must be 1 to 500 characters/u);
 test(usageError, ["import", "history", "/nonexistent", "--org", ID], /cannot be read/u);
 test(usageError, ["import", "history", "/", "--org", ID], /is a folder/u);
 test(usageError, ["import", "history", "./a.csv", "a.csv", "--org", ID], /given twice/u);
