@@ -10,7 +10,7 @@ import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { presentCustomerExport, exportCustomer } from "../../modules/stores/exportCustomer.ts";
-import { forgetAllCustomers, forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
+import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
@@ -142,11 +142,10 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
       );
       return;
     }
-    const erase = (storeId: string) =>
-      requested === "shop/redact"
-        ? forgetAllCustomers(change, storeId, { isDryRun: false })
-        : forgetCustomer(change, storeId, customerOf(request), { isDryRun: false });
-    const { registrations, donations } = store ? await erase(store.id) : NOTHING;
+    const erased = requested === "shop/redact" ? null : customerOf(request);
+    const { registrations, donations } = store
+      ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
+      : NOTHING;
     ctx.body = { erased: { registrations, donations } };
   };
   return { path: "/webhooks/privacy", run };

@@ -1,11 +1,11 @@
+import { Option } from "commander";
 import type { Command } from "commander";
-import type { Store } from "../../modules/stores/stores.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { exportCustomer, presentCustomerExport } from "../../modules/stores/exportCustomer.ts";
-import { forgetAllCustomers, forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
+import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { collect, nonBlank, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -87,23 +87,6 @@ type ForgetOptions = ChangeOptions &
     readonly dryRun?: true;
   };
 
-const forgetAll = async (context: CliContext, { id, domain }: Store, options: ForgetOptions) => {
-  if (options.customerId ?? options.customerEmail ?? options.orderId) {
-    throw new CommandError(
-      EXIT.usage,
-      "--all-customers cannot be combined with a customer or an order.",
-    );
-  }
-  const isDryRun = options.dryRun === true;
-  if (!isDryRun && !options.yes) {
-    throw new CommandError(
-      EXIT.usage,
-      `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
-    );
-  }
-  return forgetAllCustomers(await openChange(context, options), id, { isDryRun });
-};
-
 const FORGET_HELP = `${CUSTOMER_HELP}
 
 Names, email addresses, customer and order ids, notes, reasons of refunds and stored
@@ -118,9 +101,11 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
         .description("Erase a customer's personal data from a store's records")
         .argument(...STORE),
     )
-      .option(
-        "--all-customers",
-        "erase the personal data of all customers, even of an uninstalled store",
+      .addOption(
+        new Option(
+          "--all-customers",
+          "erase the personal data of all customers, even of an uninstalled store",
+        ).conflicts(["customerId", "customerEmail", "orderId"]),
       )
       .option("--yes", "confirm --all-customers")
       .option("--dry-run", "count only"),
@@ -131,11 +116,14 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
       const customer = options.allCustomers ? null : customerOf(options);
       const isDryRun = options.dryRun === true;
       const deps = await openChange(context, options);
-      const store = await findNamedStore(deps.db, named);
-      const { id, domain } = store;
-      const { registrations, donations } = customer
-        ? await forgetCustomer(deps, id, customer, { isDryRun })
-        : await forgetAll(context, store, options);
+      const { id, domain } = await findNamedStore(deps.db, named);
+      if (customer === null && !isDryRun && !options.yes) {
+        throw new CommandError(
+          EXIT.usage,
+          `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
+        );
+      }
+      const { registrations, donations } = await forgetCustomer(deps, id, customer, { isDryRun });
       if (io.json) {
         printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
       }

@@ -5,9 +5,10 @@ import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { isOfCustomer, ofStore } from "./customers.sql.ts";
+import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
@@ -78,19 +79,45 @@ export const listUnsharedEmails = (
   `);
 };
 
-const blankedRow = z.strictObject({
-  blanked: safeInteger,
-  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
-});
-export type Blanked = Readonly<z.output<typeof blankedRow>>;
+/** How many records one statement blanks. */
+const PAGE_RECORDS = 500;
 
-/** The last of the chosen records, which the next page follows. */
-const lastChosen = sql.fragment`(
-  SELECT json_build_object('id', id, 'createdAt', created_at::text)
-  FROM chosen
-  ORDER BY created_at DESC, id DESC
-  LIMIT 1
-)`;
+/** Records of a table to blank. */
+type Selection = {
+  readonly table: RecordTable;
+  /** The condition of the page that follows a record, and its order. */
+  readonly pageAfter: (after: ListPosition | null) => FragmentSqlToken;
+};
+
+/** Selects the records of an owner, in the order of creation. */
+const recordsOfOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
+  table,
+  pageAfter: (after) =>
+    sql.fragment`${ownedBy(table, owner)} AND ${newerThan(table, after)} ORDER BY created_at, id`,
+});
+
+/** Selects all records of a store. */
+export const allRecords = (accountId: string): readonly Selection[] =>
+  MODES.flatMap((mode) => {
+    const kinds = KINDS.map((kind) => recordsOfOwner("registration", { accountId, mode, kind }));
+    return kinds.concat(recordsOfOwner("donation", { accountId, mode }));
+  });
+
+/**
+ * Selects a customer's records. Those with only a name come first: the others lead to the name if the erasure is interrupted
+ * and repeated.
+ */
+export const recordsOfCustomer = (
+  accountId: string,
+  customer: KnownCustomer,
+): readonly Selection[] =>
+  [hasOnlyName, isOfCustomer].flatMap((condition) =>
+    (["registration", "donation"] as const).map((table) => ({
+      table,
+      // Records that are blanked do not meet the condition any more.
+      pageAfter: () => condition(table, accountId, customer),
+    })),
+  );
 
 /** The columns that an erasure sets to null. */
 export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
@@ -170,17 +197,31 @@ const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sq
   )
 `;
 
-/** Blanks chosen records and the reasons of their reversals. */
-const blank = (
+const blankedRow = z.strictObject({
+  blanked: safeInteger,
+  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
+});
+export type Blanked = Readonly<z.output<typeof blankedRow>>;
+
+/**
+ * Blanks a page of records and the reasons of their reversals.
+ * @returns how many records had personal data, and the last one of the page; null if there are no more
+ */
+export const blankPage = (
   transaction: DatabaseTransactionConnection,
-  table: RecordTable,
   accountId: string,
-  chosen: FragmentSqlToken,
+  { table, pageAfter }: Selection,
+  after: ListPosition | null,
 ): Promise<Blanked> => {
   const record = sql.identifier([table]);
-  const refund = sql.identifier([REFUNDS[table].table]);
   return transaction.one(sql.type(blankedRow)`
-    WITH chosen AS MATERIALIZED (${chosen}),
+    WITH chosen AS MATERIALIZED (
+      SELECT id, created_at
+      FROM ${record}
+      WHERE ${pageAfter(after)}
+      LIMIT ${PAGE_RECORDS}
+      FOR UPDATE
+    ),
     blanked AS (
       UPDATE ${record}
       SET ${withoutCustomer(table)}
@@ -189,61 +230,21 @@ const blank = (
       RETURNING ${record}.id
     ),
     reason AS (
-      UPDATE ${refund}
+      UPDATE ${sql.identifier([REFUNDS[table].table])}
       SET reason = NULL
       WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
     ),
     ${ofWrites(table, accountId)}
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
-      ${lastChosen} AS last
+      (
+        SELECT json_build_object('id', id, 'createdAt', created_at::text)
+        FROM chosen
+        ORDER BY created_at DESC, id DESC
+        LIMIT 1
+      ) AS last
   `);
 };
-
-/** Blanks a batch of records, and returns how many. Blanked ones do not meet the condition any more. */
-export const blankSome = async (
-  transaction: DatabaseTransactionConnection,
-  table: RecordTable,
-  accountId: string,
-  condition: FragmentSqlToken,
-  limit: number,
-): Promise<number> => {
-  const { blanked } = await blank(
-    transaction,
-    table,
-    accountId,
-    sql.fragment`
-      SELECT id, created_at
-      FROM ${sql.identifier([table])}
-      WHERE ${condition}
-      LIMIT ${limit}
-      FOR UPDATE
-    `,
-  );
-  return blanked;
-};
-
-/** Blanks the records of an owner page by page, in the order of creation. The last page has no `last`. */
-export const blankPage = (
-  transaction: DatabaseTransactionConnection,
-  table: RecordTable,
-  owner: RecordOwner,
-  after: ListPosition | null,
-  limit: number,
-): Promise<Blanked> =>
-  blank(
-    transaction,
-    table,
-    owner.accountId,
-    sql.fragment`
-      SELECT id, created_at
-      FROM ${sql.identifier([table])}
-      WHERE ${ownedBy(table, owner)} AND ${newerThan(table, after)}
-      ORDER BY created_at, id
-      LIMIT ${limit}
-      FOR UPDATE
-    `,
-  );
 
 /** How many registrations and donations are erased. */
 export type Forgotten = { readonly registrations: number; readonly donations: number };

@@ -47,7 +47,7 @@ import {
   listBalanceEntries,
 } from "../../modules/stores/balances.sql.ts";
 import {
-  blankSome,
+  blankPage,
   countPersonalRecords,
   listUnsharedEmails,
   readIdentities,
@@ -225,12 +225,15 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the last balance entries": (single) =>
       listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
   };
-  const erase = (
+  const erase = async (
     transaction: DatabaseTransactionConnection,
     selects: typeof isOfCustomer,
     table: "registration" | "donation",
     who: typeof named,
-  ) => blankSome(transaction, table, unknown.id, selects(table, unknown.id, who), 500);
+  ) => {
+    const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
+    return (await blankPage(transaction, unknown.id, selection, null)).blanked;
+  };
   // Each returns how many records it has changed.
   const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "refunds of imported registrations": (single) =>
