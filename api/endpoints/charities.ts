@@ -1,6 +1,5 @@
 import { z } from "zod";
-import type { Charity } from "../../modules/charities/charities.rules.ts";
-import { ein, formatEin, nameWords } from "../../modules/charities/charities.rules.ts";
+import { ein, nameWords, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -122,18 +121,6 @@ const charityResponse = z
   })
   .meta({ id: "Charity" });
 
-const presentCharity = (
-  charity: Charity,
-  publicBaseUrl: string,
-): z.output<typeof charityResponse> => ({
-  nonprofit_id: charity.nonprofitId,
-  name: charity.name,
-  ein: charity.ein === null ? "" : formatEin(charity.ein),
-  description: charity.description,
-  website: charity.website,
-  icon_url: charity.iconUrl || monogramUrl(publicBaseUrl, charity.name),
-});
-
 const charityPage = z
   .strictObject({
     total_items: total("Number of matches on all pages."),
@@ -161,7 +148,12 @@ const findCharityPage = async (
   return {
     total_items: found.totalItems,
     total_pages: Math.ceil(found.totalItems / query.page_size),
-    charities: found.items.map((charity) => presentCharity(charity, context.publicBaseUrl())),
+    charities: found.items.map((charity) =>
+      presentCharity(
+        charity,
+        charity.iconUrl || monogramUrl(context.publicBaseUrl(), charity.name),
+      ),
+    ),
   };
 };
 

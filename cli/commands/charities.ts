@@ -2,9 +2,8 @@ import { stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { Option } from "commander";
 import type { Command } from "commander";
-import { z } from "zod";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
-import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
+import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
@@ -24,7 +23,14 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
-import { only, printDetails, printJson, printList, printObjects } from "../output/print.ts";
+import {
+  only,
+  printDetails,
+  printJson,
+  printList,
+  printObjects,
+  snakeCased,
+} from "../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -166,72 +172,53 @@ type SearchOptions = { readonly page: number };
 
 const PAGE_SIZE = 20;
 
-const addSearchCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("search")
-    .description("Search the catalogue by name or EIN")
-    .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
-    .option("--page <n>", "page number", parseLimit, 1)
-    .action(async (name: string, { page }: SearchOptions) => {
-      const db = await connections.database();
-      const slice = { page, pageSize: PAGE_SIZE };
-      const { items, totalItems } = await searchForOperator({ db }, name, slice);
-      const charities = items.map((charity) => ({
-        nonprofit_id: charity.nonprofitId,
-        name: charity.name,
-        ein: charity.ein && formatEin(charity.ein),
-        description: charity.description,
-        website: charity.website,
-        icon_url: charity.iconUrl,
-      }));
-      const total = grouped(totalItems);
-      if (io.json) {
-        printJson(io, { total_items: totalItems, charities });
-      } else if (totalItems === 0) {
-        say(io, "No charities found.");
-      } else if (charities.length === 0) {
-        say(io, `No charities on page ${page}; ${total} found.`);
-      } else {
-        printObjects(io, only(charities, ["ein", "name", "description", "website"]));
-        say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
-      }
-    });
+const search = async (
+  { io, connections }: CliContext,
+  name: string,
+  { page }: SearchOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const slice = { page, pageSize: PAGE_SIZE };
+  const { items, totalItems } = await searchForOperator({ db }, name, slice);
+  const charities = items.map((charity) => presentCharity(charity));
+  const total = grouped(totalItems);
+  if (io.json) {
+    printJson(io, { total_items: totalItems, charities });
+  } else if (totalItems === 0) {
+    say(io, "No charities found.");
+  } else if (charities.length === 0) {
+    say(io, `No charities on page ${page}; ${total} found.`);
+  } else {
+    printObjects(io, only(charities, ["ein", "name", "description", "website"]));
+    say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
+  }
 };
 
-const parseEinArgument = parserOf(
-  z.string().transform(parseEin).pipe(z.string()),
-  "an EIN, such as 53-0196605",
-);
+const showRecord = async ({ io, connections }: CliContext, ein: string): Promise<void> => {
+  const found = await findCharityRecord(await connections.database(), ein);
+  if (!found) {
+    throw new CommandError(
+      EXIT.notFound,
+      `EIN ${formatEin(ein)} not found in the catalogue. See impact charity search.`,
+    );
+  }
+  printDetails(io, snakeCased({ ...found, ein: formatEin(ein) }));
+};
 
-const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
+const addSearchCommand = (parent: Command, context: CliContext): void => {
   parent
-    .command("show")
-    .description("Show the catalogue's record of an EIN")
-    .argument("<ein>", "EIN, with or without the dash", parseEinArgument)
-    .action(async (given: string) => {
-      const found = await findCharityRecord(await connections.database(), given);
-      if (!found) {
-        throw new CommandError(
-          EXIT.notFound,
-          `EIN ${formatEin(given)} not found in the catalogue. See impact charity search.`,
-        );
-      }
-      const { ein, name, sortName, knownAs, iconUrl, extractedOn, eligible, ...rest } = found;
-      printDetails(io, {
-        ein: formatEin(ein),
-        name,
-        sort_name: sortName,
-        known_as: knownAs,
-        ...rest,
-        icon_url: iconUrl,
-        extracted_on: extractedOn,
-        eligible,
-      });
+    .command("search")
+    .alias("show")
+    .description("Search the catalogue by name, or show the record of an EIN")
+    .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
+    .option("--page <n>", "page number", parseLimit, 1)
+    .action((given: string, options: SearchOptions) => {
+      const ein = parseEin(given);
+      return ein === null ? search(context, given, options) : showRecord(context, ein);
     });
 };
 
 export const addCharityCommands = (charity: Command, context: CliContext): void => {
   addImportCommand(charity, context);
   addSearchCommand(charity, context);
-  addShowCommand(charity, context);
 };

@@ -72,19 +72,22 @@ export const ein = () =>
     return parsed;
   });
 
-/** `530196605` as `53-0196605`. */
-export const formatEin = (digits: Ein): string => `${digits.slice(0, 2)}-${digits.slice(2)}`;
+/** `530196605` as `53-0196605`; empty for a charity without an EIN. */
+export const formatEin = (digits: Ein | null): string =>
+  digits === null ? "" : `${digits.slice(0, 2)}-${digits.slice(2)}`;
+
+/** The JSON of a charity, the same in the API and on the command line. */
+export const presentCharity = (charity: Charity, iconUrl = charity.iconUrl) => ({
+  nonprofit_id: charity.nonprofitId,
+  name: charity.name,
+  ein: formatEin(charity.ein),
+  description: charity.description,
+  website: charity.website,
+  icon_url: iconUrl,
+});
 
 /** The words of a normalized name, and the name itself with single spaces between its words. */
 type SearchWords = { readonly words: readonly string[]; readonly phrase: string };
-
-/** Returns a given name as the EIN that it is, or else as a name. */
-export const readSearchName = (
-  given: string | null,
-): { readonly name: string | null; readonly ein: Ein | null } => {
-  const parsed = given === null ? null : parseEin(given);
-  return { name: parsed === null ? given : null, ein: parsed };
-};
 
 const normalize = (name: string, separators: RegExp): SearchWords => {
   const phrase = name

@@ -30,7 +30,7 @@ const requireMatch = (charity: Charity | null, { ein, nonprofitId }: CharityIds)
   }
   if (ein !== null && charity.ein !== ein) {
     throw invalidRequest(
-      `ein and nonprofit_id do not agree: ${charity.nonprofitId} is ${charity.ein === null ? "a charity without an EIN" : formatEin(charity.ein)}`,
+      `ein and nonprofit_id do not agree: ${charity.nonprofitId} is ${formatEin(charity.ein) || "a charity without an EIN"}`,
     );
   }
   return charity;

@@ -35,13 +35,20 @@ export const donationJson = z
 /** The columns of CSV. */
 export const DONATION_COLUMNS = Object.keys(donationJson.shape);
 
-export const presentDonation = (donation: Donation): z.output<typeof donationJson> => ({
-  id: shownIdOf(donation),
+/** Returns what every form of a donation says of its amount and its charity. */
+export const presentGift = (
+  donation: Pick<Donation, "amountCents" | "ein" | "nonprofitId" | "charityName">,
+) => ({
   amount_cents: donation.amountCents,
-  currency: "USD",
-  ein: donation.ein === null ? "" : formatEin(donation.ein),
+  currency: "USD" as const,
+  ein: formatEin(donation.ein),
   nonprofit_id: donation.nonprofitId,
   charity_name: donation.charityName,
+});
+
+export const presentDonation = (donation: Donation): z.output<typeof donationJson> => ({
+  id: shownIdOf(donation),
+  ...presentGift(donation),
   created_at: donation.createdAt.toISOString(),
   ...(donation.idempotencyKey === null ? {} : { idempotency_key: donation.idempotencyKey }),
   attribution: donation.attribution,
@@ -54,21 +61,12 @@ type NamedDonation = Pick<
   "id" | "importedId" | "amountCents" | "ein" | "nonprofitId" | "charityName"
 >;
 
-/** Returns what every event about a donation says of it. */
-const donationData = (donation: NamedDonation) => ({
-  donation_id: shownIdOf(donation),
-  amount_cents: donation.amountCents,
-  currency: "USD" as const,
-  ein: donation.ein === null ? "" : formatEin(donation.ein),
-  nonprofit_id: donation.nonprofitId,
-  charity_name: donation.charityName,
-});
-
 /** Returns the event of a new donation. */
 export const donationCreated = (donation: Omit<Donation, "createdAt">) => ({
   type: "donation.created" as const,
   data: {
-    ...donationData(donation),
+    donation_id: shownIdOf(donation),
+    ...presentGift(donation),
     idempotency_key: donation.idempotencyKey ?? "",
     attribution: donation.attribution,
     metadata: donation.metadata,
@@ -78,5 +76,5 @@ export const donationCreated = (donation: Omit<Donation, "createdAt">) => ({
 /** Returns the event of a refund. */
 export const donationRefunded = (donation: NamedDonation, reason: string | null) => ({
   type: "donation.refunded" as const,
-  data: { ...donationData(donation), reason: reason ?? "" },
+  data: { donation_id: shownIdOf(donation), ...presentGift(donation), reason: reason ?? "" },
 });

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Ein } from "./charities.rules.ts";
-import { nameWords, readSearchName } from "./charities.rules.ts";
+import { nameWords, parseEin } from "./charities.rules.ts";
 import { OutageError } from "../../runtime/errors.rules.ts";
 import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
 import { createCatalogue } from "./createCatalogue.ts";
@@ -30,24 +30,20 @@ export const searchCharities = async (
     readonly pageSize: number;
   },
 ): Promise<CharityPage> => {
-  const name = query.name?.trim() || null;
-  const read = readSearchName(name);
-  if (name !== null && nameWords(name).phrase === "") {
+  const given = query.name?.trim() || null;
+  const namedEin = given === null ? null : parseEin(given);
+  const ein = query.ein ?? namedEin;
+  const isNothing = given !== null && nameWords(given).phrase === "";
+  if (isNothing || (namedEin !== null && namedEin !== ein)) {
     return NO_MATCHES;
   }
-  const ein = query.ein ?? read.ein;
-  if (read.ein !== null && read.ein !== ein) {
-    return NO_MATCHES;
-  }
+  const name = namedEin === null ? given : null;
   const { charityProvider } = await getAccount(context.db, accountId);
   const provider = context.charities.named(charityProvider, accountId);
   const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
   try {
     const { page, pageSize } = query;
-    return await withTimeout(
-      signal,
-      provider.search({ name: read.name, ein, page, pageSize }, signal),
-    );
+    return await withTimeout(signal, provider.search({ name, ein, page, pageSize }, signal));
   } catch (error) {
     if (error instanceof CharityProviderError || error instanceof TimeoutError) {
       throw new OutageError("charity search failed", { cause: error });
@@ -57,7 +53,7 @@ export const searchCharities = async (
 };
 
 /**
- * Searches the built-in catalogue for an operator; a name that is an EIN is searched as one.
+ * Searches the built-in catalogue by name for an operator.
  * @throws CharityProviderError if the search takes too long
  */
 export const searchForOperator = (
@@ -66,6 +62,6 @@ export const searchForOperator = (
   { page, pageSize }: { readonly page: number; readonly pageSize: number },
 ): Promise<CharityPage> =>
   createCatalogue({ db, searches: db }).search(
-    { ...readSearchName(name), page, pageSize },
+    { name, ein: null, page, pageSize },
     AbortSignal.timeout(OPERATOR_TIMEOUT_MS),
   );

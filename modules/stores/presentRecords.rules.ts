@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { ImpactRecord, DonationCustomer } from "./customers.rules.ts";
-import { formatEin } from "../charities/charities.rules.ts";
+import { presentGift } from "../charities/presentDonation.rules.ts";
 import type { Donation } from "../charities/donations.rules.ts";
 import { centsToDollars } from "../records/money.rules.ts";
 import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
@@ -76,11 +76,7 @@ export const presentDonationRecord = (
 ): z.output<typeof donationRecordJson> => ({
   id: shownIdOf(donation),
   amount: centsToDollars(donation.amountCents),
-  amount_cents: donation.amountCents,
-  currency: "USD",
-  charity_name: donation.charityName,
-  ein: donation.ein === null ? "" : formatEin(donation.ein),
-  nonprofit_id: donation.nonprofitId,
+  ...presentGift(donation),
   ...presentCustomer(donation),
   refunded: donation.refunded,
   created_at: donation.position,

@@ -143,12 +143,14 @@ test("a well-known charity keeps its name and website when a file adds the rest"
     website: "https://www.redcross.org",
   });
   // The last one is in the documentation.
-  for (const name of ["american red cross", "national red cross", "53-0196605", "red crsos"]) {
+  for (const name of ["american red cross", "national red cross", "red crsos"]) {
     const { stdout, stderr } = await run("search", name);
     t.regex(stdout, /53-0196605 {2}American Red Cross/u);
     t.regex(stderr, /^1 found; page 1 of 1/u);
   }
-  t.regex((await run("show", "53-0196605")).stdout, /eligible +yes/u);
+  for (const command of ["show", "search"]) {
+    t.regex((await run(command, "53-0196605")).stdout, /eligible +yes/u);
+  }
 });
 
 test("the JSON of charity show and search uses the API's field names", async (t) => {
@@ -177,7 +179,6 @@ test("the JSON of charity show and search uses the API's field names", async (t)
 
 test("an operator who names no charity of the catalogue is told so", async (t) => {
   const { run } = await stageCatalogue(t);
-  t.is((await run("show", "53-01966")).exitCode, 2);
   t.is((await run("show", "000000001")).exitCode, 3);
   for (const name of ["赤十字", "!?", "qx"]) {
     const { exitCode, stderr } = await run("search", name);
@@ -186,7 +187,7 @@ test("an operator who names no charity of the catalogue is told so", async (t) =
     const found = readJson(await run("search", name, "--json"));
     t.deepEqual(found, { total_items: 0, charities: [] });
   }
-  const beyond = await run("search", "530196605", "--page", "9");
+  const beyond = await run("search", "national parks conservation", "--page", "9");
   t.deepEqual([beyond.exitCode, beyond.stdout], [0, ""]);
   t.is(beyond.stderr, "No charities on page 9; 1 found.\n");
 });

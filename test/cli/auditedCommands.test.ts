@@ -41,7 +41,6 @@ const READING = [
   // It compares, and stores what it found.
   "usage reconcile",
   "charity search",
-  "charity show",
   ...READING_WEBHOOK_COMMANDS,
   "evidence order list",
   "evidence order show",
