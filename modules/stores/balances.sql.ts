@@ -3,8 +3,6 @@ import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
 import { safeInteger, inMicroseconds, sql, timestamp } from "../../db/sql.ts";
 import { anyAccount, newestOf } from "../records/ownedRecords.sql.ts";
-import { responsesOfStore, responseRow } from "./idempotentResponses.sql.ts";
-import type { ScopedKey } from "./idempotentResponses.sql.ts";
 import { balanceColumns, balanceRow } from "./stores.sql.ts";
 
 const lockedRow = z.strictObject({
@@ -13,36 +11,26 @@ const lockedRow = z.strictObject({
   isDepleted: z.boolean(),
   /** The time of the store's latest record or refund, in microseconds since 1970; 0 if it has none. */
   lastRecordUs: safeInteger,
-  responses: z.array(responseRow),
 });
 
-/** A store's balance, prices and features while no other transaction can spend, with the stored responses for given keys. */
+/** A store's balance, prices and features while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 
 /**
  * Locks the balances of stores until the transaction ends, always in the same order to avoid deadlocks.
  * @param options.skipsLocked whether those that another transaction has locked are left out
- * @param options.keys of which the stored responses are read. Those that were stored while the statement waited for a lock
- *   are missing: storing another one for the key fails then
  */
 export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   accountIds: readonly string[],
-  {
-    skipsLocked = false,
-    keys = [],
-  }: { readonly skipsLocked?: boolean; readonly keys?: readonly ScopedKey[] } = {},
+  { skipsLocked = false }: { readonly skipsLocked?: boolean } = {},
 ): Promise<readonly LockedBalance[]> =>
-  transaction.any(sql.prepared(
-    `lock_balances${skipsLocked ? "_skip" : ""}${keys.length > 0 ? "_keys" : ""}`,
-    lockedRow,
-  )`
+  transaction.any(sql.prepared(`lock_balances${skipsLocked ? "_skip" : ""}`, lockedRow)`
     SELECT
       store.account_id AS "accountId",
       ${balanceColumns},
       store.depleted_at IS NOT NULL AS "isDepleted",
-      (extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs",
-      ${responsesOfStore(keys)} AS responses
+      (extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs"
     FROM store
     WHERE store.account_id = ANY(${sql.array(accountIds, "uuid")})
     ORDER BY store.account_id

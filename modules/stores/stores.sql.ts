@@ -76,13 +76,6 @@ export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | n
     WHERE store.account_id = ${id}
   `);
 
-/** @param domain in the form that `normalizeDomain` returns */
-export const findStoreByDomain = (db: CommonQueryMethods, domain: string): Promise<Store | null> =>
-  db.maybeOne(sql.type(storeRow)`
-    ${selectStore}
-    WHERE store.domain = ${domain}
-  `);
-
 /** Returns a function that returns the stores with given names, by name. */
 const storesByName = (column: "domain" | "user_id", nameOf: (store: Store) => string) => {
   const name = sql.identifier(["store", column]);
@@ -103,6 +96,12 @@ const storesByName = (column: "domain" | "user_id", nameOf: (store: Store) => st
 
 export const listStoresByDomain = storesByName("domain", ({ domain }) => domain);
 export const listStoresByUserId = storesByName("user_id", ({ userId }) => userId);
+
+/** @param domain in the form that `normalizeDomain` returns */
+export const findStoreByDomain = async (
+  db: CommonQueryMethods,
+  domain: string,
+): Promise<Store | null> => (await listStoresByDomain(db, [domain])).get(domain) ?? null;
 
 export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
   db.any(sql.type(storeRow)`

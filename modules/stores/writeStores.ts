@@ -5,6 +5,8 @@ import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { limitLockWait, lockBalances } from "./balances.sql.ts";
+import type { LockedBalance } from "./balances.sql.ts";
+import { listIdempotentResponses } from "./idempotentResponses.sql.ts";
 import { lockBalance, reportDecisions } from "./lockBalance.ts";
 import { refundFromStores } from "./refundFromStores.ts";
 import { selectReady } from "./storeRefunds.rules.ts";
@@ -36,16 +38,17 @@ type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
 const LOCK_WAIT_MS = 250;
 
 /**
- * Waits for the lock of the balance of a store that is written alone.
+ * Locks the balance of a store that is written alone.
  * @throws DomainError record_not_found, or an error for which `isLockTimeout` is true if another transaction has it for long
  */
 const awaitBalance = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
-): Promise<void> => {
+): Promise<LockedBalance> => {
   await limitLockWait(transaction, LOCK_WAIT_MS);
-  await lockBalance(transaction, accountId);
+  const balance = await lockBalance(transaction, accountId);
   await limitLockWait(transaction, 0);
+  return balance;
 };
 
 const toEntry = ({
@@ -130,19 +133,17 @@ export const writeStores = (
   db.transaction(async (transaction) => {
     const ready = selectReady(writes, { isAlone });
     const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
-    const options = { skipsLocked: true, keys: keysOf(ready) };
-    let balances = await lockBalances(transaction, accountIds, options);
+    let balances = await lockBalances(transaction, accountIds, { skipsLocked: true });
     const [onlyId] = accountIds;
     if (isAlone && balances.length === 0 && onlyId !== undefined) {
-      await awaitBalance(transaction, onlyId);
-      balances = await lockBalances(transaction, accountIds, options);
+      balances = [await awaitBalance(transaction, onlyId)];
     }
     const now = clock.now();
+    // Under the locks, earlier writes with these keys have committed.
+    const responses = await listIdempotentResponses(transaction, keysOf(ready));
     const ledger: StoreLedger = {
       balances: new Map(balances.map((balance) => [balance.accountId, balance])),
-      responses: new Map(
-        balances.flatMap(({ responses }) => responses.map((each) => [responseKey(each), each])),
-      ),
+      responses: new Map(responses.map((response) => [responseKey(response), response])),
       limits: new Map(),
       refusals: [],
     };
