@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
+import type { Workflow } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { CharityValidation } from "../../modules/charities/charities.rules.ts";
@@ -56,11 +57,14 @@ const runDonation: Recording["run"] = async (client) => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
-const reconcile: Recording["activities"] = {
-  reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })),
-  compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
-  creditTopUps: inOrder(() => 1),
-};
+/** Runs a workflow until it completes. */
+const complete =
+  (workflow: Workflow, workflowId: string, args: unknown[] = []): Recording["run"] =>
+  async (client) => {
+    const handle = await client.workflow.start(workflow, { ...options(workflowId), args });
+    await handle.result();
+    return handle;
+  };
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "perpetual-work": {
@@ -112,25 +116,11 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         () => ({ isFinished: true, nextPollMs: 60_000 }),
       ),
     },
-    run: async (client) => {
-      const handle = await client.workflow.start(plantingOrder, {
-        ...options("planting-order-recorded"),
-        args: [7],
-      });
-      await handle.result();
-      return handle;
-    },
+    run: complete(plantingOrder, "planting-order-recorded", [7]),
   },
   "planting-order-creation": {
     activities: { createPlantingOrders: inOrder<undefined>(() => undefined) },
-    run: async (client) => {
-      const handle = await client.workflow.start(
-        plantingOrderCreation,
-        options("planting-order-creation-recorded"),
-      );
-      await handle.result();
-      return handle;
-    },
+    run: complete(plantingOrderCreation, "planting-order-creation-recorded"),
   },
   "donation-confirmed": {
     activities: {
@@ -171,36 +161,19 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     activities: {
       sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
     },
-    run: async (client) => {
-      const handle = await client.workflow.start(subscriptionSweep, {
-        ...options("subscription-sweep-recorded"),
-        args: [],
-      });
-      await handle.result();
-      return handle;
-    },
+    run: complete(subscriptionSweep, "subscription-sweep-recorded"),
   },
   retention: {
     activities: { deleteOldData: inOrder(() => ({ processorEvents: 5, events: 0 })) },
-    run: async (client) => {
-      const handle = await client.workflow.start(retention, {
-        ...options("retention-recorded"),
-        args: [],
-      });
-      await handle.result();
-      return handle;
-    },
+    run: complete(retention, "retention-recorded"),
   },
   "reconciliation-succeeded": {
-    activities: reconcile,
-    run: async (client) => {
-      const handle = await client.workflow.start(reconciliation, {
-        ...options("reconciliation/recorded"),
-        args: [],
-      });
-      await handle.result();
-      return handle;
+    activities: {
+      reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })),
+      compareInvoices: inOrder(() => ({ read: 3, failed: 0 })),
+      creditTopUps: inOrder(() => 1),
     },
+    run: complete(reconciliation, "reconciliation/recorded"),
   },
 };
 
