@@ -1,4 +1,4 @@
-import { Option } from "commander";
+import { Option } from "@commander-js/extra-typings";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { findAccount, listAccountsNamed } from "../modules/accounts/accounts.sql.ts";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
@@ -22,14 +22,14 @@ export const STORE = ["<store>", "domain or id of the store", parseSearchText] a
 export type AccountOption = { readonly org: string };
 
 /** The option that names an account. */
-export const accountOption = (): Option =>
+export const accountOption = () =>
   new Option(
     "--org <account>",
     "id, name, domain or Stripe customer of an organization or a store",
   ).argParser(parseSearchText);
 
 /** The same for commands that are for one account. */
-export const requiredAccount = (): Option => accountOption().makeOptionMandatory();
+export const requiredAccount = () => accountOption().makeOptionMandatory();
 
 /**
  * Returns the account that an operator names; null if there is none.

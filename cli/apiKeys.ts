@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { z } from "zod";
 import type { ApiKey } from "../modules/accounts/apiKeys.sql.ts";
 import type { Mode } from "../modules/records/owner.rules.ts";
@@ -39,7 +39,14 @@ const parseExpiry = parserOf<Expiry>(
 const parseKeyName = trimmed(100);
 
 /** Adds the options of a new key. */
-export const withKeySettings = (command: Command, defaultName: string): Command =>
+export const withKeySettings = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+  defaultName: string,
+) =>
   command
     .requiredOption("--mode <live|test>", "mode of the key", parseMode)
     .option("--name <name>", "what the key is for", parseKeyName, defaultName)

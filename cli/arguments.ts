@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from "commander";
+import { InvalidArgumentError } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
 import { MODES } from "../modules/records/owner.rules.ts";

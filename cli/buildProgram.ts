@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
-import { Command, Help } from "commander";
+import { Command, Help } from "@commander-js/extra-typings";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { CliContext } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
@@ -134,7 +135,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
 const WITHOUT_JSON = new Set(["export", "export-customer", "listen", "completion"]);
 
 /** Adds `--json` to the commands that have no subcommands. */
-const addJsonOption = (command: Command): void => {
+const addJsonOption = (command: CommandUnknownOpts): void => {
   for (const subcommand of command.commands) {
     addJsonOption(subcommand);
   }
@@ -146,7 +147,7 @@ const addJsonOption = (command: Command): void => {
 const OPTION = /^--[a-z][a-z-]*(?:=|$)/u;
 
 /** Rejects an option in the place of another option's value, which Commander would take as the value. */
-const rejectOptionsAsValues = (command: Command): void => {
+const rejectOptionsAsValues = (command: CommandUnknownOpts): void => {
   for (const option of command.options.filter(({ required }) => required)) {
     command.on(`option:${option.name()}`, (value: string) => {
       if (OPTION.test(value)) {

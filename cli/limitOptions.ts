@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { MODES } from "../modules/records/owner.rules.ts";
 import type { Mode } from "../modules/records/owner.rules.ts";
@@ -20,7 +20,13 @@ const parseLimit = parserOf(
 );
 
 /** Adds the options that set an account's limits to an `update` command. */
-export const addLimitOptions = (command: Command): Command =>
+export const addLimitOptions = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) =>
   command
     .option("--mode <live|test>", "mode that the limits apply to", parseMode, "live")
     .option("--count-per-request <n|none>", "trees or bottles of one request", parseLimit)

@@ -1,6 +1,6 @@
 import { userInfo } from "node:os";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import type { Actor } from "../modules/accounts/audit.rules.ts";
 import type { OperatorContext } from "../modules/accounts/context.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
@@ -16,18 +16,23 @@ export type ChangeOptions = {
 /** The same if the command is refused without a reason. */
 export type ReasonedOptions = ChangeOptions & { readonly reason: string };
 
-export const operatorOption = (): Option =>
+export const operatorOption = () =>
   new Option(
     "--as <name>",
     "operator for the audit log (default: the user of the operating system)",
   ).argParser(parseOperator);
 
-export const reasonOption = (): Option =>
+export const reasonOption = () =>
   new Option("--reason <text>", "reason for the audit log").argParser(parseReason);
 
 /** Adds the options of a command that changes something. */
-export const withAudit = (command: Command): Command =>
-  command.addOption(reasonOption()).addOption(operatorOption());
+export const withAudit = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) => command.addOption(reasonOption()).addOption(operatorOption());
 
 /** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
 export const operatorName = (as: string | undefined): string => {

@@ -1,5 +1,5 @@
-import { CommanderError } from "commander";
-import type { Command } from "commander";
+import { CommanderError } from "@commander-js/extra-typings";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { buildProgram } from "./buildProgram.ts";
 import type { CliContext } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
@@ -13,8 +13,8 @@ export const asksForJson = (args: readonly string[]): boolean => {
 };
 
 /** Shows the help of a command, such as that of `usage retry`. Commander's own `help` reads the first word only. */
-const showHelp = (program: Command, words: readonly string[]): never => {
-  let command = program;
+const showHelp = (program: CommandUnknownOpts, words: readonly string[]): never => {
+  let command: CommandUnknownOpts = program;
   for (const word of words) {
     command =
       command.commands.find((each) => each.name() === word || each.aliases().includes(word)) ??

@@ -1,4 +1,4 @@
-import { Option } from "commander";
+import { Option } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { monthlyCycle } from "../modules/billing/usage.rules.ts";
 import type { Period, Span } from "../modules/billing/usage.rules.ts";
@@ -9,10 +9,10 @@ import { CommandError, EXIT } from "./exitCodes.ts";
 /** A range of time that a command line selects; without its end, it is not over. */
 export type TimeRange = { readonly since?: Date; readonly until?: Date };
 
-export const sinceOption = (meaning = "start: a date in UTC, or a time with its zone"): Option =>
+export const sinceOption = (meaning = "start: a date in UTC, or a time with its zone") =>
   new Option("--since <time>", meaning).argParser(parseTimestamp);
 
-export const untilOption = (meaning = "end, exclusive"): Option =>
+export const untilOption = (meaning = "end, exclusive") =>
   new Option("--until <time>", meaning).argParser(parseTimestamp);
 
 /** @throws CommandError if no time is in the range */
@@ -50,7 +50,7 @@ export const parsePeriodOrCurrent = parserOf(
 );
 
 /** The option of commands that are limited to the usage of a period. */
-export const periodOption = (): Option =>
+export const periodOption = () =>
   new Option("--period <period>", "YYYY-MM (a month, UTC) or FROM/TO").argParser(
     parserOf(z.union([month, interval]), PERIOD),
   );

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
@@ -8,15 +8,6 @@ import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts
 import type { CliContext } from "../context.ts";
 import { printList, sayIfOlder } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
-import type { TimeRange } from "../timeRange.ts";
-
-type ListOptions = TimeRange & {
-  readonly org?: string;
-  readonly action?: string;
-  readonly operator?: string;
-  readonly before?: number;
-  readonly limit: number;
-};
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
 
@@ -78,7 +69,7 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
     .addHelpText("after", LIST_HELP)
-    .action(async (options: ListOptions) => {
+    .action(async (options) => {
       requireTimeRange(options);
       const db = await connections.database();
       const { org, action = null, operator = null, since = null, until = null, limit } = options;

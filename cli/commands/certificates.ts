@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
 import { revokeCertificate } from "../../modules/dashboard/manageCertificates.ts";
@@ -6,7 +6,6 @@ import { parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printResult } from "../output/print.ts";
 
 /** Parses the URL of a certificate, or the last part of it. */
@@ -24,7 +23,7 @@ export const addCertificateCommands = (certificate: Command, context: CliContext
       .command("revoke")
       .description("Revoke a certificate, so that its page no longer exists")
       .argument("<url>", "URL of the certificate, or its last part", parseCertificate),
-  ).action(async (token: string, options: ChangeOptions) => {
+  ).action(async (token, options) => {
     const { io } = context;
     const { recordId, isOfOrder } = await revokeCertificate(
       await openChange(context, options),

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename } from "node:path";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
@@ -163,19 +163,15 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
         ]),
       )
       .addHelpText("after", IMPORT_HELP),
-  ).action((paths: readonly string[], options: ImportOptions) =>
-    runImport(context, paths, options),
-  );
+  ).action((paths, options) => runImport(context, paths, options));
 };
-
-type SearchOptions = { readonly page: number };
 
 const PAGE_SIZE = 20;
 
 const search = async (
   { io, connections }: CliContext,
   name: string,
-  { page }: SearchOptions,
+  page: number,
 ): Promise<void> => {
   const db = await connections.database();
   const slice = { page, pageSize: PAGE_SIZE };
@@ -212,9 +208,9 @@ const addSearchCommand = (parent: Command, context: CliContext): void => {
     .description("Search the catalogue by name, or show the record of an EIN")
     .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
     .option("--page <n>", "page number", parseLimit, 1)
-    .action((given: string, options: SearchOptions) => {
+    .action((given, { page }) => {
       const ein = parseEin(given);
-      return ein === null ? search(context, given, options) : showRecord(context, ein);
+      return ein === null ? search(context, given, page) : showRecord(context, ein);
     });
 };
 

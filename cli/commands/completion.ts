@@ -1,5 +1,5 @@
-import { Argument } from "commander";
-import type { Command } from "commander";
+import { Argument } from "@commander-js/extra-typings";
+import type { Command, CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { CliContext } from "../context.ts";
 
 const HELP = `
@@ -11,10 +11,13 @@ const COMMON = ["--help"];
 
 type Completion = { readonly path: string; readonly words: readonly string[] };
 
-const namesOf = (command: Command): readonly string[] => [command.name(), ...command.aliases()];
+const namesOf = (command: CommandUnknownOpts): readonly string[] => [
+  command.name(),
+  ...command.aliases(),
+];
 
 /** Lists what may follow each command: its subcommands and its options. */
-const listCompletions = (command: Command, path = ""): readonly Completion[] => [
+const listCompletions = (command: CommandUnknownOpts, path = ""): readonly Completion[] => [
   {
     path,
     words: [
@@ -29,7 +32,7 @@ const listCompletions = (command: Command, path = ""): readonly Completion[] => 
 ];
 
 /** Returns a script of bash, which zsh runs, too. Where the words of a command line are no command, files are completed. */
-const scriptOf = (program: Command): string => {
+const scriptOf = (program: CommandUnknownOpts): string => {
   const completions = listCompletions(program);
   const paths = completions.slice(1).map(({ path }) => `"${path}"`);
   const cases = completions.map(
@@ -55,7 +58,7 @@ export const defineCompletionCommand = (command: Command, { io }: CliContext): v
   command
     .addArgument(new Argument("<shell>").choices(["bash", "zsh"]))
     .addHelpText("after", HELP)
-    .action((shell: string) => {
+    .action((shell) => {
       const start = shell === "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" : "";
       io.stdout.write(command.parent ? start + scriptOf(command.parent) : "");
     });

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   deploymentNameOf,
@@ -117,7 +117,7 @@ const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
       .option("--dry-run", "show what would be moved"),
   )
     .addHelpText("after", MOVE_HELP)
-    .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
+    .action((options) => moveDeploymentToStripe(context, options));
 };
 
 const SEPARATE_HELP = `
@@ -137,7 +137,7 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
       ),
   )
     .addHelpText("after", SEPARATE_HELP)
-    .action(async ({ isCopy, ...operator }: ChangeOptions & { readonly isCopy?: true }) => {
+    .action(async ({ isCopy, ...operator }) => {
       const { io } = context;
       const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
         await openChange(context, operator),

@@ -1,6 +1,6 @@
 import { listCharityApis, readCharitySettings } from "../../modules/charities/createCharities.ts";
 import { resolve } from "node:path";
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import {
   describeUnknownSettings,
   findUnknownSettings,

@@ -1,9 +1,9 @@
-import { Argument, Option } from "commander";
-import type { Command } from "commander";
+import { Argument, Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { AccountMode, Kind, Mode } from "../../modules/records/owner.rules.ts";
+import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
@@ -30,20 +30,17 @@ import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { parseMode, parsePath } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { writeNewFile } from "../output/writeNewFile.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
-import type { TimeRange } from "../timeRange.ts";
 
 const LISTS = [
   ...KINDS.map((kind) => `${kind}s` as const),
@@ -144,14 +141,6 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
   }
 };
 
-type ExportOptions = ChangeOptions &
-  TimeRange &
-  AccountOption & {
-    readonly mode: Mode;
-    readonly format: ExportFormat;
-    readonly output?: string;
-  };
-
 /** Formats the rows, and reports how many there are. */
 async function* formatPages(
   { columns, pages }: Rows,
@@ -216,7 +205,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
-    .action(async (list: List, options: ExportOptions) => {
+    .action(async (list, options) => {
       const { io, connections, clock } = context;
       const { mode, format, since, until, output } = options;
       requireTimeRange(options);

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
@@ -12,14 +12,8 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import type { Cell } from "../output/formatTable.ts";
 import { isCell, printRecord, printResult } from "../output/print.ts";
-
-type FindOptions = ChangeOptions & {
-  readonly org?: string;
-  readonly limit: number;
-};
 
 /** A record as it is printed, with the same names in JSON. */
 type Shown = Readonly<Record<string, unknown>>;
@@ -203,7 +197,7 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .addOption(operatorOption())
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
-    .action(async (text: string, { org, limit, ...operator }: FindOptions) => {
+    .action(async (text, { org, limit, ...operator }) => {
       const { io } = context;
       const deps = await openChange(context, operator);
       const accountId = await readAccountFilter(deps.db, org);

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
@@ -31,7 +31,13 @@ const parseSource = parserOf(
 );
 
 /** Adds the files of a history and the options that say whose records they hold. */
-export const withHistory = (command: Command): Command =>
+export const withHistory = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) =>
   command
     .argument("<files...>", "paths of files, or - for standard input")
     .addOption(requiredAccount())

@@ -1,5 +1,5 @@
 import { text } from "node:stream/consumers";
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
@@ -10,23 +10,14 @@ import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
 import { getNamedAccount, openAccount, requiredAccount } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { keySettingsOf, withKeySettings } from "../apiKeys.ts";
-import type { NewKeyOptions } from "../apiKeys.ts";
 import { parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printDetails, printList, printResult } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
-
-type ImportKeyOptions = ChangeOptions &
-  AccountOption &
-  NewKeyOptions & {
-    readonly keyFile?: string;
-  };
 
 const KEY_HELP = `
 Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
@@ -45,7 +36,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
     ),
   )
     .addHelpText("after", KEY_HELP)
-    .action(async (options: ImportKeyOptions) => {
+    .action(async (options) => {
       const { io, clock } = context;
       const { mode } = options;
       const { db, account } = await openAccount(context, options);
@@ -111,7 +102,7 @@ const addKeysCommand = (group: Command, context: CliContext): void => {
       .addOption(requiredAccount()),
   )
     .addHelpText("after", KEYS_HELP)
-    .action(async (options: ChangeOptions & AccountOption) => {
+    .action(async (options) => {
       const { io, clock } = context;
       const { db, account } = await openAccount(context, options);
       const now = clock.now();
@@ -150,7 +141,7 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
       .description("Redirect the slug of an old dashboard to the organization's dashboard")
       .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
       .addOption(requiredAccount()),
-  ).action(async (slug: string, options: ChangeOptions & AccountOption) => {
+  ).action(async (slug, options) => {
     const { io } = context;
     const deps = await openChange(context, options);
     const { id } = await getNamedAccount(deps.db, options.org);

@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import type { ImportSummary } from "../../modules/history/importLine.ts";
@@ -216,7 +216,5 @@ export const addImportHistoryCommand = (group: Command, context: CliContext): vo
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", HISTORY_HELP)
-    .action((paths: readonly string[], options: ImportOptions) =>
-      runImport(context, paths, options),
-    );
+    .action((paths, options) => runImport(context, paths, options));
 };

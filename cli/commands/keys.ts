@@ -1,9 +1,8 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import {
   awaitCachedKeys,
   keySettingsOf,
@@ -11,12 +10,10 @@ import {
   shownKey,
   withKeySettings,
 } from "../apiKeys.ts";
-import type { NewKeyOptions } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printDetails, printList } from "../output/print.ts";
 
 const LIST_HELP = `
@@ -28,7 +25,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
     .description("List the keys of an organization or a store")
     .addOption(requiredAccount())
     .addHelpText("after", LIST_HELP)
-    .action(async (options: AccountOption) => {
+    .action(async (options) => {
       const { io } = context;
       const { db, account } = await openAccount(context, options);
       const keys = await listApiKeys(db, account.id);
@@ -48,7 +45,7 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
     .description("Issue another key to an organization or a store and print it, once");
   withAudit(withKeySettings(issuing.addOption(requiredAccount()), "unnamed"))
     .addHelpText("after", ISSUE_HELP)
-    .action(async (options: ChangeOptions & AccountOption & NewKeyOptions) => {
+    .action(async (options) => {
       const { io, clock } = context;
       const { mode } = options;
       const { db, account } = await openAccount(context, options);
@@ -71,7 +68,7 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
       .command("revoke")
       .description("Revoke a key permanently")
       .argument("<key-id>", "id of the key, from `key list`", parseId),
-  ).action(async (id: string, operator: ChangeOptions) => {
+  ).action(async (id, operator) => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);

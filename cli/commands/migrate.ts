@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { migrate } from "../../db/migrate.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { unusableDatabaseError } from "../../db/openDatabase.ts";
@@ -6,11 +6,10 @@ import type { CliContext } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { actorOf, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
 export const defineMigrateCommand = (command: Command, { io, connections }: CliContext): void => {
-  withAudit(command).action(async (operator: ChangeOptions) => {
+  withAudit(command).action(async (operator) => {
     const { ownerUrl, appUrl } = await connections.databaseRoles();
     const { applied } = await migrate(ownerUrl, {
       appUrl,

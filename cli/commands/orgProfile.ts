@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { buffer } from "node:stream/consumers";
-import type { Command } from "commander";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { LEAST_CONTRAST, listColorAdjustments } from "../../modules/accounts/brandColor.rules.ts";
 import {
   DISPLAY_NAME_CHARACTERS,
@@ -61,7 +61,13 @@ const parseSections = parserOf(
 );
 
 /** Adds the options that set what an organization's public pages say about it. */
-export const addProfileOptions = (command: Command): Command =>
+export const addProfileOptions = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) =>
   command
     .option("--display-name <name|none>", "name on public pages", orNone(parseDisplayName))
     .option("--logo <file|none>", "PNG, JPEG or WebP picture for public pages, shown as it is")

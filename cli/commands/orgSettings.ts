@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import type { Account, AccountChanges } from "../../modules/accounts/accounts.sql.ts";
@@ -123,15 +123,6 @@ const checkAtStripe = async (
   }
 };
 
-type CreateOptions = ChangeOptions & {
-  readonly name: string;
-  readonly fractional?: true;
-  readonly billingDay: number;
-  readonly stripeCustomer?: string;
-  readonly stripeSubscription?: string;
-  readonly subscriptionPolicy: SubscriptionPolicy;
-};
-
 const parseName = parserOf(
   nonBlank(SHORT_TEXT_LENGTH),
   `a name of 1 to ${SHORT_TEXT_LENGTH} characters`,
@@ -173,7 +164,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
         parseSubscriptionPolicy,
         "alert",
       ),
-  ).action(async (options: CreateOptions) => {
+  ).action(async (options) => {
     const { io } = context;
     const { stripeCustomer = null, stripeSubscription = null } = options;
     if (stripeSubscription !== null && stripeCustomer === null) {
@@ -282,7 +273,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       parseCharityProvider,
     )
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
-  withAudit(addLimitOptions(addProfileOptions(update))).action(
-    (named: string, options: UpdateOptions) => updateOrg(context, named, options),
+  withAudit(addLimitOptions(addProfileOptions(update))).action((named, options) =>
+    updateOrg(context, named, options),
   );
 };

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
@@ -196,8 +196,6 @@ export const addOrgCommands = (org: Command, context: CliContext): void => {
     .alias("show")
     .description("List all organizations, or show one with its profile, limits, totals and keys")
     .argument("[org]", ORGANIZATION[1], ORGANIZATION[2])
-    .action((named: string | undefined) =>
-      named === undefined ? listAll(context) : showOne(context, named),
-    );
+    .action((named) => (named === undefined ? listAll(context) : showOne(context, named)));
   addUpdateCommand(org, context);
 };

@@ -1,12 +1,12 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import type { DatabasePool } from "slonik";
 import { sitesOf } from "../../modules/planting/fact.rules.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
-import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
@@ -49,13 +49,6 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-type ListOptions = {
-  readonly org?: string;
-  readonly stage?: OrderStage;
-  readonly contradicted?: true;
-  readonly limit: number;
-};
-
 const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("list")
@@ -64,7 +57,7 @@ const addListCommand = (parent: Command, { io, connections }: CliContext): void 
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action(async ({ org, stage, contradicted, limit }: ListOptions) => {
+    .action(async ({ org, stage, contradicted, limit }) => {
       const db = await connections.database();
       const accountId = await readAccountFilter(db, org);
       const found = await listPlantingOrders(db, {
@@ -141,7 +134,7 @@ const addShowCommand = (parent: Command, { io, connections }: CliContext): void 
     .command("show")
     .description("Show a planting order, its reported facts, and their sites and photos")
     .argument("<order>", "number or public id of the order, here or in evidence")
-    .action(async (given: string) => {
+    .action(async (given) => {
       const db = await connections.database();
       const order = await getOrder(db, given);
       const facts = await listFacts(db, order.id);

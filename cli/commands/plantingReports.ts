@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
@@ -15,7 +15,7 @@ import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { unreadableFileError } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
+import type { ReasonedOptions } from "../operator.ts";
 import { only, printJson, printList, printObjects, snakeCased } from "../output/print.ts";
 
 const parseReport = (json: string): PlantingReport => {
@@ -63,7 +63,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
       .argument("<file>", "path of the file, or - for standard input"),
   )
     .addHelpText("after", RECORD_HELP)
-    .action(async (file: string, operator: ChangeOptions) => {
+    .action(async (file, operator) => {
       const { io } = context;
       const report = await readReport(io, file);
       const recorded = await reportPlanting(
@@ -179,7 +179,7 @@ const addWithdrawCommand = (parent: Command, context: CliContext): void => {
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
     .addHelpText("after", WITHDRAW_HELP)
-    .action((factId: number, options: WithdrawOptions) => correct(context, factId, options));
+    .action((factId, options) => correct(context, factId, options));
 };
 
 export const addReportCommands = (evidence: Command, context: CliContext): void => {

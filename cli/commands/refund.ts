@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
@@ -184,7 +184,7 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
     .option("--dry-run", "check only")
     .addOption(operatorOption())
     .addHelpText("after", HELP)
-    .action((id: string | undefined, options: RefundOptions) => {
+    .action((id, options) => {
       const ignored = (id === undefined ? OF_ONE : OF_ALL).filter(
         (name) => options[name] !== undefined,
       );

@@ -1,7 +1,6 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import type { Period } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import { presentStatement, presentSums } from "../../modules/billing/presentStatement.rules.ts";
@@ -26,13 +25,6 @@ import { printJson, printTable, snakeCased } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { exitCodeOfProblems } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
-
-type StatementOptions = {
-  readonly org: string;
-  readonly period: Period | typeof CURRENT;
-  readonly mode: Mode;
-  readonly csv?: true;
-};
 
 /**
  * Returns whether Stripe's sum differs, beyond what is being sent or asked about, or could not be read. A customer to which
@@ -166,7 +158,7 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
     .addHelpText("after", STATEMENT_HELP)
-    .action(async ({ org, period, mode, csv }: StatementOptions) => {
+    .action(async ({ org, period, mode, csv }) => {
       const { io } = context;
       const { account } = await openAccount(context, { org });
       const read = await readStatement(

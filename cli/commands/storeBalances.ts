@@ -1,5 +1,5 @@
-import { InvalidArgumentError } from "commander";
-import type { Command } from "commander";
+import { InvalidArgumentError } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
 import { LONG_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
@@ -13,7 +13,7 @@ import { nonBlank, parseCount, parseLimit, parseReason, parserOf } from "../argu
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
 import { only, printJson, printList, sayIfOlder } from "../output/print.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
@@ -111,7 +111,7 @@ const addTopupCommand = (parent: Command, context: CliContext): void => {
         parseReference,
       )
       .option("--note <text>", "note to store with the ledger entry", parseNote),
-  ).action(async (idOrDomain: string, options: EntryOptions) => {
+  ).action(async (idOrDomain, options) => {
     const replayed = await addEntry(context, idOrDomain, "topup", options);
     if (replayed && options.reference === undefined) {
       say(context.io, "To add another payment of this amount today, pass --reference.");
@@ -136,7 +136,7 @@ const addAdjustCommand = (parent: Command, context: CliContext): void => {
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
     .addOption(operatorOption())
-    .action(async (idOrDomain: string, options: EntryOptions & ReasonedOptions) => {
+    .action(async (idOrDomain, options) => {
       await addEntry(context, idOrDomain, "adjustment", { ...options, note: options.reason });
     });
 };
@@ -152,11 +152,6 @@ const LEDGER_COLUMNS = [
   "note",
 ] as const;
 
-type LedgerOptions = {
-  readonly limit: number;
-  readonly before?: number;
-};
-
 const addLedgerCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("ledger")
@@ -164,7 +159,7 @@ const addLedgerCommand = (parent: Command, { io, connections }: CliContext): voi
     .argument(...STORE)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
-    .action(async (idOrDomain: string, { limit, before }: LedgerOptions) => {
+    .action(async (idOrDomain, { limit, before }) => {
       const db = await connections.database();
       const store = await findNamedStore(db, idOrDomain);
       const found = await listBalanceEntries(db, store.id, {

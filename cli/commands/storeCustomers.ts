@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
@@ -12,7 +12,6 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printJson } from "../output/print.ts";
 
 /** The options that name a customer; each may be given several times. */
@@ -26,7 +25,13 @@ const parseIdentifiers = collect(
   parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
 );
 
-const addCustomerOptions = (command: Command): Command =>
+const addCustomerOptions = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) =>
   command
     .option(
       "--customer-id <id>",
@@ -67,7 +72,7 @@ const addExportCustomerCommand = (parent: Command, context: CliContext): void =>
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", CUSTOMER_HELP)
-    .action(async (named: string, options: ChangeOptions & CustomerOptions) => {
+    .action(async (named, options) => {
       const { io } = context;
       const customer = customerOf(options);
       const deps = await openChange(context, options);
@@ -79,13 +84,6 @@ const addExportCustomerCommand = (parent: Command, context: CliContext): void =>
       }
     });
 };
-
-type ForgetOptions = ChangeOptions &
-  CustomerOptions & {
-    readonly allCustomers?: true;
-    readonly yes?: true;
-    readonly dryRun?: true;
-  };
 
 const FORGET_HELP = `${CUSTOMER_HELP}
 
@@ -111,7 +109,7 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
       .option("--dry-run", "count only"),
   )
     .addHelpText("after", FORGET_HELP)
-    .action(async (named: string, options: ForgetOptions) => {
+    .action(async (named, options) => {
       const { io } = context;
       const customer = options.allCustomers ? null : customerOf(options);
       const isDryRun = options.dryRun === true;

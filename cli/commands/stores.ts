@@ -1,12 +1,11 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { CHARITY_PROVIDERS } from "../../modules/accounts/accounts.rules.ts";
-import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
@@ -27,9 +26,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
-import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { only, printDetails, printList } from "../output/print.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
@@ -57,22 +54,13 @@ const presentStore = (store: Store) => ({
   created_at: store.createdAt,
 });
 
-type CreateOptions = ChangeOptions & {
-  readonly domain: string;
-  readonly org?: string;
-  readonly userId?: string;
-  readonly treePrice: number;
-  readonly bottlePrice: number;
-  readonly lowBalance: number;
-};
-
 const parseUserId = parserOf(
   nonBlank(200).refine((given) => given === given.trim()),
   "1 to 200 characters without leading or trailing spaces",
 );
 
 /** An option in dollars whose default the help shows in dollars, not in cents. */
-const dollars = (flags: string, description: string, defaultCents: number): Option =>
+const dollars = <Flags extends string>(flags: Flags, description: string, defaultCents: number) =>
   new Option(flags, description)
     .argParser(parseDollars)
     .default(defaultCents, centsToDollars(defaultCents).toFixed(2));
@@ -101,7 +89,7 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
       .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
       .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
       .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0)),
-  ).action(async (options: CreateOptions) => {
+  ).action(async (options) => {
     const { io } = context;
     const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
       await openChange(context, options),
@@ -144,20 +132,6 @@ const showOne = async ({ io, connections }: CliContext, idOrDomain: string): Pro
   printDetails(io, document, { ...document, keys: document.keys.map(shownKey) });
 };
 
-type UpdateOptions = ChangeOptions &
-  LimitOptions & {
-    readonly org?: string;
-    readonly userId?: string;
-    readonly treePrice?: number;
-    readonly bottlePrice?: number;
-    readonly lowBalance?: number;
-    readonly treePlanting?: boolean;
-    readonly plasticRemoval?: boolean;
-    readonly donations?: boolean;
-    readonly installed?: boolean;
-    readonly charityProvider?: CharityProviderName;
-  };
-
 const addUpdateCommand = (parent: Command, context: CliContext): void => {
   const update = parent
     .command("update")
@@ -181,7 +155,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     );
-  withAudit(addLimitOptions(update)).action(async (idOrDomain: string, options: UpdateOptions) => {
+  withAudit(addLimitOptions(update)).action(async (idOrDomain, options) => {
     const { io } = context;
     const { org, charityProvider } = options;
     const changes = {
@@ -220,9 +194,7 @@ export const addStoreCommands = (store: Command, context: CliContext): void => {
     .alias("show")
     .description("List all stores, or show one with its limits and the prefixes of its keys")
     .argument("[store]", STORE[1], STORE[2])
-    .action((named: string | undefined) =>
-      named === undefined ? listAll(context) : showOne(context, named),
-    );
+    .action((named) => (named === undefined ? listAll(context) : showOne(context, named)));
   addUpdateCommand(store, context);
   addBalanceCommands(store, context);
   addPrivacyCommands(store, context);

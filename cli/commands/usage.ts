@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
@@ -261,7 +261,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
     .addOption(periodOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .addHelpText("after", LIST_HELP)
-    .action((options: ListOptions) => listUsage(context, options));
+    .action((options) => listUsage(context, options));
 };
 
 const OVERVIEW_HELP = `
@@ -276,7 +276,7 @@ export const addUsageCommands = (usage: Command, context: CliContext): void => {
     .addHelpText("after", OVERVIEW_HELP)
     // Without this, an unknown command would be one argument too many.
     .allowExcessArguments()
-    .action((options: OverviewOptions, { args: [unknown] }: Command) =>
+    .action((options, { args: [unknown] }: Command) =>
       unknown === undefined
         ? showOverview(context, options)
         : usage.error(`error: unknown command '${unknown}'`),

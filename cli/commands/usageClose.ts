@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
@@ -212,5 +212,5 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
     .addOption(operatorOption())
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
-    .action((names: readonly string[], options: CloseOptions) => close(context, names, options));
+    .action((names, options) => close(context, names, options));
 };

@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import {
@@ -257,5 +257,5 @@ export const addExplainCommand = (parent: Command, context: CliContext): void =>
     )
     .addOption(accountOption())
     .addHelpText("after", EXPLAIN_HELP)
-    .action((text: string, options: ExplainOptions) => explain(context, text, options));
+    .action((text, options) => explain(context, text, options));
 };

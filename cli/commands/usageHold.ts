@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
 import { holdUsage } from "../../modules/billing/holdUsage.ts";
 import { readRestoreProgress } from "../../modules/billing/holdUsage.ts";
@@ -10,7 +10,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printText } from "../output/print.ts";
 
@@ -20,7 +20,7 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
     .description("Hold all usage: nothing is sealed or sent")
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
     .addOption(operatorOption())
-    .action(async ({ reason, as }: ReasonedOptions) => {
+    .action(async ({ reason, as }) => {
       const { io } = context;
       const deps = await openChange(context, { as, reason });
       const hold = await holdUsage(deps, { reason, by: operatorName(as) });
@@ -170,5 +170,5 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
       .option("--dry-run", "show what would be done"),
   )
     .addHelpText("after", RESUME_HELP)
-    .action((options: ResumeOptions) => resume(context, options));
+    .action((options) => resume(context, options));
 };

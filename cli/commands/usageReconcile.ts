@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
@@ -236,5 +236,5 @@ export const addReconcileCommand = (parent: Command, context: CliContext): void 
     .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
     .addHelpText("after", RECONCILE_HELP)
-    .action((options: ReconcileOptions) => reconcile(context, options));
+    .action((options) => reconcile(context, options));
 };

@@ -1,5 +1,5 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
@@ -198,7 +198,5 @@ export const addRetryCommand = (parent: Command, context: CliContext): void => {
       .option("--dry-run", "show what would be done"),
   )
     .addHelpText("after", RETRY_HELP)
-    .action((names: readonly string[] | undefined, options: RetryOptions) =>
-      retry(context, names ?? [], options),
-    );
+    .action((names, options) => retry(context, names ?? [], options));
 };

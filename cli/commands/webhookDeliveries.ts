@@ -1,9 +1,8 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { counted } from "../../runtime/counted.rules.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
-import type { DeliveryState } from "../../modules/events/decideDelivery.rules.ts";
 import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
 import {
   readDeliveries,
@@ -15,7 +14,6 @@ import { parseEventId, parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printJson, printList } from "../output/print.ts";
 import { sinceOption } from "../timeRange.ts";
 
@@ -24,14 +22,6 @@ export const ENDPOINT = [
   "id of the endpoint, from `webhook list`",
   parseId,
 ] as const;
-
-type ListOptions = {
-  readonly state?: DeliveryState;
-  readonly startingAfter?: string;
-  readonly limit: number;
-};
-
-type RecoverOptions = ChangeOptions & { readonly since: Date };
 
 export const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
@@ -48,7 +38,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async (id: string, options: ListOptions) => {
+    .action(async (id, options) => {
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
       const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
@@ -78,7 +68,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       .description("Retry a delivery, even if it succeeded")
       .argument(...ENDPOINT)
       .argument("<event>", "id of the event, from `webhook deliveries`", parseEventId),
-  ).action(async (id: string, event: string, options: ChangeOptions) => {
+  ).action(async (id, event, options) => {
     const deps = await openChange(context, options);
     const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
     if (io.json) {
@@ -93,7 +83,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       .description("Send the events of the last 14 days that an endpoint has not received now")
       .argument(...ENDPOINT)
       .addOption(sinceOption().makeOptionMandatory()),
-  ).action(async (id: string, { since, ...options }: RecoverOptions) => {
+  ).action(async (id, { since, ...options }) => {
     const deps = await openChange(context, options);
     const endpoint = await getWebhookEndpoint(deps.db, id);
     let total = 0;

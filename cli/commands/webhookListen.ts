@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Command } from "commander";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { parseEventId } from "../../modules/events/events.rules.ts";
 import { WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
@@ -226,5 +226,5 @@ export const addListenCommand = (webhook: Command, context: CliContext): void =>
     )
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
-    .action((options: ListenOptions) => listen(context, options));
+    .action((options) => listen(context, options));
 };

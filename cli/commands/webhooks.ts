@@ -1,8 +1,7 @@
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
 import { WEBHOOK_TYPES, OLD_SECRET_HOURS } from "../../modules/events/webhooks.rules.ts";
 import { readWebhookSettings } from "../../modules/events/allowedAddresses.ts";
 import {
@@ -22,7 +21,6 @@ import {
   readAccountFilter,
   requiredAccount,
 } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { namesFrom, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -74,16 +72,6 @@ const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 const TYPES_OPTION = ["--types <list>", "only these types, with commas between them"] as const;
 const parseTypes = namesFrom(WEBHOOK_TYPES);
 
-type CreateOptions = ChangeOptions &
-  AccountOption & {
-    readonly mode: Mode;
-    readonly url: string;
-    readonly types?: readonly string[];
-    readonly description: string;
-  };
-
-type ListOptions = Partial<AccountOption> & { readonly mode?: Mode; readonly limit: number };
-
 /** The options of the commands that change an endpoint. */
 type EndpointOptions = ChangeOptions & {
   readonly url?: string;
@@ -113,7 +101,7 @@ const addChange = (
     options: EndpointOptions,
   ) => Promise<void>,
 ): void => {
-  withAudit(command.argument(...ENDPOINT)).action(async (id: string, options: EndpointOptions) => {
+  withAudit(command.argument(...ENDPOINT)).action(async (id, options) => {
     const deps = await openWebhooks(context, options);
     await change(deps, await getWebhookEndpoint(deps.db, id), options);
   });
@@ -131,7 +119,7 @@ const addCreateCommand = (webhook: Command, context: CliContext): void => {
       .requiredOption("--url <url>", "where events are sent")
       .option(...TYPES_OPTION, parseTypes)
       .option("--description <text>", "note", ""),
-  ).action(async (options: CreateOptions) => {
+  ).action(async (options) => {
     const { mode, url, types = null, description } = options;
     const { account } = await openAccount(context, options);
     const { endpoint } = await createWebhookEndpoint(
@@ -152,7 +140,7 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
     .addOption(accountOption())
     .option("--mode <live|test>", "only endpoints of this mode", parseMode)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async ({ org, mode, limit }: ListOptions) => {
+    .action(async ({ org, mode, limit }) => {
       const db = await connections.database();
       const accountId = (await readAccountFilter(db, org)) ?? undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
@@ -167,7 +155,7 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
     .command("show")
     .description("Show an endpoint and its last error")
     .argument(...ENDPOINT)
-    .action(async (id: string) => {
+    .action(async (id) => {
       const db = await connections.database();
       printEndpoint(context, await getWebhookEndpoint(db, id));
     });

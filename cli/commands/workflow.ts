@@ -4,8 +4,8 @@ import type {
   WorkflowExecutionDescription,
   WorkflowExecutionInfo,
 } from "@temporalio/client";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import {
   inDeployment,
   plantingOrderCreationId,
@@ -75,16 +75,22 @@ const latestScheduledId = async (
   });
 };
 
-/** Temporal's status names in visibility queries, by the names of the command line. */
-const STATUS_NAMES = {
-  running: "Running",
-  completed: "Completed",
-  failed: "Failed",
-  canceled: "Canceled",
-  terminated: "Terminated",
-  "continued-as-new": "ContinuedAsNew",
-  "timed-out": "TimedOut",
-} as const;
+const STATUSES = [
+  "running",
+  "completed",
+  "failed",
+  "canceled",
+  "terminated",
+  "continued-as-new",
+  "timed-out",
+] as const;
+
+/** Returns Temporal's name of a status in visibility queries, such as ContinuedAsNew. */
+const nameOfStatus = (status: (typeof STATUSES)[number]): string =>
+  status
+    .split("-")
+    .map((word) => `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`)
+    .join("");
 
 const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
   workflow_id: workflow.workflowId,
@@ -98,7 +104,7 @@ const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
 
 type ListOptions = {
   readonly type?: string;
-  readonly status?: keyof typeof STATUS_NAMES;
+  readonly status?: (typeof STATUSES)[number];
   readonly limit: number;
 };
 
@@ -111,7 +117,7 @@ const listAll = async (
   const query = [
     `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
-    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status])}`]),
+    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(nameOfStatus(status))}`]),
   ].join(" AND ");
   const found: WorkflowExecutionInfo[] = [];
   await callTemporal(temporal, async () => {
@@ -198,12 +204,10 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
       "workflow id, such as a registration's refund_id, or reconciliation for the latest",
     )
     .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
-    .addOption(
-      new Option("--status <status>", "status of the workflows").choices(Object.keys(STATUS_NAMES)),
-    )
+    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--run <run-id>", "id of the run of the workflow (default: the latest)", parseId)
-    .action((id: string | undefined, options: ListOptions & { readonly run?: string }) =>
+    .action((id, options: ListOptions & { readonly run?: string }) =>
       id === undefined ? listAll(context, options) : showOne(context, id, options),
     );
 };

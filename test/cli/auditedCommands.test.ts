@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
@@ -202,7 +202,7 @@ const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   migrate: "below",
 };
 
-const leavesOf = (command: Command, path: readonly string[]): readonly string[] =>
+const leavesOf = (command: CommandUnknownOpts, path: readonly string[]): readonly string[] =>
   command.commands.length === 0
     ? [path.join(" ")]
     : command.commands.flatMap((each) => leavesOf(each, [...path, each.name()]));

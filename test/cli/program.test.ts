@@ -6,7 +6,7 @@ import { WriteStream } from "node:tty";
 import { promisify } from "node:util";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
@@ -28,7 +28,10 @@ const CONTEXT = {
 const program = await buildProgram(CONTEXT);
 
 /** Returns the words of every command, including groups. */
-const commandLines = (command: Command, before: readonly string[] = []): readonly string[][] =>
+const commandLines = (
+  command: CommandUnknownOpts,
+  before: readonly string[] = [],
+): readonly string[][] =>
   command.commands.flatMap((inner) => {
     const line = [...before, inner.name()];
     return [line, ...commandLines(inner, line)];
@@ -78,7 +81,10 @@ test("the help of a command marks its required options", async (t) => {
 });
 
 test("every command prints JSON with --json, except those that stream or print nothing else", (t) => {
-  const leavesWithout = (command: Command, words: readonly string[]): readonly string[] =>
+  const leavesWithout = (
+    command: CommandUnknownOpts,
+    words: readonly string[],
+  ): readonly string[] =>
     command.commands.length > 0
       ? command.commands.flatMap((inner) => leavesWithout(inner, [...words, inner.name()]))
       : command.options.some(({ long }) => long === "--json")

@@ -2,7 +2,7 @@ import { access, glob, readdir, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
@@ -123,7 +123,7 @@ const readCommandLines = (text: string): readonly string[] => {
 };
 
 /** Returns what is wrong with a command line, null if its command and its options exist. */
-const checkCommandLine = (program: Command, line: string): string | null => {
+const checkCommandLine = (program: CommandUnknownOpts, line: string): string | null => {
   const words = line.split(/[\s[\]]+/u).filter(Boolean);
   let command = program;
   let depth = 0;
