@@ -81,6 +81,13 @@ export const parseCount = parserOf(
 
 export const parseStripeCustomer = parserOf(z.string().regex(/^cus_\w+$/u), "a Stripe id, cus_…");
 
+/** Returns the fields that are not undefined: those whose options are given. */
+export const onlyGiven = <Fields extends object>(fields: Fields) =>
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.entries loses the names.
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
+  };
+
 /** Removes a value. Not null, because commander turns that into an empty string. */
 export const NONE = "none";
 

@@ -1,22 +1,20 @@
 import type { Command, OptionValues } from "@commander-js/extra-typings";
-import { z } from "zod";
 import { MODES } from "../modules/records/owner.rules.ts";
 import type { Mode } from "../modules/records/owner.rules.ts";
 import { LIMITS } from "../modules/accounts/limits.rules.ts";
 import type { AccountLimits, LimitName, NewLimits } from "../modules/accounts/limits.rules.ts";
-import { parseMode, parserOf, wholeNumber } from "./arguments.ts";
-
-const NONE = "none";
-
-type Limit = number | typeof NONE;
+import { nullIfNone, onlyGiven, orNone, parseMode, parserOf, wholeNumber } from "./arguments.ts";
+import type { OrNone } from "./arguments.ts";
 
 export type LimitOptions = { readonly mode: Mode } & {
-  readonly [Name in LimitName]?: Limit;
+  readonly [Name in LimitName]?: OrNone<number>;
 };
 
-const parseLimit = parserOf(
-  z.union([z.literal(NONE), wholeNumber(1, Number.MAX_SAFE_INTEGER)]),
-  `a number from 1 to ${Number.MAX_SAFE_INTEGER}, or ${NONE}`,
+const parseLimit = orNone(
+  parserOf(
+    wholeNumber(1, Number.MAX_SAFE_INTEGER),
+    `a number from 1 to ${Number.MAX_SAFE_INTEGER}, or none`,
+  ),
 );
 
 /** Adds the options that set an account's limits to an `update` command. */
@@ -34,11 +32,8 @@ export const addLimitOptions = <
 
 /** Returns the limits that the options set and their mode, or null; `none` becomes null. */
 export const newLimitsOf = (options: LimitOptions): NewLimits | null => {
-  const changes = Object.fromEntries(
-    LIMITS.map((name) => [name, options[name]] as const)
-      .filter(([, given]) => given !== undefined)
-      .map(([name, given]) => [name, given === NONE ? null : given]),
-  );
+  const given = LIMITS.map((name) => [name, nullIfNone(options[name])] as const);
+  const changes = onlyGiven(Object.fromEntries(given));
   return Object.keys(changes).length === 0 ? null : { mode: options.mode, changes };
 };
 

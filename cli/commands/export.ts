@@ -30,7 +30,7 @@ import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import { parseMode, parsePath } from "../arguments.ts";
+import { onlyGiven, parseMode, parsePath } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -213,10 +213,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const owner = { accountId: account.id, mode };
       const db = await connections.bulkDatabase();
       const pace = await connections.pace();
-      const range = {
-        ...(since === undefined ? {} : { from: since }),
-        ...(until === undefined ? {} : { until }),
-      };
+      const range = onlyGiven({ from: since, until });
       const readRows = async (): Promise<Rows> => {
         if (account.type === "store") {
           const rows = readOfStore(db, owner, list, range);

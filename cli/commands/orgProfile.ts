@@ -18,7 +18,7 @@ import type {
   ProfileChanges,
 } from "../../modules/accounts/profile.rules.ts";
 import { MAXIMUM_LOGO_BYTES, readLogo } from "../../modules/accounts/readLogo.ts";
-import { NONE, nullIfNone, orNone, parseSwitch, parserOf } from "../arguments.ts";
+import { NONE, nullIfNone, onlyGiven, orNone, parseSwitch, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { unreadableFileError } from "../input/openInput.ts";
@@ -90,15 +90,15 @@ export const readProfileChanges = async (
   options: ProfileOptions,
 ): Promise<ProfileChanges | null> => {
   const { displayName: name, logo, color: given, homeUrl: home, story: newStory, hide } = options;
-  const changes: ProfileChanges = {
-    ...(name === undefined ? {} : { displayName: nullIfNone(name) }),
-    ...(given === undefined ? {} : { color: nullIfNone(given) }),
-    ...(home === undefined ? {} : { homeUrl: nullIfNone(home) }),
-    ...(newStory === undefined ? {} : { story: nullIfNone(newStory) }),
-    ...(hide === undefined ? {} : { hiddenSections: nullIfNone(hide) ?? [] }),
-    ...(options.carbon === undefined ? {} : { showsCarbon: options.carbon }),
-    ...(logo === undefined ? {} : { logo: logo === NONE ? null : await readLogoFile(logo) }),
-  };
+  const changes: ProfileChanges = onlyGiven({
+    displayName: nullIfNone(name),
+    color: nullIfNone(given),
+    homeUrl: nullIfNone(home),
+    story: nullIfNone(newStory),
+    hiddenSections: hide === NONE ? [] : hide,
+    showsCarbon: options.carbon,
+    logo: logo === undefined || logo === NONE ? nullIfNone(logo) : await readLogoFile(logo),
+  });
   return Object.keys(changes).length === 0 ? null : changes;
 };
 

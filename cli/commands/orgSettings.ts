@@ -7,10 +7,6 @@ import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type {
-  CharityProviderName,
-  SubscriptionPolicy,
-} from "../../modules/accounts/accounts.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { createOrganization } from "../../modules/accounts/createOrganization.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
@@ -20,6 +16,7 @@ import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import {
   nonBlank,
   nullIfNone,
+  onlyGiven,
   orNone,
   parseCharityProvider,
   parseStripeCustomer,
@@ -32,9 +29,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
-import type { LimitOptions } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { printDetails } from "../output/print.ts";
 import {
   addProfileOptions,
@@ -42,7 +37,6 @@ import {
   readProfileChanges,
   reportColorAdjustments,
 } from "./orgProfile.ts";
-import type { ProfileOptions } from "./orgProfile.ts";
 
 /** An organization as programs read it. */
 export const presentOrganization = (account: Account) => ({
@@ -192,71 +186,6 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
   });
 };
 
-type UpdateOptions = LimitOptions &
-  ProfileOptions &
-  ChangeOptions & {
-    readonly name?: string;
-    readonly fractional?: boolean;
-    readonly billingDay?: number;
-    readonly stripeCustomer?: string;
-    readonly stripeSubscription?: string;
-    readonly charityProvider?: CharityProviderName;
-    readonly subscriptionPolicy?: SubscriptionPolicy;
-  };
-
-const updateOrg = async (
-  context: CliContext,
-  named: string,
-  options: UpdateOptions,
-): Promise<void> => {
-  const {
-    name,
-    fractional,
-    billingDay,
-    stripeCustomer,
-    stripeSubscription,
-    charityProvider,
-    subscriptionPolicy,
-  } = options;
-  const changes: AccountChanges = {
-    ...(name === undefined ? {} : { name }),
-    ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
-    ...(billingDay === undefined ? {} : { billingDay }),
-    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: nullIfNone(stripeCustomer) }),
-    ...(stripeSubscription === undefined
-      ? {}
-      : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
-    ...(charityProvider === undefined ? {} : { charityProvider }),
-    ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
-  };
-  const limits = newLimitsOf(options);
-  const profile = await readProfileChanges(options);
-  if (Object.keys(changes).length === 0 && limits === null && profile === null) {
-    throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
-  }
-  const change = await openChange(context, options);
-  const { id } = await getNamedAccount(change.db, named);
-  const account = await updateOrganization(change, id, changes, { limits, profile });
-  printDetails(context.io, {
-    ...presentOrganization(account),
-    profile: presentProfile(await findProfile(change.db, id)),
-    limits: presentLimits(await listAccountLimits(change.db, id)),
-  });
-  reportColorAdjustments(context, profile);
-  if (limits !== null || subscriptionPolicy !== undefined) {
-    await awaitCachedKeys(context.io);
-  }
-  const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
-    (given) => given !== undefined,
-  );
-  if (changesBilling) {
-    await checkAtStripe(context, account);
-  }
-  if (charityProvider !== undefined) {
-    warnAboutCharityProvider(context, charityProvider);
-  }
-};
-
 export const addUpdateCommand = (parent: Command, context: CliContext): void => {
   const update = parent
     .command("update")
@@ -273,7 +202,39 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       parseCharityProvider,
     )
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
-  withAudit(addLimitOptions(addProfileOptions(update))).action((named, options) =>
-    updateOrg(context, named, options),
-  );
+  withAudit(addLimitOptions(addProfileOptions(update))).action(async (named, options) => {
+    const { stripeCustomer, stripeSubscription, charityProvider, subscriptionPolicy } = options;
+    const changes: AccountChanges = onlyGiven({
+      name: options.name,
+      fractionalCounting: options.fractional,
+      billingDay: options.billingDay,
+      stripeCustomerId: nullIfNone(stripeCustomer),
+      stripeSubscriptionId: nullIfNone(stripeSubscription),
+      charityProvider,
+      subscriptionPolicy,
+    });
+    const limits = newLimitsOf(options);
+    const profile = await readProfileChanges(options);
+    if (Object.keys(changes).length === 0 && limits === null && profile === null) {
+      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+    }
+    const change = await openChange(context, options);
+    const { id } = await getNamedAccount(change.db, named);
+    const account = await updateOrganization(change, id, changes, { limits, profile });
+    printDetails(context.io, {
+      ...presentOrganization(account),
+      profile: presentProfile(await findProfile(change.db, id)),
+      limits: presentLimits(await listAccountLimits(change.db, id)),
+    });
+    reportColorAdjustments(context, profile);
+    if (limits !== null || subscriptionPolicy !== undefined) {
+      await awaitCachedKeys(context.io);
+    }
+    if (stripeCustomer ?? stripeSubscription ?? subscriptionPolicy) {
+      await checkAtStripe(context, account);
+    }
+    if (charityProvider !== undefined) {
+      warnAboutCharityProvider(context, charityProvider);
+    }
+  });
 };
