@@ -8,9 +8,6 @@ import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
-import { createOrganization } from "../../modules/accounts/createOrganization.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscriptions.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import {
@@ -24,7 +21,6 @@ import {
   parserOf,
   wholeNumber,
 } from "../arguments.ts";
-import { warnAboutCharityProvider } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -37,6 +33,10 @@ import {
   readProfileChanges,
   reportColorAdjustments,
 } from "./orgProfile.ts";
+
+/*
+ * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
+ */
 
 /** An organization as programs read it. */
 export const presentOrganization = (account: Account) => ({
@@ -61,6 +61,8 @@ const refreshAtStripe = async (
   const db = await connections.database();
   const { processor } = await readDeployment(db);
   if (processor?.name === "stripe") {
+    const { refreshSubscription } =
+      await import("../../modules/billing/processorEvents/refreshSubscriptions.ts");
     await refreshSubscription(
       { db, clock, billing: await connections.billing() },
       accountId,
@@ -164,6 +166,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
     if (stripeSubscription !== null && stripeCustomer === null) {
       throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
     }
+    const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
     const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
       await openChange(context, options),
       {
@@ -220,6 +223,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     }
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
+    const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
     const account = await updateOrganization(change, id, changes, { limits, profile });
     printDetails(context.io, {
       ...presentOrganization(account),
@@ -234,6 +238,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       await checkAtStripe(context, account);
     }
     if (charityProvider !== undefined) {
+      const { warnAboutCharityProvider } = await import("../charitySettings.ts");
       warnAboutCharityProvider(context, charityProvider);
     }
   });
