@@ -20,11 +20,7 @@ import {
   rotateWebhookSecret,
   updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
-import {
-  readDeliveries,
-  recoverWebhookEvents,
-  retryWebhookDelivery,
-} from "../../modules/events/manageDeliveries.ts";
+import { readDeliveries, recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
 import {
   presentDelivery,
   presentEndpoint,
@@ -105,7 +101,7 @@ const createDefine =
     const { query, body, response, examples, handle, ...described } = operation;
     const notFoundError: ErrorResponse = {
       code: "record_not_found",
-      when: `The ${accountType} has no such endpoint or delivery in the key's mode.`,
+      when: `The ${accountType} has no such endpoint or event in the key's mode.`,
       example: ENDPOINT_NOT_FOUND,
     };
     return keyEndpoint<Body, ResponseBody, Query>({
@@ -306,26 +302,13 @@ const deliveryEndpoints = (
         return { deliveries: page.deliveries.map(presentDelivery), has_more: page.hasMore };
       },
     }),
-    define("post", "/deliveries/:delivery_id/retry", {
-      operationId: "retryWebhookDelivery",
-      summary: "Retry a delivery",
-      details:
-        "Sends the event again within seconds, even if it was already delivered. If that fails, the schedule of retries begins again.",
-      pathParameters: { delivery_id: "The id of the delivery, which is the event's." },
-      errors: [DISABLED_ERROR],
-      response: schemas.deliverySchema,
-      examples: { response: { ...delivery, attempt_count: 0 } },
-      handle: async (endpoint, { ctx }) =>
-        presentDelivery(
-          await retryWebhookDelivery(change, endpoint, pathParameter(ctx, "delivery_id")),
-        ),
-    }),
     define("post", "/recover", {
       operationId: "recoverWebhookEvents",
       summary: "Recover missed events",
       details:
         `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
-        "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt.",
+        "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt. " +
+        "With `event_id`, sends one event, even if it was already delivered. If that fails, the schedule of retries begins again.",
       errors: [
         invalid(
           "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
@@ -339,8 +322,12 @@ const deliveryEndpoints = (
         response: { recovered_count: 12, has_more: false },
       },
       handle: async (endpoint, { body }) => {
-        const since = new Date(body.since);
-        const { recovered, hasMore } = await recoverWebhookEvents(change, endpoint, since);
+        const { event_id: eventId, since = "" } = body;
+        const { recovered, hasMore } = await recoverWebhookEvents(
+          change,
+          endpoint,
+          eventId === undefined ? { since: new Date(since) } : { eventId },
+        );
         return { recovered_count: recovered, has_more: hasMore };
       },
     }),

@@ -116,13 +116,26 @@ export const rotateBody = bodyObject({
     }),
 }).meta({ id: "NewWebhookSecret" });
 
+/** Of an event, for examples. */
+export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
+
 export const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 export const recoverBody = bodyObject({
   since: z.iso
     .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
+    .optional()
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
-}).meta({ id: "NewWebhookRecovery" });
+  event_id: z
+    .string()
+    .optional()
+    .meta({ description: "The id of one event, instead of a time.", examples: [EVENT_ID] }),
+})
+  .refine(({ since, event_id: eventId }) => since !== undefined || eventId !== undefined, {
+    path: ["since"],
+    error: "required",
+  })
+  .meta({ id: "NewWebhookRecovery" });
 
 export const deliveryQuery = queryObject({
   state: oneOf(DELIVERY_STATES)
@@ -138,9 +151,6 @@ export const deliveryQuery = queryObject({
     .optional()
     .meta({ description: "The id of the last delivery of the previous page." }),
 });
-
-/** Of an event, for examples. */
-export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
 export const ENDPOINT_ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
 

@@ -4,14 +4,11 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
-import {
-  readDeliveries,
-  recoverWebhookEvents,
-  retryWebhookDelivery,
-} from "../../modules/events/manageDeliveries.ts";
+import { readDeliveries, recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
 import { presentDelivery } from "../../modules/events/presentWebhooks.ts";
 import { parseEventId, parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printJson, printList } from "../output/print.ts";
@@ -22,6 +19,16 @@ export const ENDPOINT = [
   "id of the endpoint, from `webhook list`",
   parseId,
 ] as const;
+
+const parseChosen = (eventId: string | undefined, since: Date | undefined) => {
+  if (eventId !== undefined && since === undefined) {
+    return { eventId };
+  }
+  if (eventId === undefined && since !== undefined) {
+    return { since };
+  }
+  throw new CommandError(EXIT.usage, "Pass either the id of an event or --since.");
+};
 
 export const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
@@ -64,32 +71,21 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
 
   withAudit(
     webhook
-      .command("retry")
-      .description("Retry a delivery, even if it succeeded")
-      .argument(...ENDPOINT)
-      .argument("<event>", "id of the event, from `webhook deliveries`", parseEventId),
-  ).action(async (id, event, options) => {
-    const deps = await openChange(context, options);
-    const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
-    if (io.json) {
-      printJson(io, presentDelivery(delivery));
-    }
-    say(io, `${event} is sent again within seconds.`);
-  });
-
-  withAudit(
-    webhook
       .command("recover")
-      .description("Send the events of the last 14 days that an endpoint has not received now")
+      .description(
+        "Send the events of the last 14 days that an endpoint has not received, or one event again",
+      )
       .argument(...ENDPOINT)
-      .addOption(sinceOption().makeOptionMandatory()),
-  ).action(async (id, { since, ...options }) => {
+      .argument("[event]", "id of one event, from `webhook deliveries`", parseEventId)
+      .addOption(sinceOption()),
+  ).action(async (id, eventId, { since, ...options }) => {
+    const chosen = parseChosen(eventId, since);
     const deps = await openChange(context, options);
     const endpoint = await getWebhookEndpoint(deps.db, id);
     let total = 0;
     let hasMore = true;
     while (hasMore) {
-      const part = await recoverWebhookEvents(deps, endpoint, since);
+      const part = await recoverWebhookEvents(deps, endpoint, chosen);
       total += part.recovered;
       ({ hasMore } = part);
     }
@@ -100,7 +96,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       io,
       total === 0
         ? "The endpoint has missed nothing."
-        : `${counted(total, "missed event is", "missed events are")} sent now.`,
+        : `${counted(total, "event is", "events are")} sent now.`,
     );
   });
 };

@@ -35,7 +35,6 @@ export const AUDIT_ACTIONS = [
   "webhook.disable",
   "webhook.ping",
   "webhook.recover",
-  "webhook.retry",
   "export",
   "find",
   "migrate",

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DELIVERY_STATES } from "./decideDelivery.rules.ts";
@@ -110,62 +110,72 @@ export const insertPing = (
   `);
 };
 
-/** Makes a delivery due, and begins its schedule again. */
-export const makeDeliveryDue = async (
-  db: CommonQueryMethods,
-  endpointId: string,
-  id: string,
-  now: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery
-    SET state = 'pending', due_at = ${timestamp(now)}, attempts = 0
-    WHERE endpoint_id = ${endpointId} AND event_id = ${id}
-  `);
-};
-
 const recoveredRow = z.strictObject({ found: safeInteger });
 
+const isEvent = ({ id, transactionId }: FeedPosition): FragmentSqlToken => sql.fragment`
+  event.id = ${id} AND event.transaction_id = ${String(transactionId)}::xid8
+`;
+
+/** The events that an endpoint wants and that are neither delivered to it nor due. */
+const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): FragmentSqlToken =>
+  sql.fragment`
+    event.created_at >= ${timestamp(since)}
+    AND event.type = ANY(${sql.array([...(types ?? WEBHOOK_TYPES)], "text")})
+    AND NOT EXISTS (
+      SELECT
+      FROM webhook_delivery
+      WHERE webhook_delivery.event_id = event.id
+        AND webhook_delivery.endpoint_id = ${id}
+        AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${timestamp(now)})
+      OFFSET 0
+    )
+  `;
+
 /**
- * Makes deliveries due of the events since a time that an endpoint wants, and that are neither delivered to it nor due, oldest
- * first. The schedule of those that had failed or wait begins again.
+ * Makes deliveries due, oldest first: of one event of the endpoint's owner, also if it was delivered, or of the events since a
+ * time that the endpoint has missed. Their schedule begins again.
  * @returns how many such events there are, where counting ends at one more than the limit
  */
 export const recoverDeliveries = (
   transaction: CommonQueryMethods,
-  { id, accountId, mode, types }: WebhookEndpoint,
-  { since, limit, now }: { readonly since: Date; readonly limit: number; readonly now: Date },
+  endpoint: WebhookEndpoint,
+  {
+    recovered,
+    limit,
+    now,
+  }: {
+    readonly recovered: { readonly since: Date } | { readonly event: FeedPosition };
+    readonly limit: number;
+    readonly now: Date;
+  },
 ): Promise<number> => {
+  const { id, accountId, mode } = endpoint;
   const time = timestamp(now);
+  const [condition, isSentAgain] =
+    "since" in recovered
+      ? [
+          missedSince(endpoint, recovered.since, now),
+          sql.fragment`webhook_delivery.state <> 'delivered'`,
+        ]
+      : [isEvent(recovered.event), sql.fragment`true`];
   return transaction.oneFirst(sql.type(recoveredRow)`
-    WITH missed AS MATERIALIZED (
+    WITH recovered AS MATERIALIZED (
       SELECT event.id, event.transaction_id, event.created_at
       FROM event
-      WHERE event.account_id = ${accountId}
-        AND event.mode = ${mode}
-        AND event.created_at >= ${timestamp(since)}
-        AND event.type = ANY(${sql.array([...(types ?? WEBHOOK_TYPES)], "text")})
-        AND NOT EXISTS (
-          SELECT
-          FROM webhook_delivery
-          WHERE webhook_delivery.event_id = event.id
-            AND webhook_delivery.endpoint_id = ${id}
-            AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${time})
-          OFFSET 0
-        )
+      WHERE event.account_id = ${accountId} AND event.mode = ${mode} AND ${condition}
       ORDER BY event.created_at, event.id
       LIMIT ${limit + 1}
     ),
-    recovered AS (
+    inserted AS (
       INSERT INTO webhook_delivery (event_id, endpoint_id, transaction_id, created_at, due_at)
       SELECT id, ${id}, transaction_id, ${time}, ${time}
-      FROM missed
+      FROM recovered
       ORDER BY created_at, id
       LIMIT ${limit}
       ON CONFLICT (event_id, endpoint_id) DO UPDATE
       SET state = 'pending', due_at = excluded.due_at, attempts = 0
-      WHERE webhook_delivery.state <> 'delivered'
+      WHERE ${isSentAgain}
     )
-    SELECT count(*) AS found FROM missed
+    SELECT count(*) AS found FROM recovered
   `);
 };

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { listDeliveries, makeDeliveryDue, recoverDeliveries } from "./deliveries.sql.ts";
+import { listDeliveries, recoverDeliveries } from "./deliveries.sql.ts";
 import type { Delivery } from "./deliveries.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
@@ -51,57 +51,54 @@ export const readDeliveries = async (
   return { deliveries: found.slice(0, limit), hasMore: found.length > limit };
 };
 
-/**
- * Makes a delivery again within seconds, also one that has succeeded, and repeats it on the schedule if it fails.
- * @throws DomainError record_not_found, or request_invalid if the endpoint is disabled
- */
-export const retryWebhookDelivery = (
-  context: ChangeContext,
-  endpoint: WebhookEndpoint,
-  eventId: string,
-): Promise<Delivery> => {
-  requireEnabled(endpoint);
-  return context.db.transaction(async (transaction) => {
-    const getDelivery = async (): Promise<Delivery> => {
-      const found = await findDelivery(transaction, endpoint.id, eventId);
-      if (found === null) {
-        throw new DomainError("record_not_found", "delivery not found");
-      }
-      return found;
-    };
-    const { id } = await getDelivery();
-    await makeDeliveryDue(transaction, endpoint.id, id, context.clock.now());
-    await recordWebhookAction(transaction, context, "webhook.retry", endpoint, {
-      delivery: eventId,
-    });
-    return getDelivery();
-  });
+const eventNotFound = (): DomainError => new DomainError("record_not_found", "event not found");
+
+const parseChosen = (
+  chosen: { readonly since: Date } | { readonly eventId: string },
+  now: Date,
+): Parameters<typeof recoverDeliveries>[2]["recovered"] => {
+  if ("eventId" in chosen) {
+    const event = parseEventId(chosen.eventId);
+    if (event === null) {
+      throw eventNotFound();
+    }
+    return { event };
+  }
+  const { since } = chosen;
+  if (since > now || since < daysBefore(now, RECOVERY_DAYS)) {
+    throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
+  }
+  return { since };
 };
 
 /**
- * Delivers the events since a time that an endpoint wants and does not have: those that were recorded while it was disabled
- * or did not exist, and those whose delivery failed or waits.
+ * Sends events again within seconds, and repeats each on the schedule if it fails: one event, also if it was delivered, or the
+ * events since a time that the endpoint wants and does not have. Those were recorded while it was disabled or did not exist, or
+ * their delivery failed or waits.
+ * @param chosen.eventId the id of the event, as clients know it
  * @returns how many, and whether there are more, which a repeated call delivers
- * @throws DomainError request_invalid if the time is too long ago or in the future, or the endpoint is disabled
+ * @throws DomainError record_not_found if its owner has no such event, or request_invalid if the time is too long ago or in
+ *   the future, or the endpoint is disabled
  */
 export const recoverWebhookEvents = async (
   context: ChangeContext,
   endpoint: WebhookEndpoint,
-  since: Date,
+  chosen: { readonly since: Date } | { readonly eventId: string },
 ): Promise<{ readonly recovered: number; readonly hasMore: boolean }> => {
   requireEnabled(endpoint);
   const now = context.clock.now();
-  if (since > now || since < daysBefore(now, RECOVERY_DAYS)) {
-    throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
-  }
   return context.db.transaction(async (transaction) => {
-    const options = { since, limit: MAXIMUM_EVENTS, now };
-    const found = await recoverDeliveries(transaction, endpoint, options);
-    const recovered = Math.min(found, MAXIMUM_EVENTS);
-    await recordWebhookAction(transaction, context, "webhook.recover", endpoint, {
-      since,
-      recovered,
+    const found = await recoverDeliveries(transaction, endpoint, {
+      recovered: parseChosen(chosen, now),
+      limit: MAXIMUM_EVENTS,
+      now,
     });
+    if (found === 0 && "eventId" in chosen) {
+      throw eventNotFound();
+    }
+    const recovered = Math.min(found, MAXIMUM_EVENTS);
+    const details = { ...chosen, recovered };
+    await recordWebhookAction(transaction, context, "webhook.recover", endpoint, details);
     return { recovered, hasMore: found > MAXIMUM_EVENTS };
   });
 };

@@ -168,7 +168,7 @@ test("an id that is malformed is as unknown as another account's or the other mo
     ["DELETE", "/webhook_endpoints/ID", "hook"],
     ["GET", "/webhook_endpoints/ID/deliveries", "hook"],
     ["GET", `/webhook_endpoints/${ownHook}/deliveries?starting_after=ID`],
-    ["POST", `/webhook_endpoints/${ownHook}/deliveries/ID/retry`],
+    ["POST", `/webhook_endpoints/${ownHook}/recover`],
   ];
   for (const [method, path, kind = "tree"] of requests) {
     const responses = new Set<string>();
@@ -182,7 +182,7 @@ test("an id that is malformed is as unknown as another account's or the other mo
       const response = await fetch(url + path.replace("ID", encodeURIComponent(id)), {
         method,
         headers: { Authorization: key, "Content-Type": "application/json" },
-        ...(method === "POST" ? { body: JSON.stringify({ id }) } : {}),
+        ...(method === "POST" ? { body: JSON.stringify({ id, event_id: id }) } : {}),
       });
       responses.add(`${response.status} ${await response.text()}`);
     }

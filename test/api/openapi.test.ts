@@ -98,7 +98,6 @@ test("the API description has every endpoint and status of the contract", async 
     "post /webhook_endpoints/{id}/ping": refund,
     "post /webhook_endpoints/{id}/recover": refund,
     "get /webhook_endpoints/{id}/deliveries": "200 400 403 404 408 417 431 500 503",
-    "post /webhook_endpoints/{id}/deliveries/{delivery_id}/retry": refund,
     "get /usage": list,
     "get /usage/{registration_id}": "200 400 403 404 408 417 431 500 503",
     "get /statement": list,

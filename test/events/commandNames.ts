@@ -5,7 +5,7 @@ export const READING_WEBHOOK_COMMANDS = ["list", "show", "deliveries", "listen"]
 
 /** The others. Their audit entries are checked in endpoints.test.ts. */
 export const WRITING_WEBHOOK_COMMANDS = Object.fromEntries(
-  ["create", "update", "delete", "rotate", "ping", "recover", "retry"].map((name) => [
+  ["create", "update", "delete", "rotate", "ping", "recover"].map((name) => [
     `webhook ${name}`,
     "test/events/endpoints.test.ts",
   ]),

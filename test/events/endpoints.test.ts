@@ -262,7 +262,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
   t.like(await run("update", id, "--enable"), { disabled_reason: null });
   t.like(await run("rotate", id, "--revoke-previous"), { previous_valid_until: null });
   const ping = idOf(await run("ping", id));
-  t.like(await run("retry", id, ping), { id: ping, state: "pending" });
+  t.deepEqual(await run("recover", id, ping), { recovered_count: 1 });
   const since = new Date(Date.now() - 60_000).toISOString();
   // The event that it was disabled.
   t.deepEqual(await run("recover", id, "--since", since), { recovered_count: 1 });
@@ -291,7 +291,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
     "webhook.update",
     "webhook.rotate",
     "webhook.ping",
-    "webhook.retry",
+    "webhook.recover",
     "webhook.recover",
     "webhook.delete",
   ]);

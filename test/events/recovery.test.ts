@@ -5,10 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { insertEvents } from "../../modules/events/events.sql.ts";
 import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
-import {
-  recoverWebhookEvents,
-  retryWebhookDelivery,
-} from "../../modules/events/manageDeliveries.ts";
+import { recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
@@ -43,7 +40,7 @@ const setUp = async (
     ...scene,
     names: () =>
       receiver.received.map((request) => String(verify(request, secret).data["registration_id"])),
-    recover: (since: Date = clock.now()) => recoverWebhookEvents(deps, endpoint, since),
+    recover: (since: Date = clock.now()) => recoverWebhookEvents(deps, endpoint, { since }),
     /** Records events that the endpoint misses, because it is disabled. */
     recordAll,
     miss: async (contents: readonly StoredEventContent[]) => {
@@ -76,7 +73,7 @@ test("what was recorded while an endpoint was disabled and what failed is recove
   await deliver();
   const disabled = await setStatus("disabled");
   await record("meanwhile");
-  await t.throwsAsync(recoverWebhookEvents(deps, disabled, since), { message: /is disabled/u });
+  await t.throwsAsync(recoverWebhookEvents(deps, disabled, { since }), { message: /is disabled/u });
   await setStatus("enabled");
   receiver.respond(answer(204));
   await record("after");
@@ -185,7 +182,7 @@ const listed = z.object({
   has_more: z.boolean(),
 });
 
-test("deliveries can be read with their last attempt, and one can be made again, over HTTP", async (t) => {
+test("deliveries can be read with their last attempt, and one event can be sent again, over HTTP", async (t) => {
   const { deps, record, deliver, receiver, startApi, clock } = await setUp(t);
   const { call } = await startApi();
   receiver.respond(answer(503, {}, "busy"));
@@ -211,8 +208,9 @@ test("deliveries can be read with their last attempt, and one can be made again,
   }
 
   const [done] = (await list("?state=delivered")).deliveries;
-  const retried = await call("POST", `/deliveries/${done?.id}/retry`);
-  t.like(retried, { status: 200, body: { state: "pending", attempt_count: 0 } });
+  const one = { event_id: done?.id };
+  t.like(await call("POST", "/recover", one), { status: 200, body: { recovered_count: 1 } });
+  t.like(await list("?state=pending"), { deliveries: { length: 2 } });
   await deliver();
   t.is(receiver.received.length, 3);
   t.like(await call("POST", "/recover", {}), { status: 400, body: { error: "since: required" } });
@@ -223,13 +221,13 @@ test("deliveries can be read with their last attempt, and one can be made again,
 
   const { apiKeyProd } = await createTestOrganization(deps.db);
   t.is((await call("GET", "/deliveries", undefined, apiKeyProd)).status, 404);
-  const retry = `/deliveries/${done?.id}/retry`;
-  t.is((await call("POST", retry, undefined, apiKeyProd)).status, 404);
-  t.is((await call("POST", "/deliveries/evt_x/retry")).status, 404);
+  t.is((await call("POST", "/recover", one, apiKeyProd)).status, 404);
+  const unknown = await call("POST", "/recover", { event_id: "evt_x" });
+  t.like(unknown, { status: 404, body: { error: "event not found" } });
   t.is((await call("GET", "/deliveries?starting_after=evt_x")).status, 400);
 });
 
-test("a delivery of a type that this release does not know is listed, and is made again", async (t) => {
+test("an event of a type that this release does not know is listed, and is sent again", async (t) => {
   const { deps, owner, record, startApi, deliver, receiver } = await setUp(t);
   const { call } = await startApi();
   await record("first");
@@ -240,16 +238,13 @@ test("a delivery of a type that this release does not know is listed, and is mad
   const list = await call("GET", "/deliveries");
   t.like(list, { status: 200, body: { deliveries: [{ type: "later.type" }] } });
   const id = listed.parse(list.body).deliveries[0]?.id;
-  t.like(await call("POST", `/deliveries/${id}/retry`), {
-    status: 200,
-    body: { type: "later.type", state: "pending" },
-  });
+  t.is((await call("POST", "/recover", { event_id: id })).status, 200);
   await deliver();
   t.is(receiver.received.length, 2);
   t.true(receiver.received.every(({ body }) => body.startsWith('{"type":"later.type"')));
 });
 
-test("a retry begins the schedule again", async (t) => {
+test("a recovery begins the schedule again", async (t) => {
   const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
   receiver.respond(answer(500));
   await record("first");
@@ -257,8 +252,8 @@ test("a retry begins the schedule again", async (t) => {
     pass(dueMs);
   }
   t.like(await deliveries(), [{ state: "failed", attempts: 10 }]);
-  const id = receiver.received[0]?.headers["webhook-id"] ?? "";
-  await retryWebhookDelivery(deps, endpoint, id);
+  const eventId = receiver.received[0]?.headers["webhook-id"] ?? "";
+  await recoverWebhookEvents(deps, endpoint, { eventId });
   t.is(await deliver(), 5000);
   t.like(await deliveries(), [{ state: "pending", attempts: 1 }]);
 });
@@ -339,7 +334,7 @@ test("beside 64 writers, an endpoint that is disabled meanwhile and recovered re
 
   await Promise.all([writeAll(), deliverAll()]);
   clock.set(new Date().toISOString());
-  const { recovered, hasMore } = await recoverWebhookEvents(deps, endpoint, since);
+  const { recovered, hasMore } = await recoverWebhookEvents(deps, endpoint, { since });
   // One call begins no attempt after twenty seconds.
   while ((await deliver()) === 0) {}
 
@@ -351,5 +346,5 @@ test("beside 64 writers, an endpoint that is disabled meanwhile and recovered re
     String(verify(request, secret).data["registration_id"]),
   );
   t.deepEqual(names.toSorted(), expected);
-  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 0 });
+  t.like(await recoverWebhookEvents(deps, endpoint, { since }), { recovered: 0 });
 });

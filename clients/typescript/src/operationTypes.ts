@@ -35,11 +35,7 @@ export type ItemOf<Result> = {
   [Field in keyof Result]: Result[Field] extends readonly (infer Item)[] ? Item : never;
 }[keyof Result];
 
-type PathArguments<Path> = [Path] extends [never]
-  ? []
-  : "delivery_id" extends keyof Path
-    ? [id: string, deliveryId: string]
-    : [id: string];
+type PathArguments<Path> = [Path] extends [never] ? [] : [id: string];
 
 type PartArguments<Value> = [Value] extends [never]
   ? []

@@ -65,7 +65,6 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "post /app/api/webhook_endpoints/{id}/ping": act,
       "post /app/api/webhook_endpoints/{id}/recover": act,
       "get /app/api/webhook_endpoints/{id}/deliveries": readOne,
-      "post /app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry": act,
       "get /healthz": "200 400 408 417 431",
       "get /readyz": "200 400 408 417 431 503",
     },

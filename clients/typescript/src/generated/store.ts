@@ -519,11 +519,16 @@ export interface components {
         };
         readonly NewWebhookRecovery: {
             /**
+             * @description The id of one event, instead of a time.
+             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
+             */
+            readonly event_id?: string;
+            /**
              * Format: date-time
              * @description Events from this time on.
              * @example 2025-06-01T12:00:00Z
              */
-            readonly since: string;
+            readonly since?: string;
         };
         readonly NewWebhookSecret: {
             /**
@@ -1535,31 +1540,6 @@ export interface operations {
             };
         };
     };
-    readonly retryWebhookDelivery: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path: {
-                /** @description The id of the delivery, which is the event's. */
-                readonly delivery_id: string;
-                /** @description The id of the endpoint. */
-                readonly id: string;
-            };
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["WebhookDelivery"];
-                };
-            };
-        };
-    };
     readonly pingWebhookEndpoint: {
         readonly parameters: {
             readonly query?: never;
@@ -1701,7 +1681,6 @@ export const OPERATIONS = {
   recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null,"takes":["body"],"isPublic":false},
   refund: {"method":"POST","path":"/app/api/refund","key":"request","takes":["body"],"isPublic":false},
   rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request","takes":["body"],"isPublic":false},
-  retryWebhookDelivery: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null,"takes":[],"isPublic":false},
   rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null,"takes":["body"],"isPublic":false},
   searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null,"takes":["query"],"isPublic":false},
   topUp: {"method":"POST","path":"/app/api/topup","key":"request","takes":["body"],"isPublic":false},
