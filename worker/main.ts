@@ -68,7 +68,7 @@ const startWatching = async (
   config: Config,
   { db, webhookDb, healthConnection, clock, temporal, logger, metrics }: WorkerContext,
 ) => {
-  const { readMetrics } = await installTemporalRuntime(logger);
+  installTemporalRuntime(logger);
   const health = await watchHealth({
     readDatabaseTime: async () => (await readServerStatus(healthConnection)).now,
     temporal,
@@ -81,10 +81,7 @@ const startWatching = async (
   const server = await serveMetrics(
     config,
     "WORKER_METRICS_PORT",
-    {
-      contentType: metrics.registry.contentType,
-      read: async () => (await Promise.all([metrics.read(), readMetrics()])).join("\n"),
-    },
+    { contentType: metrics.registry.contentType, read: metrics.read },
     health.read,
   );
   return { health, server };

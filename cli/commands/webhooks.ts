@@ -21,7 +21,7 @@ import {
   readAccountFilter,
   requiredAccount,
 } from "../accountOptions.ts";
-import { namesFrom, parseLimit, parseMode } from "../arguments.ts";
+import { namesFrom, parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -132,16 +132,22 @@ const addCreateCommand = (webhook: Command, context: CliContext): void => {
   });
 };
 
-const addReadCommands = (webhook: Command, context: CliContext): void => {
+const addListCommand = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
   webhook
     .command("list")
-    .description("List endpoints and how their servers respond, those that fail first")
+    .alias("show")
+    .description("List endpoints and how their servers respond, those that fail first, or show one")
+    .argument("[endpoint-id]", "id of the endpoint", parseId)
     .addOption(accountOption())
     .option("--mode <live|test>", "only endpoints of this mode", parseMode)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async ({ org, mode, limit }) => {
+    .action(async (id, { org, mode, limit }) => {
       const db = await connections.database();
+      if (id !== undefined) {
+        printEndpoint(context, await getWebhookEndpoint(db, id));
+        return;
+      }
       const accountId = (await readAccountFilter(db, org)) ?? undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
       const shown = endpoints.slice(0, limit);
@@ -149,15 +155,6 @@ const addReadCommands = (webhook: Command, context: CliContext): void => {
       if (endpoints.length > limit) {
         say(io, "More endpoints exist. Raise --limit.");
       }
-    });
-
-  webhook
-    .command("show")
-    .description("Show an endpoint and its last error")
-    .argument(...ENDPOINT)
-    .action(async (id) => {
-      const db = await connections.database();
-      printEndpoint(context, await getWebhookEndpoint(db, id));
     });
 };
 
@@ -231,7 +228,7 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
 
 export const addWebhookCommands = (webhook: Command, context: CliContext): void => {
   addCreateCommand(webhook, context);
-  addReadCommands(webhook, context);
+  addListCommand(webhook, context);
   addChangeCommands(webhook, context);
   addDeliveryCommands(webhook, context);
   addListenCommand(webhook, context);

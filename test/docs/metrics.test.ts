@@ -10,7 +10,6 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
-import { TEMPORAL_METRICS } from "../../worker/installTemporalRuntime.ts";
 
 const test = testWithDatabase();
 
@@ -73,13 +72,8 @@ const readAlerts = async (): Promise<readonly { name: string; text: string }[]> 
 
 test("docs/monitoring.md describes every metric of the programs, and no other", async (t) => {
   const { metrics } = await listExported(t);
-  const rows = (await readText("docs/monitoring.md")).matchAll(
-    /^\| `(?<name>(?:impact|temporal)_\w+)` +\|/gmu,
-  );
-  t.deepEqual(
-    [...rows].map(({ groups }) => groups?.["name"] ?? "").toSorted(),
-    [...metrics, ...TEMPORAL_METRICS].toSorted(),
-  );
+  const rows = (await readText("docs/monitoring.md")).matchAll(/^\| `(?<name>impact_\w+)` +\|/gmu);
+  t.deepEqual([...rows].map(({ groups }) => groups?.["name"] ?? "").toSorted(), metrics.toSorted());
 });
 
 test("the alerts and the dashboard use only metrics that the programs export", async (t) => {

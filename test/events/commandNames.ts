@@ -1,5 +1,5 @@
 /** The commands of webhooks that only read, or send requests as a client. */
-export const READING_WEBHOOK_COMMANDS = ["list", "show", "deliveries", "listen"].map(
+export const READING_WEBHOOK_COMMANDS = ["list", "deliveries", "listen"].map(
   (name) => `webhook ${name}`,
 );
 

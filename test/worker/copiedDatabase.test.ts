@@ -326,9 +326,7 @@ const line = z.looseObject({ level: z.int(), msg: z.string() });
 
 test("a workflow that ends because its order is gone is logged with the reason, without a stack", async (t) => {
   const written: string[] = [];
-  await installTemporalRuntime(
-    pino({ level: "info" }, { write: (text) => void written.push(text) }),
-  );
+  installTemporalRuntime(pino({ level: "info" }, { write: (text) => void written.push(text) }));
   const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
   const namespace = await registerNamespace(connection);
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
