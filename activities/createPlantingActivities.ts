@@ -16,7 +16,7 @@ import { DomainError } from "../runtime/errors.rules.ts";
 const PERMANENT: ReadonlySet<ErrorCode> = new Set(["record_not_found"]);
 
 /** Marks permanent errors of the work as non-retryable; Temporal retries all others. */
-export const asNonRetryable = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+const asNonRetryable = async <Result>(work: () => Promise<Result>): Promise<Result> => {
   try {
     return await work();
   } catch (error) {

@@ -5,8 +5,6 @@ import test from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { Client, Connection } from "@temporalio/client";
-import { NativeConnection, Worker } from "@temporalio/worker";
 import {
   lockDeployment,
   readDeployment,
@@ -36,7 +34,6 @@ import {
   openNamespace,
   startProgram,
   TEMPORAL_ADDRESS,
-  registerNamespace,
 } from "../support/programs.ts";
 import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
@@ -44,10 +41,6 @@ import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { runWorker } from "../../worker/runWorker.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { asNonRetryable } from "../../activities/createPlantingActivities.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
-import { installTemporalRuntime } from "../../worker/installTemporalRuntime.ts";
-import { plantingOrder } from "../../workflows/plantingOrder.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
 
@@ -320,48 +313,4 @@ test("a worker that is stopped while its workflows are being bundled does not wa
   shutdown.abort();
 
   await t.notThrowsAsync(worker);
-});
-
-const line = z.looseObject({ level: z.int(), msg: z.string() });
-
-test("a workflow that ends because its order is gone is logged with the reason, without a stack", async (t) => {
-  const written: string[] = [];
-  installTemporalRuntime(pino({ level: "info" }, { write: (text) => void written.push(text) }));
-  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
-  const namespace = await registerNamespace(connection);
-  const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-  const worker = await Worker.create({
-    connection: native,
-    namespace,
-    taskQueue: "test",
-    workflowBundle: await bundleWorkflows(),
-    activities: {
-      pollPlantingOrder: () =>
-        asNonRetryable(() =>
-          Promise.reject(new DomainError("record_not_found", "failed to find planting order")),
-        ),
-    },
-  });
-  await worker.runUntil(
-    t.throwsAsync(
-      new Client({ connection, namespace }).workflow.execute(plantingOrder, {
-        workflowId: "gone",
-        taskQueue: "test",
-        args: [1],
-      }),
-    ),
-  );
-  await connection.close();
-  await native.close();
-
-  const lines = written.map((text) => line.parse(JSON.parse(text)));
-  for (const [message, reason] of [
-    ["Activity failed", /^failed to find planting order$/u],
-    ["Workflow failed", /: failed to find planting order$/u],
-  ] as const) {
-    const found = lines.find(({ msg }) => msg === message);
-    t.is(found?.level, 40, message);
-    t.regex(String(found?.["reason"]), reason);
-    t.false(JSON.stringify(found).includes("    at "), message);
-  }
 });
