@@ -221,15 +221,6 @@ test("a database is separated only if it looks like a copy, or is said to be one
   t.not(await getDeploymentName({ db: original.db, clock: systemClock }), name);
 });
 
-test("commands that change workflows refuse a copied database that is undecided", async (t) => {
-  const { copy } = await fork(t, { TEMPORAL_ADDRESS });
-
-  const run = await copy.impact("workflow", "terminate", "reconciliation", "--reason", "x");
-
-  t.is(run.exitCode, 1);
-  t.regex(run.stderr, /If it is a copy, run `impact deployment separate`/u);
-});
-
 test("a process that knows its name goes on when its database is promoted or copied", async (t) => {
   const { name, original } = await fork(t);
   const getName = await createDeploymentName({ db: original.db, clock: systemClock });
