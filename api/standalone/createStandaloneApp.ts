@@ -16,10 +16,8 @@ import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
 import { callbackEndpoint } from "./callbackEndpoint.ts";
-import { batchEndpoints } from "./batchEndpoints.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
-import { donationBatchEndpoints } from "./donationEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 
 /** They come before the interface's own. */
@@ -41,12 +39,9 @@ export const createStandaloneApp = (
   further: FurtherPages = { pages: [], browserFallbacks: [] },
 ): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
-  const refunding = { ...context, refunds: createRefundWriter(context) };
   const endpoints = [
-    ...registrationEndpoints(refunding),
-    ...batchEndpoints(refunding),
+    ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
     ...charityEndpoints(context),
-    ...donationBatchEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
     statementEndpoint(context),

@@ -1,17 +1,12 @@
 import type { z } from "zod";
-import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import { resultOfOne } from "../../modules/records/batches.rules.ts";
 import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
-import type { Donated } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
-import type { RefundedDonation } from "../../modules/charities/refundDonations.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
-import { keyEndpoint } from "../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, READ_ERROR } from "../http/errorResponses.ts";
@@ -22,9 +17,7 @@ import {
 } from "../../modules/charities/presentDonation.rules.ts";
 import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
-import { batchEndpoint, IN_ONE } from "./batchEndpoint.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
-import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
 import {
   CHARITY_REQUIRED,
@@ -42,34 +35,19 @@ import {
   EXAMPLES,
   TAG,
 } from "./donationSchemas.ts";
+import { IN_ONE, writeEndpoints } from "./writeEndpoints.ts";
 
-/** Returns the responses to single requests. */
-const presentDonations = async (
-  context: StandaloneContext,
-  caller: Caller,
-  done: readonly Donated[],
-) => (await readDonated(context, caller, done)).map(presentDonated);
-
-/** Returns the responses to single requests. */
-const presentRefunds = async (
-  context: StandaloneContext,
-  caller: Caller,
-  done: readonly RefundedDonation[],
-) => (await readRefunded(context, caller, done)).map(presentDonationRefund);
-
-const donateEndpoint = (context: StandaloneContext): Endpoint =>
-  keyEndpoint({
-    method: "post",
+const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
+  writeEndpoints({
     path: "/charities/donate",
+    tag: TAG,
     requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
+    single: {
       operationId: "donate",
-      tag: TAG,
       summary: "Record a donation to a charity",
       details:
         "Validates the charity with the organization's charity provider first. Live donations need the donation " +
         "subscription. A known idempotency_key returns the original record.",
-      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
@@ -87,14 +65,29 @@ const donateEndpoint = (context: StandaloneContext): Endpoint =>
         },
       ],
     },
-    schemas: { body: donateBody, response: donateResponse },
-    examples: EXAMPLES.donate,
-    handle: async ({ ctx, caller, body }) => {
-      const request = donationRequestOf(body);
-      const donated = resultOfOne(await donate(context, caller, [request], false));
-      markReplay(ctx, donated);
-      return resultOfOne(await presentDonations(context, caller, [donated]));
+    batch: {
+      operationId: "donateInBatch",
+      title: "RecordedDonation",
+      summary: `Record donations ${IN_ONE}`,
+      details:
+        "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
+        "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
+        "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
+        "status 503; repeat the batch to validate more of them.",
+      errors: [
+        {
+          code: "internal_error",
+          when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
+          example: "charity search failed",
+        },
+      ],
+      exampleRejection: CHARITY_REQUIRED,
     },
+    schemas: { item: donateBody, result: donateResponse },
+    examples: EXAMPLES.donate,
+    accept: donationRequestOf,
+    write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
+    present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
   });
 
 const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
@@ -169,18 +162,16 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
     streaming,
   );
 
-const refundEndpoint = (context: StandaloneContext): Endpoint =>
-  keyEndpoint({
-    method: "post",
+const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
+  writeEndpoints({
     path: "/refund/donations",
-    description: {
+    tag: TAG,
+    single: {
       operationId: "refundDonation",
-      tag: TAG,
       summary: "Refund a donation",
       details:
         "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
         "Refunding a donation again returns the first refund.",
-      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
@@ -195,60 +186,14 @@ const refundEndpoint = (context: StandaloneContext): Endpoint =>
         },
       ],
     },
-    schemas: { body: refundBody, response: refundResponse },
-    examples: EXAMPLES.refund,
-    checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
-    handle: async ({ ctx, caller, body }) => {
-      const request = refundRequestOf(body);
-      const owner = accountModeOf(caller);
-      const refund = resultOfOne(await refundDonations(context, owner, [request], false));
-      markReplay(ctx, refund);
-      return resultOfOne(await presentRefunds(context, caller, [refund]));
-    },
-  });
-
-const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
-  batchEndpoint({
-    path: "/charities/donate/batch",
-    description: {
-      operationId: "donateInBatch",
-      tag: TAG,
-      title: "RecordedDonation",
-      summary: `Record donations ${IN_ONE}`,
-      details:
-        "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
-        "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
-        "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
-        "status 503; repeat the batch to validate more of them.",
-      errors: [
-        KEY_ERROR,
-        {
-          code: "internal_error",
-          when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
-          example: "charity search failed",
-        },
-      ],
-      exampleRejection: CHARITY_REQUIRED,
-    },
-    schemas: { item: donateBody, result: donateResponse },
-    examples: EXAMPLES.donate,
-    accept: donationRequestOf,
-    write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
-    present: (caller, done) => presentDonations(context, caller, done),
-  });
-
-const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
-  batchEndpoint({
-    path: "/refund/donations/batch",
-    description: {
+    batch: {
       operationId: "refundDonationsInBatch",
-      tag: TAG,
       title: "DonationRefund",
       summary: `Refund donations ${IN_ONE}`,
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Refunding a donation again returns the first refund.",
-      errors: [KEY_ERROR],
+      errors: [],
       exampleRejection: "donation not found",
     },
     schemas: { item: refundBody, result: refundResponse },
@@ -257,17 +202,12 @@ const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
       refundDonations(context, accountModeOf(caller), items, isAtomic),
-    present: (caller, done) => presentRefunds(context, caller, done),
+    present: async (caller, done) =>
+      (await readRefunded(context, caller, done)).map(presentDonationRefund),
   });
 
 export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
-  donateEndpoint(context),
+  ...donateEndpoints(context),
   listEndpoint(context),
-  refundEndpoint(context),
-];
-
-/** The endpoints that take many donations or refunds of donations in one request. */
-export const donationBatchEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
-  donateBatchEndpoint(context),
-  refundBatchEndpoint(context),
+  ...refundEndpoints(context),
 ];

@@ -6,16 +6,15 @@ import {
   REGISTRATION_COLUMNS,
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
-import { register } from "../../modules/registrations/register.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import { readRegistered } from "../../modules/registrations/createRegistrationWriter.ts";
+import { registerAll } from "../../modules/registrations/register.ts";
+import { readRefunded, refundAll } from "../../modules/registrations/refundRegistration.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
-import { keyEndpoint } from "../http/endpoint.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryError, DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
-import { markReplay, REPLAY_HEADER } from "../http/idempotencyKey.ts";
 import type { HttpContext } from "../context.ts";
 import { isBlankId } from "./clientFields.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./standaloneErrors.ts";
@@ -32,6 +31,7 @@ import {
   presentRefunded,
   refundRequestOf,
 } from "./registrationSchemas.ts";
+import { IN_ONE, writeEndpoints } from "./writeEndpoints.ts";
 
 type EndpointContext = RegistrationContext &
   ListContext & { readonly refunds: RefundWriter } & Pick<
@@ -39,19 +39,17 @@ type EndpointContext = RegistrationContext &
     "streaming" | "publicBaseUrl"
   >;
 
-const registerEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
+const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpoint[] => {
   const names = KIND_NAMES[kind];
-  return keyEndpoint({
-    method: "post",
+  return writeEndpoints({
     path: names.registerPath,
-    description: {
+    tag: names.plural,
+    single: {
       operationId: `register${names.title}s`,
-      tag: names.plural,
       summary: `Register ${names.plural}`,
       details:
         "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
         "A known idempotency_key returns the original record and bills nothing.",
-      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
@@ -66,13 +64,26 @@ const registerEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
         QUEUE_ERROR,
       ],
     },
-    schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
+    batch: {
+      operationId: `register${names.title}sInBatch`,
+      title: `${names.title}Registration`,
+      summary: `Register ${names.plural} ${IN_ONE}`,
+      details:
+        "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
+      errors: [],
+      exampleRejection: "count: must be an integer of at least 1",
+    },
+    schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
-    handle: async ({ ctx, caller, body }) => {
-      const request = newRegistrationOf(caller, kind, body);
-      const registered = await register(context, caller, request);
-      markReplay(ctx, registered);
-      return presentRegistered(kind, registered.registration, registered.totals);
+    accept: (item, caller) => newRegistrationOf(caller, kind, item),
+    write: (caller, items, isAtomic) =>
+      registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
+    present: async (caller, done) => {
+      const registered = await readRegistered(context, ownerOf(caller, kind), done);
+      return registered.map(({ registration, totals }) =>
+        presentRegistered(kind, registration, totals),
+      );
     },
   });
 };
@@ -126,20 +137,21 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   );
 };
 
-const refundEndpoint = (kind: Kind, { db, clock, billing, refunds }: EndpointContext): Endpoint => {
+const refundEndpoints = (
+  kind: Kind,
+  { db, clock, billing, refunds }: EndpointContext,
+): readonly Endpoint[] => {
   const names = KIND_NAMES[kind];
-  return keyEndpoint({
-    method: "post",
+  return writeEndpoints({
     path: names.refundPath,
-    description: {
+    tag: names.plural,
+    single: {
       operationId: `refund${names.title}s`,
-      tag: names.plural,
       summary: `Refund a ${names.noun} registration, in full or in part`,
       details:
         "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
         "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
         "original refund and refunds nothing.",
-      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
@@ -163,23 +175,33 @@ const refundEndpoint = (kind: Kind, { db, clock, billing, refunds }: EndpointCon
         PROCESSOR_ERROR,
       ],
     },
-    schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
-    examples: EXAMPLES[kind].refund,
-    checkBody: (body) => (isBlankId(body) ? idRequiredMessage(kind) : null),
-    handle: async ({ ctx, caller, body }) => {
-      const owner = ownerOf(caller, kind);
-      const context = { db, clock, billing, refunds };
-      const refund = await refundRegistration(context, owner, refundRequestOf(body));
-      markReplay(ctx, refund);
-      return presentRefunded(kind, refund.registration, refund.refundedCount, refund.total);
+    batch: {
+      operationId: `refund${names.title}sInBatch`,
+      title: `${names.title}Refund`,
+      summary: `Refund ${names.noun} registrations ${IN_ONE}`,
+      details:
+        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own. Items that refund the same registration add up.",
+      errors: [PROCESSOR_ERROR],
+      exampleRejection: `failed to find ${names.noun} registration`,
     },
+    schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
+    examples: EXAMPLES[kind].refund,
+    checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundAll({ db, clock, billing, refunds }, ownerOf(caller, kind), items, { isAtomic }),
+    present: async (caller, done) =>
+      (await readRefunded({ db }, ownerOf(caller, kind), done)).map((refund) =>
+        presentRefunded(kind, refund),
+      ),
   });
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] =>
   KINDS.flatMap((kind) => [
-    registerEndpoint(kind, context),
+    ...registerEndpoints(kind, context),
     listEndpoint(kind, context),
-    refundEndpoint(kind, context),
+    ...refundEndpoints(kind, context),
   ]);

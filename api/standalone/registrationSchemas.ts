@@ -35,7 +35,7 @@ import type {
   Totals,
   RegistrationFilter,
 } from "../../modules/registrations/registrations.rules.ts";
-import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
+import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
 import type { RefundRequest } from "../../modules/registrations/writeRefunds.ts";
 
 export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
@@ -218,20 +218,15 @@ export const refundRequestOf = (
   idempotencyKey: body.idempotency_key ?? null,
 });
 
-/**
- * Returns the response to a refund.
- * @param registration as it is after the refund
- */
+/** Returns the response to a refund. */
 export const presentRefunded = (
   kind: Kind,
-  registration: Registration,
-  refundedCount: number,
-  total: number,
+  { registration, refundedCount, total, refundId }: Refunded,
 ) => ({
   [KIND_NAMES[kind].refundedField]: refundedCount,
   [KIND_NAMES[kind].totalField]: total,
   refund_details: [presentRegistration(registration)],
-  refund_id: refundIdOf(registration.id),
+  refund_id: refundId,
 });
 
 const examplesOf = (kind: Kind) => {

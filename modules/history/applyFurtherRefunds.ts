@@ -25,13 +25,12 @@ const applyChunk = async (
   { clock, actor, owner }: RefundContext,
 ): Promise<readonly string[]> => {
   const refunds = chunk.flatMap(({ id, record }) =>
-    record.kind === "donation" ? [] : [{ id, refundedCount: record.refunded_count }],
+    record.kind === "donation"
+      ? []
+      : [{ ...owner, kind: record.kind, id, refundedCount: record.refunded_count }],
   );
   // The statement that waits for a concurrent refund would not see it.
-  await lockRegistrations(
-    transaction,
-    refunds.map(({ id }) => id),
-  );
+  await lockRegistrations(transaction, refunds);
   const units = await listFurtherRefunded(transaction, refunds);
   await releaseRefundedTrees(
     transaction,

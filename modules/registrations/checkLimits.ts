@@ -1,4 +1,4 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../accounts/accountLimits.sql.ts";
 import type { LockedLimits } from "../accounts/accountLimits.sql.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
@@ -8,57 +8,66 @@ import { findExcess } from "../accounts/limits.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
 
-const keyOf = (owner: Owner, idempotencyKey: string): string =>
+export const keyOf = (owner: Owner, idempotencyKey: string): string =>
   `${ownerKey(owner)}/${idempotencyKey}`;
 
-/** A refused registration can only repeat an earlier one, which may be one of the same batch. */
-type Entry = NewRegistration & { readonly refusal?: DomainError | null };
-
 /**
- * Compares entries with the limits of their accounts, in their order. Repeated ones record nothing, so no limit concerns
- * them.
+ * Returns why entries are rejected, each decided after those before it. Those that repeat a key record nothing, so they are
+ * not rejected.
  * @param knownKeys by `keyOf`
+ * @param check returns why an entry is rejected, or null, and counts it then
  */
-const findRejections = <Given extends Entry>(
-  entries: readonly Given[],
-  limits: readonly LockedLimits[],
-  knownKeys: readonly string[],
-): ReadonlyMap<Given, DomainError> => {
-  const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
+export const findRejections = <Entry extends Owner & { readonly idempotencyKey: string | null }>(
+  entries: readonly Entry[],
+  knownKeys: Iterable<string>,
+  check: (entry: Entry) => DomainError | null,
+): ReadonlyMap<Entry, DomainError> => {
   const keys = new Set(knownKeys);
-  const rejections = new Map<Given, DomainError>();
+  const rejections = new Map<Entry, DomainError>();
   for (const entry of entries) {
-    const use = uses.get(accountModeKey(entry));
     const key = entry.idempotencyKey === null ? null : keyOf(entry, entry.idempotencyKey);
-    if (!use || (key !== null && keys.has(key))) {
+    if (key !== null && keys.has(key)) {
       continue;
     }
-    const excess = entry.refusal ?? findExcess(use, "count", entry.count);
-    if (excess !== null) {
-      rejections.set(entry, excess);
-      continue;
-    }
-    uses.set(accountModeKey(use), { ...use, countToday: use.countToday + entry.count });
-    if (key !== null) {
+    const error = check(entry);
+    if (error !== null) {
+      rejections.set(entry, error);
+    } else if (key !== null) {
       keys.add(key);
     }
   }
   return rejections;
 };
 
+/** Compares entries with the limits of their accounts. */
+const findExcesses = <Entry extends NewRegistration>(
+  entries: readonly Entry[],
+  limits: readonly LockedLimits[],
+  knownKeys: readonly string[],
+): ReadonlyMap<Entry, DomainError> => {
+  const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
+  return findRejections(entries, knownKeys, (entry) => {
+    const use = uses.get(accountModeKey(entry));
+    const excess = use ? findExcess(use, "count", entry.count) : null;
+    if (use && excess === null) {
+      uses.set(accountModeKey(use), { ...use, countToday: use.countToday + entry.count });
+    }
+    return excess;
+  });
+};
+
 /** Returns those of the entries' idempotency keys that are in use, by `keyOf`. */
-const listUsedKeys = async (
-  transaction: DatabaseTransactionConnection,
-  entries: readonly NewRegistration[],
+export const listUsedKeys = async (
+  db: CommonQueryMethods,
+  entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
 ): Promise<readonly string[]> => {
-  const owners = new Map(entries.map((entry) => [ownerKey(entry), entry]));
   const used: string[] = [];
-  for (const [name, owner] of owners) {
-    const keys = entries
-      .filter((entry) => ownerKey(entry) === name)
-      .flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
-    for (const key of await listKnownKeys(transaction, "registration", owner, keys)) {
-      used.push(keyOf(owner, key));
+  for (const own of Map.groupBy(entries, ownerKey).values()) {
+    const [owner] = own;
+    const keys = own.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
+    if (owner && keys.length > 0) {
+      const known = await listKnownKeys(db, "registration", owner, keys);
+      used.push(...[...known].map((key) => keyOf(owner, key)));
     }
   }
   return used;
@@ -108,7 +117,7 @@ export const lockLimits = async (
  * Locks the limits of accounts, and compares entries with them in their order.
  * @returns the entries that exceed a limit, and a function that counts what was registered
  */
-export const checkLimits = async <Given extends Entry>(
+export const checkLimits = async <Given extends NewRegistration>(
   transaction: DatabaseTransactionConnection,
   entries: readonly Given[],
   now: Date,
@@ -118,9 +127,9 @@ export const checkLimits = async <Given extends Entry>(
 }> => {
   const limited = entries.filter(({ isLimited }) => isLimited);
   const { limits, countRegistered } = await lockLimits(transaction, limited, now);
-  let rejections = findRejections(limited, limits, []);
+  let rejections = findExcesses(limited, limits, []);
   if (rejections.size > 0) {
-    rejections = findRejections(limited, limits, await listUsedKeys(transaction, limited));
+    rejections = findExcesses(limited, limits, await listUsedKeys(transaction, limited));
   }
   return { rejections, countRegistered };
 };

@@ -1,9 +1,9 @@
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
-import { findByIdempotencyKey, insertRegistrations } from "./registrations.sql.ts";
+import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
-import { isAccepted, requireAll } from "../records/batches.rules.ts";
+import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
@@ -28,34 +28,24 @@ export type WrittenItem = Omit<Registered, "registration"> & {
   readonly idempotencyKey: string | null;
 };
 
-type Entry = NewRegistration & { readonly refusal?: DomainError | null };
-
 export type RegistrationWriter = {
   /**
-   * Records an impact action with its usage facts and totals.
-   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account
-   */
-  readonly register: (entry: Entry) => Promise<Registered>;
-  /**
-   * Records impact actions of one owner in one transaction, in their order.
-   * @param isAtomic whether nothing is recorded if any is beyond a limit of the account
+   * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
+   * that wait, several in a transaction of their own.
+   * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
    * @throws DomainError request_invalid if the owner's total would exceed a safe integer
    * @throws BatchRejectedError
    */
-  readonly registerTogether: (
+  readonly write: (
     owner: Owner,
-    entries: readonly Entry[],
+    entries: readonly NewRegistration[],
     isAtomic: boolean,
   ) => Promise<readonly Outcome<WrittenItem>[]>;
   /**
-   * Runs another write of many rows that locks an account's totals, while none of its registrations is written.
-   * @throws what `work` throws
+   * Records one impact action.
+   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account
    */
-  readonly runAlone: <Done>(
-    accountId: string,
-    size: number,
-    work: () => Promise<Done>,
-  ) => Promise<Done>;
+  readonly register: (entry: NewRegistration) => Promise<Registered>;
   /** Resolves when all waiting registrations have been recorded. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
@@ -143,6 +133,26 @@ const insert = async (
   });
 };
 
+/** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
+export const readRegistered = async (
+  { db }: Pick<Context, "db">,
+  owner: Owner,
+  items: readonly WrittenItem[],
+): Promise<readonly Registered[]> => {
+  const keys = items.flatMap(({ registration, idempotencyKey }) =>
+    registration === null && idempotencyKey !== null ? [idempotencyKey] : [],
+  );
+  const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
+  const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+  return items.map(({ idempotencyKey, ...item }) => {
+    const registration = item.registration ?? byKey.get(idempotencyKey);
+    if (!registration) {
+      throw new Error("An item was not recorded, and its idempotency key is unknown.");
+    }
+    return { ...item, registration };
+  });
+};
+
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   observeBatch,
@@ -152,48 +162,32 @@ export const createRegistrationWriter = ({
 }): RegistrationWriter => {
   const { db, clock } = context;
 
-  const writeTogether = async (
-    owner: Owner,
-    entries: readonly Entry[],
-    isAtomic: boolean,
-  ): Promise<readonly Outcome<WrittenItem>[]> => {
-    const batch = entries.map((entry) => ({ ...entry, id: newId() }));
-    const outcomes = await insert(context, batch, isAtomic);
-    const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
-    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : null;
-    return outcomes.map((outcome) => withTotals(outcome, unchanged));
-  };
-
   const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
     write: (entries) => insert(context, entries, false),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
   });
 
-  const register = async (entry: Entry, submitted: Promise<EntryOutcome>): Promise<Registered> => {
-    const outcome = await submitted;
-    if (!isAccepted(outcome)) {
-      throw outcome;
-    }
-    const { registration, totals } = outcome;
-    if (registration !== null && totals !== null) {
-      return { registration, totals, replayed: false };
-    }
-    // The original is committed: the insert waited for the transaction that had the key.
-    const original = await findByIdempotencyKey(db, entry, entry.idempotencyKey ?? "", clock.now());
-    if (original === null) {
-      throw new Error("A registration was not recorded, and its idempotency key is unknown.");
-    }
-    return { ...original, replayed: true };
+  const write: RegistrationWriter["write"] = async (owner, entries, isAtomic) => {
+    const batch = entries.map((entry) => ({ ...entry, id: newId() }));
+    const [first] = batch;
+    const outcomes =
+      first && batch.length === 1
+        ? [await queue.submit(first)]
+        : await queue.runAlone(owner.accountId, batch.length, () =>
+            insert(context, batch, isAtomic),
+          );
+    const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
+    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : null;
+    return outcomes.map((outcome) => withTotals(outcome, unchanged));
   };
 
   return {
-    register: (entry) => register(entry, queue.submit({ ...entry, id: newId() })),
-    registerTogether: (owner, entries, isAtomic) =>
-      queue.runAlone(owner.accountId, entries.length, () =>
-        writeTogether(owner, entries, isAtomic),
-      ),
-    runAlone: queue.runAlone,
+    write,
+    register: async (entry) => {
+      const written = resultOfOne(await write(entry, [entry], false));
+      return resultOfOne(await readRegistered(context, entry, [written]));
+    },
     drain: queue.drain,
     queueLength: queue.queueLength,
   };

@@ -11,6 +11,7 @@ import type { Owner } from "../records/owner.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import type { Registration } from "./registrations.rules.ts";
+import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
 
@@ -19,7 +20,7 @@ export type RefundWriter = {
   /**
    * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
    * wait, several in a transaction of their own.
-   * @throws BatchRejectedError
+   * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
    */
   readonly write: (
     entries: readonly RefundEntry[],
@@ -34,33 +35,22 @@ const MAXIMUM_BATCH = 100;
 
 export const createRefundWriter = (context: BillingContext): RefundWriter => {
   const queue = new GroupCommit<RefundEntry, RefundOutcome>({
-    write: (entries, { isAlone }) =>
-      writeRefunds(context, entries, { skipsLocked: !isAlone, withDetails: true }),
+    write: (entries, { isAlone }) => writeRefunds(context, entries, { skipsLocked: !isAlone }),
     accountOf: ({ accountId }) => accountId,
     maximumBatch: MAXIMUM_BATCH,
   });
-  const write = async (
-    entries: readonly RefundEntry[],
-    isAtomic: boolean,
-  ): Promise<readonly RefundOutcome[]> => {
-    const [first] = entries;
-    if (first === undefined) {
-      return [];
-    }
-    return entries.length === 1
-      ? [await queue.submit(first)]
-      : queue.runAlone(first.accountId, entries.length, () =>
-          writeRefunds(context, entries, { isAtomic }),
-        );
-  };
   const reading = new Map<string, Promise<RefundWindow>>();
   return {
     write: async (entries, isAtomic) => {
-      const outcomes = await write(entries, isAtomic);
-      if (isAtomic) {
-        requireAll(outcomes);
+      const [first] = entries;
+      if (first === undefined) {
+        return [];
       }
-      return outcomes;
+      return entries.length === 1
+        ? [await queue.submit(first)]
+        : queue.runAlone(first.accountId, entries.length, () =>
+            writeRefunds(context, entries, { isAtomic }),
+          );
     },
     readWindow: (owner) => {
       const name = ownerKey(owner);
@@ -101,25 +91,18 @@ export const refundAll = async (
     const entries = requests.map((request) => Object.assign({ window }, request, owner));
     return refunds && !isDryRun
       ? refunds.write(entries, isAtomic)
-      : writeRefunds(context, entries, {
-          isAtomic,
-          isDryRun,
-          withDetails: entries.length === 1,
-        });
+      : writeRefunds(context, entries, { isAtomic, isDryRun });
   };
   let outcomes = await write(null);
   if (outcomes.includes(WINDOW_UNKNOWN)) {
     // Nothing else waits for the processor.
     outcomes = await write(await (refunds?.readWindow(owner) ?? readRefundWindow(context, owner)));
   }
-  return completeOutcomes<RefundRequest, RefundedItem>(given, outcomes);
-};
-
-export type Refunded = Omit<RefundedItem, "registration" | "refundedSoFar"> & {
-  /** The registration after the refund; in a replay, as it is now. */
-  readonly registration: Registration;
-  /** The id of the workflow that completes all refunds of the registration. */
-  readonly refundId: string;
+  const completed = completeOutcomes<RefundRequest, RefundedItem>(given, outcomes);
+  if (isAtomic) {
+    requireAll(completed);
+  }
+  return completed;
 };
 
 /**
@@ -132,19 +115,37 @@ export const refundRegistration = async (
   owner: Owner,
   request: RefundRequest,
   options: { readonly isDryRun?: boolean } = {},
-): Promise<Refunded> => {
-  const { registration, refundedSoFar, ...refund } = resultOfOne(
-    await refundAll(context, owner, [request], options),
-  );
-  const { details, ...core } = registration;
-  if (details === null) {
-    throw new TypeError("The refunded registration was not read.");
-  }
-  return {
-    ...refund,
-    registration: { ...core, ...details, refundedCount: refundedSoFar },
-    refundId: refundIdOf(registration.id),
-  };
+): Promise<RefundedItem> => resultOfOne(await refundAll(context, owner, [request], options));
+
+/** A refund as its client sees it. */
+export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
+  /** The registration after the refund; in a replay, as it is now. */
+  readonly registration: Registration;
+  /** The id of the workflow that completes all refunds of the registration. */
+  readonly refundId: string;
+};
+
+/** Returns the refunds with what clients have attached to their registrations. */
+export const readRefunded = async (
+  { db }: { readonly db: CommonQueryMethods },
+  owner: Owner,
+  items: readonly RefundedItem[],
+): Promise<readonly Refunded[]> => {
+  const ids = new Set(items.map(({ registration }) => registration.id));
+  const registrations = await listRegistrationsByIds(db, owner, [...ids]);
+  const byId = new Map(registrations.map((registration) => [registration.id, registration]));
+  return items.map(({ registration: { id }, refundedCount, refundedSoFar, total }) => {
+    const registration = byId.get(id);
+    if (!registration) {
+      throw new Error(`Registration ${id} was deleted in the meantime.`);
+    }
+    return {
+      registration: { ...registration, refundedCount: refundedSoFar },
+      refundedCount,
+      total,
+      refundId: refundIdOf(id),
+    };
+  });
 };
 
 /** `failed`: an operator must retry or waive its usage. */

@@ -8,7 +8,6 @@ import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { registrationRow } from "./registrationColumns.sql.ts";
-import { coreColumns, coreRow } from "./registrations.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import { newerThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
@@ -102,65 +101,60 @@ export const insertRefunds = (
     SELECT count(*)::integer AS keys FROM claimed
   `);
 
-const idRow = z.strictObject({ place: z.int(), id: z.uuid().nullable() });
-
-/** Returns the ids of the registrations that exist, by their place in the list. */
-export const listNamedIds = async (
-  db: CommonQueryMethods,
-  named: readonly NamedRecord[],
-): Promise<ReadonlyMap<number, string>> => {
-  const rows = await db.any(sql.prepared("list_named_ids", idRow)`
-    ${namedIds("registration", named)}
-  `);
-  return new Map(rows.flatMap(({ place, id }) => (id === null ? [] : [[place, id] as const])));
-};
-
-const detailsRow = registrationRow.pick({
-  fractionalCount: true,
-  idempotencyKey: true,
-  attribution: true,
-  metadata: true,
-});
-
-const lockedRow = z.strictObject({
-  ...coreRow,
-  hasUsage: z.boolean(),
-  /** What a store has paid for each unit; null for an organization's or an imported one. */
-  unitPriceCents: safeInteger.nullable(),
-  /** What a client attached to it; null if it was not asked for. */
-  details: detailsRow.nullable(),
-});
+const lockedRegistration = registrationRow
+  .pick({ id: true, importedId: true, count: true, refundedCount: true, createdAt: true })
+  .extend({
+    hasUsage: z.boolean(),
+    /** What a store has paid for each unit; null for an organization's or an imported one. */
+    unitPriceCents: z.int().nullable(),
+  });
 
 /** A registration that is locked. */
-export type LockedRegistration = Readonly<z.output<typeof lockedRow>>;
+export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
+
+const lockedRow = z.strictObject({
+  place: z.int(),
+  registration: lockedRegistration.nullable(),
+});
 
 /**
  * Locks registrations until the transaction ends.
- * @param skipsLocked whether those that another transaction has locked are left out
+ * @param skipsLocked whether those that another transaction has locked are not waited for
+ * @returns those that exist by their places in the list; null for one that is not locked
  */
-export const lockRegistrations = (
+export const lockRegistrations = async (
   transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-  { skipsLocked = false, withDetails = false } = {},
-): Promise<readonly LockedRegistration[]> =>
-  transaction.any(sql.prepared(`lock_registrations_${skipsLocked ? "skip" : "wait"}`, lockedRow)`
-    SELECT
-      ${coreColumns},
-      ${hasUsage} AS "hasUsage",
-      registration.unit_price_cents AS "unitPriceCents",
-      CASE WHEN ${withDetails} THEN
+  named: readonly NamedRecord[],
+  { skipsLocked = false } = {},
+): Promise<ReadonlyMap<number, LockedRegistration | null>> => {
+  const rows = await transaction.any(sql.prepared(
+    `lock_registrations_${skipsLocked ? "skip" : "wait"}`,
+    lockedRow,
+  )`
+    WITH found AS MATERIALIZED (${namedIds("registration", named)}),
+    locked AS MATERIALIZED (
+      SELECT
+        registration.id,
         json_build_object(
-          'fractionalCount', registration.fractional_count,
-          'idempotencyKey', registration.idempotency_key,
-          'attribution', registration.attribution,
-          'metadata', registration.metadata
-        )
-      END AS details
-    FROM registration
-    WHERE registration.id = ANY((SELECT ${sql.array([...ids], "uuid")})::uuid[])
-    ORDER BY registration.id
-    FOR UPDATE OF registration ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
+          'id', registration.id,
+          'importedId', registration.imported_id,
+          'count', registration.count,
+          'refundedCount', registration.refunded_count,
+          'createdAt', registration.created_at,
+          'hasUsage', ${hasUsage},
+          'unitPriceCents', registration.unit_price_cents
+        ) AS registration
+      FROM registration
+      WHERE registration.id = ANY(ARRAY(SELECT id FROM found))
+      ORDER BY registration.id
+      FOR UPDATE OF registration ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
+    )
+    SELECT found.place, locked.registration
+    FROM found
+    LEFT JOIN locked USING (id)
   `);
+  return new Map(rows.map(({ place, registration }) => [place, registration]));
+};
 
 const keyedRow = z.strictObject({
   place: z.int(),

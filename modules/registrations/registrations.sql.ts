@@ -1,24 +1,17 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
+import type { NewRegistration, Registration } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
-import {
-  claimedKeys,
-  keyHash,
-  knownKeys,
-  recordOfKey,
-  registerOperation,
-  scopeOf,
-} from "../records/idempotencyKeys.sql.ts";
+import { claimedKeys, knownKeys, registerOperation } from "../records/idempotencyKeys.sql.ts";
 import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
-import { asTotalError, totalsOf, totalColumns } from "./totals.sql.ts";
+import { asTotalError } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/usageFacts.sql.ts";
 
@@ -197,35 +190,13 @@ export const insertRegistrations = async (
   }
 };
 
-const originalRow = registrationRow.extend(totalColumns);
-
-/** Returns the registration that an idempotency key belongs to, with its owner's totals at a time; null if it is new. */
-export const findByIdempotencyKey = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  idempotencyKey: string,
-  time: Date,
-): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
-  const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
-    SELECT ${registrationColumns()}, totals."all", totals.month
-    FROM registration
-    CROSS JOIN ${totalsOf(owner, time)}
-    WHERE registration.id = ${recordOfKey(keyHash(scopeOf(owner, REGISTER_OPERATIONS[owner.kind]), sql.fragment`${idempotencyKey}`))}
-  `);
-  if (!row) {
-    return null;
-  }
-  const { all, month, ...registration } = row;
-  return { registration, totals: { all, month } };
-};
-
 /** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKeys: readonly string[],
 ): Promise<readonly Registration[]> =>
-  db.any(sql.type(registrationRow)`
+  db.any(sql.prepared("list_by_idempotency_keys", registrationRow)`
     SELECT ${registrationColumns()}
     FROM registration
     WHERE registration.id = ANY(ARRAY(
@@ -239,7 +210,7 @@ export const listRegistrationsByIds = (
   owner: Owner,
   ids: readonly string[],
 ): Promise<readonly Registration[]> =>
-  db.any(sql.type(registrationRow)`
+  db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
     SELECT ${registrationColumns()}
     FROM registration
     WHERE ${ownedWithOwnIds("registration", owner, ids)}

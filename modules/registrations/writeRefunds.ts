@@ -18,12 +18,7 @@ import { shownIdOf } from "../records/recordIds.rules.ts";
 import { decideRefund, NO_WINDOW } from "./decideRefund.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
 import { findRefundWindows } from "./readRefundWindow.ts";
-import {
-  insertRefunds,
-  listNamedIds,
-  listRefundsByKeys,
-  lockRegistrations,
-} from "./refunds.sql.ts";
+import { insertRefunds, listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
 import type { LockedRegistration } from "./refunds.sql.ts";
 import { readTotals, subtractFromTotalsOfOwners } from "./totals.sql.ts";
 
@@ -102,8 +97,6 @@ type Options = {
   readonly isAtomic?: boolean;
   /** Whether refunds of accounts with a registration that another transaction has locked are left out as `LOCKED`. */
   readonly skipsLocked?: boolean;
-  /** Whether to return what clients attached to the registrations. */
-  readonly withDetails?: boolean;
   /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
 };
@@ -128,21 +121,13 @@ const decideAll = async (
   { clock, billing, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
   entries: readonly RefundEntry[],
-  { skipsLocked = false, withDetails = false }: Options,
+  { skipsLocked = false }: Options,
 ): Promise<readonly (Exclude<RefundOutcome, RefundedItem> | Decision)[]> => {
-  const ids = await listNamedIds(transaction, entries);
-  const rows = await lockRegistrations(transaction, [...new Set(ids.values())], {
-    skipsLocked,
-    withDetails,
-  });
-  const registrations = new Map(rows.map((row) => [row.id, row]));
-  const isLocked = (place: number): boolean => !registrations.has(ids.get(place) ?? "");
+  const registrations = await lockRegistrations(transaction, entries, { skipsLocked });
   const lockedAccounts = new Set(
-    skipsLocked
-      ? entries.flatMap(({ accountId }, place) =>
-          ids.has(place) && isLocked(place) ? [accountId] : [],
-        )
-      : [],
+    entries
+      .filter((_, place) => skipsLocked && registrations.get(place) === null)
+      .map(({ accountId }) => accountId),
   );
   // Under the registrations' locks, concurrent calls with these keys for them have committed.
   const known = entries.some(({ idempotencyKey }) => idempotencyKey !== null)
@@ -150,9 +135,7 @@ const decideAll = async (
     : new Map<number, never>();
   const unknown = entries.filter(
     ({ window }, place) =>
-      window === null &&
-      registrations.get(ids.get(place) ?? "")?.hasUsage === true &&
-      !known.has(place),
+      window === null && registrations.get(place)?.hasUsage === true && !known.has(place),
   );
   const windows = await findWindows({ db: transaction, clock, billing }, unknown);
   const now = clock.now();
@@ -162,7 +145,7 @@ const decideAll = async (
     if (lockedAccounts.has(entry.accountId)) {
       return LOCKED;
     }
-    const registration = registrations.get(ids.get(place) ?? "");
+    const registration = registrations.get(place);
     if (!registration) {
       return refundNotFound(entry);
     }

@@ -165,8 +165,8 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
     db: interrupted,
     writer: {
       ...writer,
-      registerTogether: async (...parameters) => {
-        const written = await writer.registerTogether(...parameters);
+      write: async (...parameters) => {
+        const written = await writer.write(...parameters);
         relay.cut();
         await eventually(async () => {
           const error = await readAccountSums(interrupted, id).catch((cause: unknown) => cause);

@@ -81,7 +81,7 @@ test.serial(
         SELECT count(*) FROM meter_event WHERE account_id = ${id} AND state = 'pending' AND first_attempt_at IS NOT NULL
       `)) > 0n,
     );
-    const { refundId } = await refundRegistration(
+    await refundRegistration(
       { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
       { accountId: id, mode: "live", kind: "tree" },
       { id: registration.id, count: 2, reason: null, idempotencyKey: null },
@@ -98,14 +98,14 @@ test.serial(
       ),
     });
     const show = async (): Promise<z.output<typeof shown> | null> => {
-      const run = await impact("workflow", "show", refundId, "--json");
+      const run = await impact("workflow", "show", `refund-${registration.id}`, "--json");
       return run.exitCode === 0 ? shown.parse(readJson(run)) : null;
     };
     await eventually(async () => {
       const [activity] = (await show())?.pending_activities ?? [];
       return activity?.last_failure !== null && activity?.last_failure !== undefined;
     });
-    const human = await impact("workflow", "show", refundId);
+    const human = await impact("workflow", "show", `refund-${registration.id}`);
     t.regex(human.stdout, /ACTIVITY +ATTEMPT/u);
     t.regex(human.stdout, /confirmRefund/u);
 

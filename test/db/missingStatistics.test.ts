@@ -5,11 +5,11 @@ import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
 import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { listKnownKeys } from "../../modules/records/ownedRecords.sql.ts";
 import {
-  findByIdempotencyKey,
   findOwnRegistration,
+  listByIdempotencyKeys,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import { listNamedIds, listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
+import { listRefundsByKeys, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -57,18 +57,19 @@ test.serial("records are found by their keys in tables without statistics", asyn
   }
   const owner = { accountId, mode: "live", kind: "tree" } as const;
   const keys = [keyOf(7), keyOf(8)];
-  const now = new Date();
   const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
-    "a registration by its key": (single) => findByIdempotencyKey(single, owner, keyOf(7), now),
-    "a registration by a new key": (single) => findByIdempotencyKey(single, owner, "new", now),
+    "a registration by its key": (single) =>
+      listByIdempotencyKeys(single, owner, [keyOf(7), "new"]),
     "a registration by the id of an import": (single) =>
       findOwnRegistration(single, owner, importedIdOf(7)),
     "known keys": (single) => listKnownKeys(single, "registration", owner, keys),
-    "ids of imports": (single) =>
-      listNamedIds(single, [
-        { ...owner, id: importedIdOf(7) },
-        { ...owner, id: importedIdOf(8) },
-      ]),
+    "locked imports": (single) =>
+      single.transaction((transaction) =>
+        lockRegistrations(transaction, [
+          { ...owner, id: importedIdOf(7) },
+          { ...owner, id: importedIdOf(8) },
+        ]),
+      ),
     "a donor and known keys": (single) => findDonor(single, owner, keys),
     "locked donations": (single) =>
       single.transaction((transaction) =>

@@ -4,16 +4,12 @@ import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
-  findByIdempotencyKey,
   findOwnRegistration,
   insertRegistrations,
+  listByIdempotencyKeys,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import {
-  insertRefunds,
-  listNamedIds,
-  lockRegistrations,
-} from "../../modules/registrations/refunds.sql.ts";
+import { insertRefunds, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
@@ -110,14 +106,13 @@ test.serial(
       "a registration of the list": (single) => readPage(single, owner, { id }, page),
       "the position of a registration": (single) => findListPosition(single, owner, id),
       "a registration": (single) => findOwnRegistration(single, owner, id),
-      "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
+      "a registration by its key": (single) => listByIdempotencyKeys(single, owner, ["key-7"]),
       "its refund": (single) =>
         single.transaction((transaction) =>
           insertRefunds(transaction, [{ ...owner, ...newRefund() }], false),
         ),
-      "its id": (single) => listNamedIds(single, [{ ...owner, id }]),
       "its lock": (single) =>
-        single.transaction((transaction) => lockRegistrations(transaction, [id])),
+        single.transaction((transaction) => lockRegistrations(transaction, [{ ...owner, id }])),
       "its usage": (single) => findRegistrationUsage(single, owner, id),
       "its evidence": (single) => listEvidenceTrees(single, [{ ...owner, id }]),
       "the first events": (single) => readFeedPage(single, firstEvents),

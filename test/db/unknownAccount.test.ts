@@ -19,14 +19,9 @@ import {
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
-import {
-  listNamedIds,
-  listRefundable,
-  lockRegistrations,
-} from "../../modules/registrations/refunds.sql.ts";
+import { listRefundable, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
-  findByIdempotencyKey,
   findOwnRegistration,
   listByIdempotencyKeys,
   listRegistrationsByIds,
@@ -137,8 +132,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const newest = positions.at(-1) ?? null;
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
-    "a registration by key": (single) =>
-      findByIdempotencyKey(single, trees, "key-10000", new Date()),
     "a page": (single) => readPage(single, trees, {}, firstPage),
     "a page of an attribution": (single) =>
       readPage(single, trees, { attribution: "campaign-10000" }, firstPage),
@@ -153,13 +146,13 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
     "an imported registration": (single) => findOwnRegistration(single, trees, "old-10000"),
-    "ids of registrations to refund": (single) =>
-      listNamedIds(single, [
-        { ...trees, id: registrationId },
-        { ...trees, id: "old-10000" },
-      ]),
-    "a locked registration": (single) =>
-      single.transaction((transaction) => lockRegistrations(transaction, [registrationId])),
+    "registrations to refund": (single) =>
+      single.transaction((transaction) =>
+        lockRegistrations(transaction, [
+          { ...trees, id: registrationId },
+          { ...trees, id: "old-10000" },
+        ]),
+      ),
     "a registration's id": (single) =>
       listRecordIds(single, "registration", registrationId, unknown.id),
     "an imported registration's id": (single) =>

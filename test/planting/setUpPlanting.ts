@@ -12,7 +12,7 @@ import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import type { Refunded } from "../../modules/registrations/refundRegistration.ts";
+import type { RefundedItem } from "../../modules/registrations/writeRefunds.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
 import type { CorrectedOrder } from "../../modules/planting/correctPlantingFact.ts";
@@ -103,7 +103,7 @@ export const setUpPlanting = async (
       }
     },
     /** Refunds trees of a registration of a production key. */
-    refund: (id: string, count: number): Promise<Refunded> =>
+    refund: (id: string, count: number): Promise<RefundedItem> =>
       refundRegistration(
         { ...deps, billing: createBilling({ db, stripe: null }) },
         { accountId: organization.id, mode: "live", kind: "tree" },

@@ -208,7 +208,11 @@ test.serial("an order waits for a refund of its trees, and does not have them", 
   const outside = AsyncLocalStorage.snapshot();
 
   const creating = await db.transaction(async (transaction) => {
-    await lockRegistrations(transaction, [registrationId, refundedId]);
+    const owner = { accountId: setup.organization.id, mode: "live", kind: "tree" } as const;
+    await lockRegistrations(transaction, [
+      { ...owner, id: registrationId },
+      { ...owner, id: refundedId },
+    ]);
     await releaseRefundedTrees(transaction, [
       { registrationId, count: 1 },
       { registrationId: refundedId, count: 2 },

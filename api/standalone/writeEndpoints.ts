@@ -2,7 +2,12 @@ import { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
 import type { Outcome } from "../../modules/records/batches.rules.ts";
-import { MAXIMUM_ITEMS, outcomeOf, rejectionsOf } from "../../modules/records/batches.rules.ts";
+import {
+  MAXIMUM_ITEMS,
+  outcomeOf,
+  rejectionsOf,
+  resultOfOne,
+} from "../../modules/records/batches.rules.ts";
 import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
@@ -11,7 +16,8 @@ import { grouped } from "../../runtime/counted.rules.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Description, Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import {
   booleanParameter,
   bodyObject,
@@ -19,9 +25,14 @@ import {
   parseQuery,
   queryObject,
 } from "../http/parseRequest.ts";
-import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
+import {
+  findWrongKey,
+  markReplay,
+  readIdempotencyKey,
+  REPLAY_HEADER,
+} from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { errorBody, presentError, QUEUE_ERROR } from "./standaloneErrors.ts";
+import { errorBody, KEY_ERROR, presentError, QUEUE_ERROR } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
   atomic: booleanParameter().default("true").meta({
@@ -101,28 +112,29 @@ const resultsOf = (result: z.ZodType, title: string) => {
     .meta({ id: `${title}Batch` });
 };
 
-type BatchDefinition<
+/** A write that clients request alone or in batches, which have the bodies of many single requests. */
+type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
 > = {
+  /** That of the single request. */
   readonly path: string;
-  readonly description: {
-    readonly operationId: string;
-    readonly tag: string;
-    readonly summary: string;
-    readonly details: string;
+  readonly tag: string;
+  readonly requestsPerSecond?: number;
+  readonly single: Omit<Description, "tag" | "responseHeaders">;
+  /** Its errors without those of every batch. */
+  readonly batch: Omit<Description, "tag"> & {
     /** The name of the batch in the API description. */
     readonly title: string;
-    readonly errors: readonly ErrorResponse[];
     /** The message of a rejected item. */
     readonly exampleRejection: string;
   };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly examples: { readonly body: z.input<Item>; readonly response: z.output<Result> };
-  /** Checks an item before its schema does; returns the message of its rejection, or null. */
+  /** Checks a body before its schema does; returns the message of its rejection, or null. */
   readonly checkItem?: (item: unknown) => string | null;
   /** @throws DomainError if the item is rejected */
   readonly accept: (item: z.output<Item>, caller: Caller) => Entry;
@@ -133,10 +145,7 @@ type BatchDefinition<
     isAtomic: boolean,
   ) => Promise<readonly Outcome<Done>[]>;
   /** Returns the responses of single requests. It is called with a few results at a time. */
-  readonly present: (
-    caller: Caller,
-    done: readonly Done[],
-  ) => Promise<readonly z.output<Result>[]> | readonly z.output<Result>[];
+  readonly present: (caller: Caller, done: readonly Done[]) => Promise<readonly z.output<Result>[]>;
 };
 
 /** Original records of replays are read this many at a time: each may have 64 KiB of metadata. */
@@ -205,22 +214,25 @@ const rejectionErrors = (exampleRejection: string): readonly ErrorResponse[] => 
   ),
 ];
 
-/** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
-const readBodies = async <Done>(
+/** Returns the bodies of results. If some were recorded just now, no error may be a 503, after which nothing was. */
+const readBodies = async <Done extends { readonly replayed: boolean }, Body>(
   done: readonly Done[],
-  present: (done: readonly Done[]) => Promise<readonly unknown[]> | readonly unknown[],
-): Promise<readonly unknown[]> => {
+  present: (done: readonly Done[]) => Promise<readonly Body[]>,
+): Promise<readonly Body[]> => {
   try {
     return await present(done);
   } catch (cause) {
-    throw new Error("The batch is recorded, but its results cannot be read.", { cause });
+    if (done.every(({ replayed }) => replayed)) {
+      throw cause;
+    }
+    throw new Error("The items are recorded, but their results cannot be read.", { cause });
   }
 };
 
 /** Yields the response. It starts with the first results, so that an error until then is an error response. */
 async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   outcomes: readonly Outcome<Done>[],
-  present: (done: readonly Done[]) => Promise<readonly unknown[]> | readonly unknown[],
+  present: (done: readonly Done[]) => Promise<readonly unknown[]>,
 ): AsyncGenerator<Iterable<string>, void, void> {
   const failed = rejectionsOf(outcomes).size;
   let text = `{"succeeded":${outcomes.length - failed},"failed":${failed},"results":[`;
@@ -242,22 +254,55 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   yield ["]}"];
 }
 
-/** Defines an endpoint that takes the bodies of many single requests. */
-export const batchEndpoint = <
+/** A single request is a batch of one. */
+const singleEndpoint = <
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
 >({
   path,
-  description: { title, exampleRejection, errors, ...description },
+  tag,
+  requestsPerSecond,
+  single,
   schemas,
   examples,
   checkItem,
   accept,
   write,
   present,
-}: BatchDefinition<Item, Result, Entry, Done>): Endpoint => {
+}: WriteDefinition<Item, Result, Entry, Done>): Endpoint =>
+  keyEndpoint<Item, Result>({
+    method: "post",
+    path,
+    ...(requestsPerSecond !== undefined && { requestsPerSecond }),
+    description: { ...single, tag, responseHeaders: REPLAY_HEADER },
+    schemas: { body: schemas.item, response: schemas.result },
+    examples,
+    ...(checkItem && { checkBody: checkItem }),
+    handle: async ({ ctx, caller, body }) => {
+      const done = resultOfOne(await write(caller, [accept(body, caller)], false));
+      markReplay(ctx, done);
+      return resultOfOne(await readBodies([done], (items) => present(caller, items)));
+    },
+  });
+
+const batchEndpoint = <
+  Item extends z.ZodType,
+  Result extends z.ZodType,
+  Entry extends object,
+  Done extends { readonly replayed: boolean },
+>({
+  path,
+  tag,
+  batch: { title, exampleRejection, errors, ...description },
+  schemas,
+  examples,
+  checkItem,
+  accept,
+  write,
+  present,
+}: WriteDefinition<Item, Result, Entry, Done>): Endpoint => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
       const problem = checkItem?.(raw) ?? findWrongKey(raw);
@@ -269,12 +314,13 @@ export const batchEndpoint = <
 
   return {
     method: "post",
-    path,
+    path: `${path}/batch`,
     access: "write",
     isBatch: true,
     description: {
       ...description,
-      errors: [...rejectionErrors(exampleRejection), ...errors, QUEUE_ERROR],
+      tag,
+      errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
     },
     schemas: {
       query: batchQuery,
@@ -318,3 +364,16 @@ export const batchEndpoint = <
     },
   };
 };
+
+/** Defines the endpoint of a write, and that of many such writes in one request. */
+export const writeEndpoints = <
+  Item extends z.ZodType,
+  Result extends z.ZodType,
+  Entry extends object,
+  Done extends { readonly replayed: boolean },
+>(
+  definition: WriteDefinition<Item, Result, Entry, Done>,
+): readonly [single: Endpoint, batch: Endpoint] => [
+  singleEndpoint(definition),
+  batchEndpoint(definition),
+];
