@@ -127,12 +127,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
           rows: () =>
             presentSearched(
               listUsageReports(
-                {
-                  ...context,
-                  // Many registrations may have to be read to find those in a state.
-                  db: query.state === undefined ? context.db : context.reads,
-                  pace: context.streaming.pace,
-                },
+                { ...context, pace: context.streaming.pace },
                 { accountId, mode },
                 {
                   kinds: query.kind === undefined ? KINDS : [query.kind],

@@ -1,7 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
-import { positionOf } from "../records/listPositions.sql.ts";
-import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
@@ -26,14 +24,9 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { BillingContext } from "../billing/context.ts";
+import type { ListContext } from "./context.ts";
+import { listRegistrations } from "./listRegistrations.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
-
-/** The most registrations that one query reads, whatever their state. */
-const SCANNED_ROWS = 1000;
-/** While lists yield to what clients record. */
-const YIELDING_ROWS = 100;
-/** Each query reads this many times the rows of the previous one, because few of those were in the wanted state. */
-const GROWTH = 4;
 
 /** How far the billing of a registration has come. */
 type UsageReport = Pick<
@@ -153,55 +146,20 @@ const narrowRange = async (
   return seconds && withinSeconds(range, seconds);
 };
 
-/** Returns the position in a list of several kinds after a registration. */
-const findStart = async (
+/** Returns the kinds that a part of a list of several kinds has. */
+const kindsFrom = async (
   db: CommonQueryMethods,
   accountMode: AccountMode,
   kinds: readonly Kind[],
-  startingAfter: string | null,
-): Promise<{ readonly kindIndex: number; readonly position: ListPosition | null }> => {
-  if (startingAfter === null) {
-    return { kindIndex: 0, position: null };
-  }
-  for (const [kindIndex, kind] of kinds.entries()) {
-    const position = await findListPosition(db, { ...accountMode, kind }, startingAfter);
-    if (position) {
-      return { kindIndex, position };
+  startingAfter: string,
+): Promise<readonly Kind[]> => {
+  for (const [index, kind] of kinds.entries()) {
+    if (await findListPosition(db, { ...accountMode, kind }, startingAfter)) {
+      return kinds.slice(index);
     }
   }
   throw invalidRequest("starting_after: is not the id of a registration in this list");
 };
-
-/**
- * Yields an owner's registrations in a range, newest first. Reading each page but the first is a step of bulk work.
- * @param firstRows the rows of the first page; later ones have more, up to the limit of a query
- */
-async function* readPages(
-  { db, pace }: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
-  owner: Owner,
-  range: Range,
-  start: ListPosition | null,
-  firstRows: number,
-): AsyncGenerator<readonly RegistrationUsage[], void, void> {
-  let after = start;
-  let rows = firstRows;
-  const read = async (): Promise<{
-    readonly page: readonly RegistrationUsage[];
-    readonly isLast: boolean;
-  }> => {
-    const limit = pace.isYielding() ? Math.min(rows, YIELDING_ROWS) : rows;
-    const page = await listRegistrationUsage(db, owner, { ...range, after, limit });
-    return { page, isLast: page.length < limit };
-  };
-  let { page, isLast } = await read();
-  yield page;
-  while (!isLast) {
-    after = positionOf(page.at(-1));
-    rows = Math.min(rows * GROWTH, SCANNED_ROWS);
-    ({ page, isLast } = await pace.run(read));
-    yield page;
-  }
-}
 
 /**
  * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
@@ -210,7 +168,7 @@ async function* readPages(
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
-  context: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
+  context: ListContext & Pick<BillingContext, "billing"> & { readonly pace: BulkPace },
   accountMode: AccountMode,
   {
     kinds,
@@ -224,25 +182,31 @@ export async function* listUsageReports(
       readonly state: UsageReportState | null;
     },
 ): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
-  const { db, billing } = context;
-  // All of them may be in the state, or few.
-  const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
+  const { lists: db, billing } = context;
   const accountBilling = await readAccountBilling(db, accountMode);
-  const start = await findStart(db, accountMode, kinds, startingAfter);
-  for (const kind of kinds.slice(start.kindIndex)) {
+  const wanted =
+    startingAfter === null ? kinds : await kindsFrom(db, accountMode, kinds, startingAfter);
+  for (const kind of wanted) {
     const owner = { ...accountMode, kind };
     const narrowed = await narrowRange(db, owner, state, range);
     if (narrowed === null) {
       continue;
     }
-    for await (const page of readPages(
+    const { pages } = listRegistrations(
       context,
       owner,
-      narrowed,
-      kind === kinds[start.kindIndex] ? start.position : null,
-      firstRows,
-    )) {
-      const reports = page.map((usage) => presentUsage(billing, accountBilling, owner, usage));
+      { from: narrowed.from ?? undefined, until: narrowed.until ?? undefined },
+      {
+        startingAfter: kind === wanted[0] ? startingAfter : null,
+        // Many may have to be read to find those in a state.
+        limit: state === null ? limit : null,
+      },
+    );
+    for await (const { rows } of pages) {
+      const ids = Array.from(rows, ({ id }) => id);
+      const reports = (await listRegistrationUsage(db, owner, ids)).map((usage) =>
+        presentUsage(billing, accountBilling, owner, usage),
+      );
       yield {
         rows: state === null ? reports : reports.filter((report) => report.state === state),
         last: reports.at(-1) ?? null,

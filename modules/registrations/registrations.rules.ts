@@ -61,9 +61,9 @@ export type RegistrationFilter = {
   readonly id?: string;
   readonly attribution?: string;
   /** Inclusive. */
-  readonly from?: Date;
+  readonly from?: Date | undefined;
   /** Exclusive. */
-  readonly until?: Date;
+  readonly until?: Date | undefined;
   readonly metadata?: Metadata;
 };
 

@@ -201,8 +201,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
     "the events after the newest": (single) =>
       readFeedPage(single, { ...firstEvents, after: newest }),
-    "the last usage": (single) =>
-      listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
+    "the last usage": (single) => listRegistrationUsage(single, trees, [registrationId]),
     "a customer's registrations": (single) =>
       listPersonalRegistrations(single, unknown.id, unnamed, 20),
     "a customer's registrations, with those that have only a name": (single) =>

@@ -240,7 +240,7 @@ test("while clients record, a list is read in small steps, and sends spaces whil
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
     SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second'
-    FROM generate_series(1, 350) AS number
+    FROM generate_series(1, 900) AS number
   `);
   const pace = createYieldingPace();
   const { url } = await startStandaloneApi(t, { db, pace });
@@ -251,7 +251,7 @@ test("while clients record, a list is read in small steps, and sends spaces whil
     return response.text();
   };
 
-  t.is(listed.parse(JSON.parse(await list(""))["usage"]).length, 350);
+  t.is(listed.parse(JSON.parse(await list(""))["usage"]).length, 900);
   // The second to the fourth query.
   t.is(pace.stepCount(), 3);
   t.is(await list("&state=closed"), '{"usage":[   ]}');
