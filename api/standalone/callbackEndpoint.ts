@@ -40,9 +40,7 @@ const DESCRIPTION: Description = {
   errors: [
     {
       code: "request_invalid",
-      when:
-        "The report is invalid, or the order has too many facts that wait or contradict; nothing of the report was " +
-        "recorded.",
+      when: "The report is invalid; nothing of it was recorded.",
       example: "facts.0.occurred_at: must be a timestamp such as 2026-05-01T12:00:00Z",
     },
     {

@@ -6,7 +6,7 @@ import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
-import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
+import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
@@ -49,28 +49,29 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("list")
-    .description("List planting orders, newest first")
-    .addOption(accountOption())
-    .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
-    .option("--contradicted", "only orders with contradictions")
-    .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action(async ({ org, stage, contradicted, limit }) => {
-      const db = await connections.database();
-      const accountId = await readAccountFilter(db, org);
-      const found = await listPlantingOrders(db, {
-        ...(accountId === null ? {} : { accountId }),
-        ...(stage === undefined ? {} : { stage }),
-        ...(contradicted ? { contradicted } : {}),
-        limit: limit + 1,
-      });
-      const deployment = await connections.deploymentName();
-      const orders = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-      printList(io, orders, only(orders, ORDER_COLUMNS));
-      sayIfMore(io, found.length, limit);
-    });
+type ListOptions = {
+  readonly org?: string;
+  readonly stage?: OrderStage;
+  readonly contradicted?: true;
+  readonly limit: number;
+};
+
+const listAll = async (
+  { io, connections }: CliContext,
+  { org, stage, contradicted, limit }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const accountId = await readAccountFilter(db, org);
+  const found = await listPlantingOrders(db, {
+    ...(accountId === null ? {} : { accountId }),
+    ...(stage === undefined ? {} : { stage }),
+    ...(contradicted ? { contradicted } : {}),
+    limit: limit + 1,
+  });
+  const deployment = await connections.deploymentName();
+  const orders = found.slice(0, limit).map((order) => presentOrder(deployment, order));
+  printList(io, orders, only(orders, ORDER_COLUMNS));
+  sayIfMore(io, found.length, limit);
 };
 
 const presentFact = ({ id, digest: _digest, ...fact }: StoredFact): Fields => ({
@@ -129,34 +130,39 @@ const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder>
   return order;
 };
 
-const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show a planting order, its reported facts, and their sites and photos")
-    .argument("<order>", "number or public id of the order, here or in evidence")
-    .action(async (given) => {
-      const db = await connections.database();
-      const order = await getOrder(db, given);
-      const facts = await listFacts(db, order.id);
-      const presented = presentOrder(await connections.deploymentName(), order);
-      const { id, ...fields } = presented;
-      const shown = facts.map(presentFact);
-      printDetails(
-        io,
-        { ...presented, facts: shown },
-        {
-          order_id: id,
-          ...fields,
-          facts: only(shown, FACT_COLUMNS),
-          proofs: facts.flatMap(proofsOf),
-        },
-      );
-    });
+const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
+  const db = await connections.database();
+  const order = await getOrder(db, given);
+  const facts = await listFacts(db, order.id);
+  const presented = presentOrder(await connections.deploymentName(), order);
+  const { id, ...fields } = presented;
+  const shown = facts.map(presentFact);
+  printDetails(
+    io,
+    { ...presented, facts: shown },
+    {
+      order_id: id,
+      ...fields,
+      facts: only(shown, FACT_COLUMNS),
+      proofs: facts.flatMap(proofsOf),
+    },
+  );
 };
 
 export const addEvidenceCommands = (evidence: Command, context: CliContext): void => {
-  const order = evidence.command("order").description("Inspect planting orders");
-  addListCommand(order, context);
-  addShowCommand(order, context);
+  evidence
+    .command("order")
+    .description("Inspect planting orders")
+    .command("list")
+    .alias("show")
+    .description("List planting orders, newest first, or show one with its facts and their proofs")
+    .argument("[order]", "number or public id of an order, here or in evidence")
+    .addOption(accountOption())
+    .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
+    .option("--contradicted", "only orders with contradictions")
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .action((order: string | undefined, options: ListOptions) =>
+      order === undefined ? listAll(context, options) : showOne(context, order),
+    );
   addReportCommands(evidence, context);
 };

@@ -6,7 +6,7 @@ import type { AccountLimits, LimitName, LimitUse, NewLimits } from "./limits.rul
 import { LIMITS } from "./limits.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, assignmentsOf, sql, timestamp, literals } from "../../db/sql.ts";
+import { safeInteger, assignmentsOf, columnsOf, sql, timestamp, literals } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 
 const COLUMNS = {
@@ -26,7 +26,7 @@ export const listAccountLimits = (
   accountId: string,
 ): Promise<readonly ({ readonly mode: Mode } & AccountLimits)[]> =>
   db.any(sql.type(limitsRow)`
-    SELECT mode, count_per_request AS "countPerRequest", count_per_day AS "countPerDay"
+    SELECT ${columnsOf("account_limit", limitsRow)}
     FROM account_limit
     WHERE account_id = ${accountId}
     ORDER BY mode
@@ -103,10 +103,7 @@ export const lockAccountLimits = async (
 ): Promise<readonly LockedLimits[]> => {
   const rows = await transaction.any(sql.type(lockedRow)`
     SELECT
-      account_id AS "accountId",
-      mode,
-      count_per_request AS "countPerRequest",
-      count_per_day AS "countPerDay",
+      ${columnsOf("account_limit", lockedRow.omit({ countedUnits: true }))},
       CASE
         WHEN counted_day = ${startOfDay(now).toISOString()}::date AND changed_at < now() - interval '1 minute'
         THEN counted_units

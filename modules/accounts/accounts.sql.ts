@@ -4,7 +4,7 @@ import { z } from "zod";
 import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "./accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { accountTypeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, sql, timestamp } from "../../db/sql.ts";
+import { assignmentsOf, columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 export const accountRow = z.strictObject({
   id: z.uuid(),
@@ -20,18 +20,7 @@ export const accountRow = z.strictObject({
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
 
-export const accountColumns = sql.fragment`
-  account.id,
-  account.type,
-  account.name,
-  account.fractional_counting AS "fractionalCounting",
-  account.billing_day AS "billingDay",
-  account.stripe_customer_id AS "stripeCustomerId",
-  account.stripe_subscription_id AS "stripeSubscriptionId",
-  account.charity_provider AS "charityProvider",
-  account.subscription_policy AS "subscriptionPolicy",
-  account.created_at AS "createdAt"
-`;
+export const accountColumns = columnsOf("account", accountRow);
 
 export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
   db.maybeOne(sql.prepared("find_account", accountRow)`

@@ -4,17 +4,16 @@ import { z } from "zod";
 import type { AccountType } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "./apiKeys.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
-const apiKeyRow = z.strictObject({
+const storedKey = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
   hint: z.string(),
-  digest: z.string(),
   name: z.string(),
   scope: z.enum(KEY_SCOPES),
   createdAt: z.date(),
@@ -23,20 +22,12 @@ const apiKeyRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
+const apiKeyRow = storedKey.extend({ digest: z.string() });
 export type ApiKey = Readonly<z.output<typeof apiKeyRow>>;
 
 const columns = sql.fragment`
-  api_key.id,
-  api_key.account_id AS "accountId",
-  api_key.mode,
-  api_key.hint,
-  encode(api_key.hash, 'hex') AS digest,
-  api_key.name,
-  api_key.scope,
-  api_key.created_at AS "createdAt",
-  api_key.expires_at AS "expiresAt",
-  api_key.last_used_at AS "lastUsedAt",
-  api_key.revoked_at AS "revokedAt"
+  ${columnsOf("api_key", storedKey)},
+  encode(api_key.hash, 'hex') AS digest
 `;
 
 const callerRow = z.strictObject({

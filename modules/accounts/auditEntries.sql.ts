@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { ACTORS } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
-import { safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
 const auditEntryRow = z.strictObject({
@@ -99,16 +99,7 @@ export const listAuditEntries = (
     ...inRange(sql.fragment`created_at`, { from: since, until }),
   ].filter((condition) => condition !== null);
   return db.any(sql.type(auditEntryRow)`
-    SELECT
-      id,
-      created_at AS "createdAt",
-      action,
-      actor,
-      operator,
-      account_id AS "accountId",
-      subject,
-      reason,
-      details
+    SELECT ${columnsOf("audit_entry", auditEntryRow)}
     FROM audit_entry
     WHERE ${sql.join(conditions, sql.fragment` AND `)}
     ${newest.order}

@@ -2,41 +2,39 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { DEFAULT_PROFILE, HIDEABLE_SECTIONS, PICTURE_TYPES } from "./profile.rules.ts";
 import type { PictureType, Profile, ProfileChanges } from "./profile.rules.ts";
-import { assignmentsOf, sql } from "../../db/sql.ts";
+import { assignmentsOf, columnsOf, sql } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
-const profileRow = z
-  .strictObject({
-    displayName: z.string().nullable(),
-    color: z.string().nullable(),
-    homeUrl: z.string().nullable(),
-    story: z.string().nullable(),
-    hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
-    showsCarbon: z.boolean(),
-    hash: z.string().nullable(),
-    type: z.enum(PICTURE_TYPES).nullable(),
-    width: z.int().nullable(),
-    height: z.int().nullable(),
-  })
-  .transform(({ hash, type, width, height, ...profile }): Profile => ({
+const storedProfile = z.strictObject({
+  displayName: z.string().nullable(),
+  color: z.string().nullable(),
+  homeUrl: z.string().nullable(),
+  story: z.string().nullable(),
+  hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
+  showsCarbon: z.boolean(),
+  logoHash: z.string().nullable(),
+  logoType: z.enum(PICTURE_TYPES).nullable(),
+  logoWidth: z.int().nullable(),
+  logoHeight: z.int().nullable(),
+});
+
+const profileRow = storedProfile.transform(
+  ({
+    logoHash: hash,
+    logoType: type,
+    logoWidth: width,
+    logoHeight: height,
+    ...profile
+  }): Profile => ({
     ...profile,
     logo: hash && type && width && height ? { hash, type, width, height } : null,
-  }));
+  }),
+);
 
 /** Returns an account's profile, which is the default one until an operator sets it. */
 export const findProfile = async (db: CommonQueryMethods, accountId: string): Promise<Profile> =>
   (await db.maybeOne(sql.prepared("find_profile", profileRow)`
-    SELECT
-      display_name AS "displayName",
-      color,
-      home_url AS "homeUrl",
-      story,
-      hidden_sections AS "hiddenSections",
-      shows_carbon AS "showsCarbon",
-      logo_hash AS hash,
-      logo_type AS type,
-      logo_width AS width,
-      logo_height AS height
+    SELECT ${columnsOf("profile", storedProfile)}
     FROM profile
     WHERE account_id = ${accountId}
   `)) ?? DEFAULT_PROFILE;

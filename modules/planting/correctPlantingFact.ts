@@ -81,7 +81,6 @@ export const correctPlantingFact = async (
     }
     const { order, facts, changes, recorded } = await recordFacts(transaction, before, {
       facts: replacement?.facts ?? [],
-      timeline: replacement?.timeline,
       source: "operator",
       now,
       correct: async () => {

@@ -14,7 +14,7 @@ const byReference = (records: readonly RecordedTrees[]): ReadonlyMap<string, num
  * @param records are used up in this order
  * @param own the order's claims
  * @param credited how many trees of the records all orders have together
- * @returns the order's claims from now on
+ * @returns the order's claims from now on: the same array if it keeps all
  */
 export const creditOrder = (
   order: { readonly treeCount: number },
@@ -41,16 +41,4 @@ export const creditOrder = (
     }
   }
   return claims;
-};
-
-/** Returns whether claims are on the same records, with the same trees. */
-export const isSameClaims = (
-  before: readonly RecordedTrees[],
-  after: readonly RecordedTrees[],
-): boolean => {
-  const earlier = byReference(before);
-  return (
-    before.length === after.length &&
-    after.every(({ reference, trees }) => earlier.get(reference) === trees)
-  );
 };

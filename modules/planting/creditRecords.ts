@@ -1,6 +1,6 @@
 import { treesIn } from "./creditOrder.rules.ts";
 import type { PlantingFactOf, ReportedSite } from "./fact.rules.ts";
-import type { Claims, PlantingPartner } from "./partner.ts";
+import type { PlantingPartner } from "./partner.ts";
 
 /*
  * For partners that record plantings and have no orders: an order is credited with trees that the partner has recorded as
@@ -21,14 +21,6 @@ export type PlantingRecord = {
 
 /** Polls within this time share a download. */
 const SHARED_MS = 5 * 60 * 1000;
-
-/** What the polls of some minutes share. */
-type Download = {
-  /** Oldest first. */
-  readonly records: ReadonlyMap<string, PlantingRecord>;
-  /** The references of the records with trees that no order had at that time. */
-  readonly free: ReadonlySet<string>;
-};
 
 /** The most that a fact may have. */
 const ALLOCATIONS = 100;
@@ -84,28 +76,21 @@ const plantedFact = (credited: readonly PlantingRecord[]): PlantingFactOf<"plant
   };
 };
 
+type ListRecords = (signal: AbortSignal) => Promise<readonly PlantingRecord[]>;
+
 /** Returns a function that downloads the records once for all polls of some minutes, in whatever order they come. */
 const shareDownloads = (
-  listRecords: (signal: AbortSignal) => Promise<readonly PlantingRecord[]>,
-): ((now: Date, signal: AbortSignal, claims: Claims) => Promise<Download>) => {
-  let latest: { readonly startedAt: Date; readonly download: Promise<Download> } | null = null;
-  const download = async (signal: AbortSignal, { listCredited }: Claims): Promise<Download> => {
-    const listed = await listRecords(signal);
-    const records = new Map(listed.map((record) => [record.reference, record]));
-    const credited = new Map(
-      (await listCredited([...records.keys()])).map(({ reference, trees }) => [reference, trees]),
-    );
-    const free = listed.filter(({ reference, trees }) => trees > (credited.get(reference) ?? 0));
-    return { records, free: new Set(free.map(({ reference }) => reference)) };
-  };
-  return async (now, signal, claims) => {
+  listRecords: ListRecords,
+): ((now: Date, signal: AbortSignal) => ReturnType<ListRecords>) => {
+  let latest: { readonly startedAt: Date; readonly records: ReturnType<ListRecords> } | null = null;
+  return async (now, signal) => {
     if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
       // Activities are cancelled together, when their worker shuts down. So one signal serves all that share a download.
-      latest = { startedAt: now, download: download(signal, claims) };
+      latest = { startedAt: now, records: listRecords(signal) };
     }
     const shared = latest;
     try {
-      return await shared.download;
+      return await shared.records;
     } catch (error) {
       // The next poll tries again.
       if (latest === shared) {
@@ -120,29 +105,21 @@ const shareDownloads = (
  * Creates the polls of a partner that records plantings.
  * @param listRecords returns the partner's records, oldest first
  */
-export const createRecordPolls = (
-  listRecords: (signal: AbortSignal) => Promise<readonly PlantingRecord[]>,
-): PlantingPartner["fetchUpdates"] => {
+export const createRecordPolls = (listRecords: ListRecords): PlantingPartner["fetchUpdates"] => {
   const shareDownload = shareDownloads(listRecords);
-  return async ({ treeCount, createdAt, reached }, { now, signal, claims }) => {
+  return async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
     const hasReached = (wanted: string) => reached.find(({ stage }) => stage === wanted);
     if (hasReached("planted")) {
       return { facts: [], nextPollMs: null };
     }
-    const { records, free } = await shareDownload(now, signal, claims);
     // The order is placed later than it was created if the partner was down. Trees planted before would contradict that.
     const since = hasReached("funds_distributed")?.occurredAt ?? createdAt;
-    const claimed = await claims.claimTrees((own) => {
-      const references = new Set(own.map(({ reference }) => reference));
-      return [...records.values()].filter(
-        ({ reference, startedAt, endedAt }) =>
-          (free.has(reference) || references.has(reference)) &&
-          startedAt >= since &&
-          endedAt <= now,
-      );
-    });
-    const credited = claimed.flatMap(({ reference, trees }) => {
-      const record = records.get(reference);
+    const records = (await shareDownload(now, signal)).filter(
+      ({ startedAt, endedAt }) => startedAt >= since && endedAt <= now,
+    );
+    const byReference = new Map(records.map((record) => [record.reference, record]));
+    const credited = (await claimTrees(records)).flatMap(({ reference, trees }) => {
+      const record = byReference.get(reference);
       return record ? [{ ...record, trees }] : [];
     });
     if (treesIn(credited) < treeCount) {

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { text } from "../records/fields.rules.ts";
 import { FOREST_TYPES } from "./impactFactors.rules.ts";
-import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 
 /*
  * The facts that a partner, its callback or an operator reports about an order. Unknown fields of a fact are rejected,
@@ -201,8 +200,6 @@ export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {
 export const plantingReport = z.object({
   /** The order's public id. */
   order: text(100),
-  /** The shape of the order's timeline; only for orders of the manual partner. */
-  timeline: z.enum(TIMELINE_SHAPES).optional(),
   facts: z.array(plantingFact).min(1).max(20),
 });
 export type PlantingReport = z.output<typeof plantingReport>;

@@ -72,20 +72,6 @@ export type PlantingOrder = {
   readonly verifiedAt: Date | null;
 };
 
-/** Returns why a report cannot change the shape of an order's timeline, or null. */
-export const findTimelineProblem = ({
-  partner,
-  stage,
-  timeline,
-}: Pick<PlantingOrder, "partner" | "stage" | "timeline">): string | null => {
-  if (partner !== ("manual" satisfies PartnerKind)) {
-    return `timeline: is ${timeline}, as the partner ${partner} decides`;
-  }
-  return stage === "created" || stage === "funds_distributed"
-    ? null
-    : `timeline: is ${timeline}, and cannot change because the order is ${stage}`;
-};
-
 /** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
   stage: PlantingStage,
@@ -183,17 +169,6 @@ export const decideFacts = (
     accepted.set(next.id, next);
   }
 };
-
-/** An order has four stages, so a partner that reports more facts than this does not repeat what it has reported. */
-const MAXIMUM_UNSETTLED_FACTS = 100;
-
-/** Returns why a partner cannot report a fact that waits or contradicts, or null. It is among the facts. */
-export const findUnsettledProblem = (facts: readonly Pick<DecidedFact, "state">[]): string | null =>
-  facts.filter(({ state }) => state === "waiting" || state === "contradiction").length >
-  MAXIMUM_UNSETTLED_FACTS
-    ? `the order has ${MAXIMUM_UNSETTLED_FACTS} facts that wait for others or contradict them. It accepts no further ` +
-      "such fact until an operator has withdrawn one"
-    : null;
 
 /** Returns the furthest of the reached stages. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>

@@ -174,7 +174,6 @@ export const updatePlantingOrderProgress = async (
     UPDATE planting_order
     SET
       stage = ${order.stage},
-      timeline = ${order.timeline},
       partner_reference = ${order.partnerReference},
       site_shares = ${sql.jsonb(order.siteShares.map((share) => ({ ...share })))},
       planted_at = ${timestamp(order.plantedAt)},

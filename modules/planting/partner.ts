@@ -12,26 +12,15 @@ export type PartnerOrder = Pick<
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
-/** The trees of a partner's records that are credited to orders. */
-export type Claims = {
-  /** Lists how many of each record are credited to any order; records without such trees are left out. */
-  readonly listCredited: (references: readonly string[]) => Promise<readonly RecordedTrees[]>;
-  /**
-   * Credits the polled order with trees of records, in their order, and returns all its claims. It loses its trees of other
-   * records.
-   * @param choose returns the records for what the order is credited with, which another poll of it may have changed just
-   *   now; it may be called again
-   */
-  readonly claimTrees: (
-    choose: (own: readonly RecordedTrees[]) => readonly RecordedTrees[],
-  ) => Promise<readonly RecordedTrees[]>;
-};
-
 /** What a poll may use. */
 type Poll = {
   readonly now: Date;
   readonly signal: AbortSignal;
-  readonly claims: Claims;
+  /**
+   * Credits the polled order with trees of records that no other order has, in their order, and returns all that it is
+   * credited with. It loses its trees of other records.
+   */
+  readonly claimTrees: (records: readonly RecordedTrees[]) => Promise<readonly RecordedTrees[]>;
 };
 
 /** The result of a poll. */

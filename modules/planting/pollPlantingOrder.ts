@@ -1,4 +1,3 @@
-import { listCreditedTrees } from "./claims.sql.ts";
 import { listFacts } from "./facts.sql.ts";
 import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
 import { findPlantingOrder } from "./orders.sql.ts";
@@ -89,10 +88,7 @@ export const pollPlantingOrder = async (
     const updates = await partner.fetchUpdates(partnerOrder, {
       now: clock.now(),
       signal,
-      claims: {
-        listCredited: (references) => listCreditedTrees(db, order.partner, references),
-        claimTrees: (choose) => claimTrees(context, order, choose, signal),
-      },
+      claimTrees: (records) => claimTrees(context, order, records, signal),
     });
     await recordPlantingFacts(context, orderId, updates.facts, "partner");
     ({ nextPollMs } = updates);

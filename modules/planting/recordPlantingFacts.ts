@@ -19,13 +19,12 @@ export const recordPlantingFacts = (
   orderId: number,
   reported: readonly PlantingFact[] | ((order: PlantingOrder) => readonly PlantingFact[]),
   source: FactSource,
-  timeline?: PlantingReport["timeline"],
 ): Promise<readonly RecordedFact[]> =>
   db.transaction(async (transaction) => {
     const order = requireOrder(await lockPlantingOrder(transaction, orderId));
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(order) : reported;
-    const { recorded } = await recordFacts(transaction, order, { facts, timeline, source, now });
+    const { recorded } = await recordFacts(transaction, order, { facts, source, now });
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };
       await recordAction(transaction, actor, now, {
@@ -44,9 +43,9 @@ export const recordPlantingFacts = (
  */
 export const reportPlanting = async (
   context: Context & Partial<OperatorContext>,
-  { order: publicId, facts, timeline }: PlantingReport,
+  { order: publicId, facts }: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
   const { id } = requireOrder(await findPlantingOrder(context.db, publicId));
-  return recordPlantingFacts(context, id, facts, source, timeline);
+  return recordPlantingFacts(context, id, facts, source);
 };

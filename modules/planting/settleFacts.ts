@@ -3,19 +3,12 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { insertEvents } from "../events/events.sql.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
 import type { AcceptedFacts, PlantingFact } from "./fact.rules.ts";
 import { insertFact, listFacts, storeDecision } from "./facts.sql.ts";
 import type { FactSource, StoredFact } from "./facts.sql.ts";
 import type { PlantingOrder, PlantingStage, SiteShare } from "./order.rules.ts";
-import {
-  decideFacts,
-  findTimelineProblem,
-  findUnsettledProblem,
-  latestStage,
-  PLANTING_STAGES,
-} from "./order.rules.ts";
+import { decideFacts, latestStage, PLANTING_STAGES } from "./order.rules.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { storeSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
@@ -150,8 +143,6 @@ type Report = {
   readonly facts: readonly PlantingFact[];
   readonly source: FactSource;
   readonly now: Date;
-  /** The shape of the order's timeline, if the report says it. */
-  readonly timeline?: TimelineShape | undefined;
   /** Corrects recorded facts before those of the report are stored. */
   readonly correct?: () => Promise<void>;
 };
@@ -175,21 +166,19 @@ export type RecordedReport = {
 /**
  * Records facts of an order, and stores what follows: its stage, sites and tally, and events of the milestones that it has
  * reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
- * @throws DomainError request_invalid if a fact is dated in the future, the timeline cannot change, or a partner reports too
- *   many facts that do not take effect
+ * @throws DomainError request_invalid if a fact is dated in the future
  */
 export const recordFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  { facts: reported, source, now, timeline = before.timeline, correct }: Report,
+  { facts: reported, source, now, correct }: Report,
 ): Promise<RecordedReport> => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
-  const problem = [
-    timeline === before.timeline ? null : findTimelineProblem(before),
-    ...contents.map((fact) => findFutureProblem(fact, now)),
-  ].find((each) => each !== null);
-  if (problem !== undefined) {
-    throw invalidRequest(problem);
+  for (const fact of contents) {
+    const problem = findFutureProblem(fact, now);
+    if (problem !== null) {
+      throw invalidRequest(problem);
+    }
   }
   const factsBefore = await listFacts(transaction, before.id);
   const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
@@ -199,7 +188,7 @@ export const recordFacts = async (
     const digest = digestOf(content);
     newIds.push(await insertFact(transaction, before.id, { content, digest, source, now }));
   }
-  const { order, facts } = await settleFacts(transaction, { ...before, timeline });
+  const { order, facts } = await settleFacts(transaction, before);
 
   const recorded = contents.map((content, index): RecordedFact => {
     const { stage } = content;
@@ -210,15 +199,6 @@ export const recordFacts = async (
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
   });
-  // Operators may record any number: they correct what a partner has reported.
-  const ineffective = recorded.find(
-    ({ outcome }) => outcome === "waiting" || outcome === "contradiction",
-  );
-  const unsettled = ineffective && source !== "operator" ? findUnsettledProblem(facts) : null;
-  if (unsettled !== null) {
-    throw invalidRequest(`${ineffective?.stage}: ${unsettled}`);
-  }
-
   const changes = facts.flatMap(({ id, stage, state: after }) => {
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];
@@ -227,7 +207,7 @@ export const recordFacts = async (
     ({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted",
   );
   const isLost = changes.some((change) => change.before === "accepted");
-  if (reached.length === 0 && !isLost && timeline === before.timeline) {
+  if (reached.length === 0 && !isLost) {
     return { order: before, facts, recorded, changes };
   }
   await updatePlantingOrderProgress(transaction, order);

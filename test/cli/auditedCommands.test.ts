@@ -43,7 +43,6 @@ const READING = [
   "charity search",
   ...READING_WEBHOOK_COMMANDS,
   "evidence order list",
-  "evidence order show",
   "completion",
   "doctor",
   "deployment show",

@@ -1,12 +1,8 @@
 import { sql, timestamp } from "../../../db/sql.ts";
 import { plantingReport } from "../../../modules/planting/fact.rules.ts";
-import type { PlantingFact, PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
-import { listFacts } from "../../../modules/planting/facts.sql.ts";
+import type { PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
-import {
-  recordPlantingFacts,
-  reportPlanting,
-} from "../../../modules/planting/recordPlantingFacts.ts";
+import { reportPlanting } from "../../../modules/planting/recordPlantingFacts.ts";
 import {
   simulatePlanted,
   simulateVerified,
@@ -121,47 +117,6 @@ test.serial("a fact in a year that cannot be stored is rejected as invalid", asy
   const report = plantingReport.parse(parse("1970-01-01T00:00:00Z").data);
   t.like(await reportPlanting(setup.deps, report, "callback"), [{ outcome: "waiting" }]);
 });
-
-const plantedAt = (number: number): PlantingFact => ({
-  stage: "planted",
-  occurred_at: new Date(Date.parse("2026-06-01T10:00:00.000Z") + number).toISOString(),
-  media: [],
-});
-
-test.serial(
-  "a partner can report a hundred facts of an order that do not take effect, and no more",
-  async (t) => {
-    const { setup, order, allocated, report, withdraw } = await placeOrders(t.context.db);
-    const reportAsPartner = async (...facts: readonly PlantingFact[]) =>
-      (await recordPlantingFacts(setup.deps, order.id, facts, "callback")).map(
-        ({ outcome }) => outcome,
-      );
-    const countStates = async () =>
-      Object.fromEntries(
-        [...Map.groupBy(await listFacts(t.context.db, order.id), ({ state }) => state)].map(
-          ([state, facts]) => [state, facts.length],
-        ),
-      );
-    const refused = {
-      message: /^planted: the order has 100 facts that wait for others or contradict them\. /u,
-    };
-
-    await reportAsPartner(...Array.from({ length: 99 }, (_, index) => plantedAt(index)));
-    await t.throwsAsync(reportAsPartner(plantedAt(99), plantedAt(100)), refused);
-    t.deepEqual(await countStates(), { accepted: 1, waiting: 99 }, "nothing of it is recorded");
-    await reportAsPartner(plantedAt(99));
-    await t.throwsAsync(reportAsPartner(plantedAt(100)), refused);
-
-    t.deepEqual(await reportAsPartner(plantedAt(99)), ["repeated"]);
-    t.deepEqual(await report(plantedAt(101)), ["waiting"], "operators may report any number");
-    t.deepEqual(await reportAsPartner(allocated), ["accepted"]);
-    t.deepEqual(await countStates(), { accepted: 3, contradiction: 100 });
-    await t.throwsAsync(reportAsPartner(plantedAt(100)), refused);
-
-    await withdraw("planted");
-    t.deepEqual(await reportAsPartner(plantedAt(100)), ["contradiction"]);
-  },
-);
 
 /** Places an order, and lists the milestones of which there are events. */
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {

@@ -346,36 +346,6 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
   ]);
 });
 
-test.serial(
-  "a report gives an order of the manual partner three steps, until it is verified",
-  async (t) => {
-    const { setup, order, allocated, verified, report } = await placeOrders(t.context.db);
-    const record = (timeline: string, facts: readonly PlantingFact[], publicId = order.publicId) =>
-      runImpact(["evidence", "record", "-", "--json"], {
-        env: { DATABASE_URL: t.context.databaseUrl },
-        clock: setup.clock,
-        stdin: JSON.stringify({ order: publicId, timeline, facts }),
-      });
-    t.deepEqual(await report(verified), ["waiting"]);
-    const first = await record("sessions", [verified]);
-    t.is(first.exitCode, 0, first.stderr);
-    t.like((await setup.orders())[0], { timeline: "sessions", stage: "planted_and_verified" });
-    t.is((await record("sessions", [verified])).exitCode, 0);
-    const late = await record("allocations", [allocated]);
-    t.not(late.exitCode, 0);
-    t.regex(
-      late.stderr,
-      /timeline: is sessions, and cannot change because the order is planted_and_verified/u,
-    );
-
-    const simulated = await setUpPlanting(t.context.db);
-    await simulated.order(1);
-    const [other] = await simulated.orders();
-    const foreign = await record("sessions", [verified], other?.publicId);
-    t.regex(foreign.stderr, /timeline: is allocations, as the partner simulated decides/u);
-  },
-);
-
 test.serial("operators see contradictions, and the sites and photos of each fact", async (t) => {
   const { order, allocated, planted, verified, numberOf, report } = await placeOrders(t.context.db);
   await report(allocated, planted, verified);

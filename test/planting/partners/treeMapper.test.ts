@@ -9,12 +9,7 @@ import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanti
 import { AsyncLocalStorage } from "node:async_hooks";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { CommonQueryMethods } from "slonik";
-import {
-  listClaims,
-  listCreditedTrees,
-  lockClaims,
-  replaceClaims,
-} from "../../../modules/planting/claims.sql.ts";
+import { listClaims, lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -385,7 +380,7 @@ test.serial("claims of several processes credit no tree to two orders", async (t
       claimTrees(
         t.context,
         { id: here, partner: "treemapper", treeCount: 70 },
-        () => [{ reference: "contested", trees: 100 }],
+        [{ reference: "contested", trees: 100 }],
         NEVER,
       ),
   );
@@ -412,12 +407,9 @@ test.serial("a poll that another one of its order overtakes gives up no trees", 
     {
       now: setup.clock.now(),
       signal: NEVER,
-      claims: {
-        listCredited: (references) => listCreditedTrees(db, "treemapper", references),
-        claimTrees: async (choose) => {
-          t.true((await pollNow(second)).isFinished);
-          return claimTrees({ db }, placed, choose, NEVER);
-        },
+      claimTrees: async (records) => {
+        t.true((await pollNow(second)).isFinished);
+        return claimTrees({ db }, placed, records, NEVER);
       },
     },
   );
@@ -461,12 +453,9 @@ test.serial("other work gets its turn after every 500 records that are read", as
       {
         now: new Date("2026-07-10T10:00:00.000Z"),
         signal: NEVER,
-        claims: {
-          claimTrees: () => Promise.resolve([]),
-          listCredited: () => {
-            turnsOfReading.push(turns);
-            return Promise.resolve([]);
-          },
+        claimTrees: () => {
+          turnsOfReading.push(turns);
+          return Promise.resolve([]);
         },
       },
     );
