@@ -200,8 +200,10 @@ const refundEndpoints = (
 
 /** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] =>
-  KINDS.flatMap((kind) => [
-    ...registerEndpoints(kind, context),
-    listEndpoint(kind, context),
-    ...refundEndpoints(kind, context),
-  ]);
+  KINDS.flatMap((kind) =>
+    [
+      registerEndpoints(kind, context),
+      listEndpoint(kind, context),
+      refundEndpoints(kind, context),
+    ].flat(),
+  );

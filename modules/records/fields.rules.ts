@@ -84,38 +84,10 @@ export const date = () =>
     .date({ error: mustBe(DATE_MUST_BE) })
     .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
 
-/** An object or list in metadata. */
-type Container = {
-  readonly value: object;
-  /** Its name or index in the one that it is in. */
-  readonly name: string | number;
-  /** Null for the metadata itself. */
-  readonly outer: Container | null;
-  readonly level: number;
-};
+/** What is wrong with a value of metadata, and where. */
 type Problem = { readonly path: readonly string[]; readonly message: string };
 
-const pathOf = ({ name, outer }: Pick<Container, "name" | "outer">): readonly string[] =>
-  outer === null ? [] : [...pathOf(outer), String(name)];
-
-const problemOfValue = (value: unknown, level: number): string | null => {
-  if (typeof value === "string") {
-    return isStorable(value) ? null : NOT_STORABLE;
-  }
-  if (typeof value === "number") {
-    return Number.isFinite(value) ? null : "must be a finite number";
-  }
-  return typeof value === "object" && value !== null && level >= METADATA_DEPTH
-    ? `must not be nested deeper than ${METADATA_DEPTH} levels`
-    : null;
-};
-
-const problemOfName = (name: string | number): string | null => {
-  if (name === "__proto__") {
-    return "is not an allowed name";
-  }
-  return typeof name === "number" || isStorable(name) ? null : `${NOT_STORABLE} in its name`;
-};
+const problemOf = (message: string): Problem => ({ path: [], message });
 
 /** Returns how many digits PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
 const addedDigits = (value: number): number => {
@@ -133,45 +105,59 @@ const isList = (value: object): value is readonly unknown[] => Array.isArray(val
 /** An entry of a list is a character and a comma or bracket; one of an object is longer. */
 const LEAST_ENTRY_BYTES = 2;
 
-const TOO_LARGE: Problem = {
-  path: [],
-  message: `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
+const TOO_LARGE = problemOf(
+  `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
+);
+
+const findNameProblem = (name: string): Problem | null => {
+  if (name === "__proto__") {
+    return problemOf("is not an allowed name");
+  }
+  return isStorable(name) ? null : problemOf(`${NOT_STORABLE} in its name`);
 };
 
-/**
- * Returns a problem in metadata. It is iterative, so that deep nesting cannot exhaust the stack, and stops once the metadata
- * is too large, because a batch may have a megabyte of it.
- */
+/** Returns a problem in metadata. It stops once the metadata is too large, because a batch may have a megabyte of it. */
 const findProblem = (metadata: object): Problem | null => {
-  const waiting: Container[] = [{ value: metadata, name: "", outer: null, level: 0 }];
   let digits = 0;
   let leastBytes = 0;
-  for (let container = waiting.pop(); container !== undefined; container = waiting.pop()) {
-    const { value } = container;
-    const level = container.level + 1;
-    const list = isList(value) ? value : null;
+  /** It reads no deeper than the levels that are allowed, so that deep nesting cannot exhaust the stack. */
+  const findIn = (value: unknown, level: number): Problem | null => {
+    if (typeof value === "string") {
+      return isStorable(value) ? null : problemOf(NOT_STORABLE);
+    }
+    if (typeof value === "number") {
+      digits += addedDigits(value);
+      return Number.isFinite(value) ? null : problemOf("must be a finite number");
+    }
+    if (typeof value !== "object" || value === null) {
+      return null;
+    }
+    if (level >= METADATA_DEPTH) {
+      return problemOf(`must not be nested deeper than ${METADATA_DEPTH} levels`);
+    }
     // The names of a list's entries, which are their indexes, would take several times as long.
-    const names = list === null ? Object.keys(value) : [];
-    const entryCount = list?.length ?? names.length;
-    leastBytes += entryCount * LEAST_ENTRY_BYTES;
+    const names = isList(value) ? null : Object.keys(value);
+    const inner: readonly unknown[] = isList(value) ? value : Object.values(value);
+    leastBytes += inner.length * LEAST_ENTRY_BYTES;
     if (leastBytes + digits > METADATA_BYTES) {
       return TOO_LARGE;
     }
-    for (let index = 0; index < entryCount; index += 1) {
-      const name = names[index] ?? index;
-      const inner: unknown = list === null ? Reflect.get(value, name) : list[index];
-      const message = problemOfName(name) ?? problemOfValue(inner, level);
-      if (message !== null) {
-        return { path: pathOf({ name, outer: container }), message };
-      }
-      if (typeof inner === "number") {
-        digits += addedDigits(inner);
-      } else if (typeof inner === "object" && inner !== null) {
-        waiting.push({ value: inner, name, outer: container, level });
+    for (const [index, entry] of inner.entries()) {
+      const name = names?.[index];
+      const problem =
+        (name === undefined ? null : findNameProblem(name)) ?? findIn(entry, level + 1);
+      if (problem !== null) {
+        return problem === TOO_LARGE
+          ? problem
+          : { ...problem, path: [name ?? String(index), ...problem.path] };
       }
     }
-  }
-  return Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES ? TOO_LARGE : null;
+    return null;
+  };
+  return (
+    findIn(metadata, 0) ??
+    (Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES ? TOO_LARGE : null)
+  );
 };
 
 const isObject = (value: unknown): value is Metadata =>

@@ -67,38 +67,6 @@ const unitRows = (
 /** Units of a registration that are refunded. */
 type RefundedUnits = { readonly registeredAt: Date; readonly count: number };
 
-/**
- * Defines queries that subtract refunded units from the all-time totals of their owners and from the months in which they
- * were registered, as parts of a statement; `subtracted` has the totals after it.
- */
-const totalSubtractions = (
-  refunded: readonly (Owner & RefundedUnits)[],
-): FragmentSqlToken => sql.fragment`
-  refunded AS MATERIALIZED (
-    SELECT account_id, mode, kind, period, sum(count)::bigint AS count
-    FROM ${unitRows(refunded.map(({ registeredAt, ...units }) => ({ ...units, time: registeredAt })))}
-    GROUP BY account_id, mode, kind, period
-  ),
-  -- In the order in which a batch of registrations locks them.
-  locked AS MATERIALIZED (
-    SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
-    FROM refunded
-    JOIN impact_total USING (account_id, mode, kind, period)
-    ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
-    FOR NO KEY UPDATE OF impact_total
-  ),
-  subtracted AS (
-    UPDATE impact_total
-    SET total = impact_total.total - locked.count
-    FROM locked
-    WHERE impact_total.account_id = locked.account_id
-      AND impact_total.mode = locked.mode
-      AND impact_total.kind = locked.kind
-      AND impact_total.period = locked.period
-    RETURNING impact_total.*
-  )
-`;
-
 const ownerTotalRow = z.strictObject({ ...ownerColumns, total: safeInteger });
 
 /**
@@ -110,7 +78,30 @@ export const subtractFromTotalsOfOwners = async (
   refunded: readonly (Owner & RefundedUnits)[],
 ): Promise<ReadonlyMap<string, number>> => {
   const rows = await transaction.any(sql.prepared("subtract_from_totals", ownerTotalRow)`
-    WITH ${totalSubtractions(refunded)}
+    WITH
+      refunded AS MATERIALIZED (
+        SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+        FROM ${unitRows(refunded.map(({ registeredAt, ...units }) => ({ ...units, time: registeredAt })))}
+        GROUP BY account_id, mode, kind, period
+      ),
+      -- In the order in which a batch of registrations locks them.
+      locked AS MATERIALIZED (
+        SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
+        FROM refunded
+        JOIN impact_total USING (account_id, mode, kind, period)
+        ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
+        FOR NO KEY UPDATE OF impact_total
+      ),
+      subtracted AS (
+        UPDATE impact_total
+        SET total = impact_total.total - locked.count
+        FROM locked
+        WHERE impact_total.account_id = locked.account_id
+          AND impact_total.mode = locked.mode
+          AND impact_total.kind = locked.kind
+          AND impact_total.period = locked.period
+        RETURNING impact_total.*
+      )
     SELECT account_id AS "accountId", mode, kind, total
     FROM subtracted
     WHERE period = 'all'
