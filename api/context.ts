@@ -34,7 +34,7 @@ import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
 import { createAuthenticator } from "../modules/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../modules/accounts/createAuthenticator.ts";
-import { createKeyUses } from "../modules/accounts/createKeyUses.ts";
+import { noteKeyUses } from "../modules/accounts/noteKeyUses.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import { createDeploymentName } from "../modules/billing/holdUsage.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
@@ -128,29 +128,17 @@ const openConnections = async (config: Config, tracing: Tracing) => {
   };
 };
 
-/** What collects writes in memory: registrations for a batch, and last uses of keys. */
-const createWriters = (
-  context: Context,
-  { metrics, logger }: { readonly metrics: ApiMetrics; readonly logger: Logger },
-) => {
-  const { observeBatch } = metrics;
+/** What collects writes in memory. */
+const createWriters = (context: Context, { observeBatch }: ApiMetrics) => {
   const writer = createRegistrationWriter({ ...context, observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch });
-  const keyUses = createKeyUses({
-    ...context,
-    onError: (error) => {
-      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
-    },
-  });
   return {
     writer,
     storeWriter,
-    keyUses,
     queueLength: () => writer.queueLength() + storeWriter.queueLength(),
     /** Stores everything for the last time. */
     end: async (): Promise<void> => {
       await Promise.all([writer.drain(), storeWriter.drain()]);
-      await keyUses.stop();
     },
   };
 };
@@ -183,7 +171,13 @@ export const openApiContext = async (
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
-  const { keyUses, ...writers } = createWriters(context, { metrics, logger });
+  const writers = createWriters(context, metrics);
+  const noteUse = noteKeyUses({
+    ...context,
+    onError: (error) => {
+      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
+    },
+  });
   const listGate = createListGate();
   addLoadMetrics(metrics.registry, {
     openLists: () => listGate.runningCount(),
@@ -220,8 +214,8 @@ export const openApiContext = async (
       config.PUBLIC_BASE_URL ??
       browsableUrl(servers[0]?.url ?? `http://${config.HOST}:${config.PORT}`),
     documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
-    authenticator: createAuthenticator({ ...context, keyUses, accountType: "organization" }),
-    storeAuthenticator: createStoreAuthenticator({ ...context, keyUses }),
+    authenticator: createAuthenticator({ ...context, noteUse, accountType: "organization" }),
+    storeAuthenticator: createStoreAuthenticator({ ...context, noteUse }),
     plantingCallbackSecrets: secretsOf(config.PLANTING_CALLBACK_SECRET),
     platformSecrets: secretsOf(config.STORE_PLATFORM_SECRET),
     readStripeWebhook: await loadWebhookReader(secretsOf(config.STRIPE_WEBHOOK_SECRET)),

@@ -7,7 +7,7 @@ import { cacheLookups } from "./cacheLookups.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { KeyUses } from "./createKeyUses.ts";
+import type { NoteKeyUse } from "./noteKeyUses.ts";
 
 /** Returns the caller of a key; null if the key is unknown, revoked, expired or of the other interface. */
 export type Authenticate = (key: string) => Promise<Caller | null>;
@@ -20,14 +20,14 @@ export type Authenticate = (key: string) => Promise<Caller | null>;
 export const createAuthenticator = ({
   db,
   clock = systemClock,
-  keyUses,
+  noteUse,
   accountType,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly clock?: Clock;
-  /** Where uses are noted: when a key is looked up, which is less often than requests. */
-  readonly keyUses?: Pick<KeyUses, "note">;
+  /** Called when a key is looked up, which is less often than requests. */
+  readonly noteUse?: NoteKeyUse | undefined;
   readonly accountType: AccountType;
   readonly nowMs?: () => number;
 }): Authenticate => {
@@ -38,7 +38,7 @@ export const createAuthenticator = ({
     const caller = await lookUp(digest);
     const valid = unlessExpired(caller);
     if (valid) {
-      keyUses?.note(valid);
+      noteUse?.(valid);
     }
     return caller;
   }, nowMs);

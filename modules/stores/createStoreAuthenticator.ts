@@ -4,7 +4,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Store } from "./stores.sql.ts";
 import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
-import type { KeyUses } from "../accounts/createKeyUses.ts";
+import type { NoteKeyUse } from "../accounts/noteKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import { cacheLookups } from "../accounts/cacheLookups.ts";
@@ -28,18 +28,18 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
 export const createStoreAuthenticator = ({
   db,
   clock = systemClock,
-  keyUses,
+  noteUse,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly clock?: Clock;
-  readonly keyUses?: Pick<KeyUses, "note">;
+  readonly noteUse?: NoteKeyUse;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
   const authenticate = createAuthenticator({
     db,
     clock,
-    ...(keyUses && { keyUses }),
+    noteUse,
     accountType: "store",
     nowMs,
   });
