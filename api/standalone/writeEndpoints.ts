@@ -91,7 +91,13 @@ const itemError = z
   })
   .meta({ id: "ItemError" });
 
-const resultsOf = (result: z.ZodType, title: string) => {
+/** Returns the schemas and examples of a batch. */
+const describeBatch = (
+  title: string,
+  item: z.ZodType,
+  result: z.ZodType,
+  { body, response }: { readonly body: unknown; readonly response: unknown },
+): Pick<Endpoint, "schemas" | "examples"> => {
   const recorded = z
     .strictObject({
       status: z.literal(200),
@@ -101,15 +107,33 @@ const resultsOf = (result: z.ZodType, title: string) => {
       body: result,
     })
     .meta({ id: `${title}Success` });
-  return z
-    .strictObject({
-      succeeded: count("How many items were recorded, or had been recorded before."),
-      failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
-      results: z
-        .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
-        .meta({ description: "One for each item, in the order of the items." }),
-    })
-    .meta({ id: `${title}Batch` });
+  return {
+    schemas: {
+      query: batchQuery,
+      body: bodyObject({
+        items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
+          description: "The bodies of single requests, in the order in which to record them.",
+        }),
+      }).meta({ id: `New${title}Batch` }),
+      response: z
+        .strictObject({
+          succeeded: count("How many items were recorded, or had been recorded before."),
+          failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+          results: z
+            .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
+            .meta({ description: "One for each item, in the order of the items." }),
+        })
+        .meta({ id: `${title}Batch` }),
+    },
+    examples: {
+      body: { items: [body] },
+      response: {
+        succeeded: 1,
+        failed: 0,
+        results: [{ status: 200, idempotent_replayed: false, body: response }],
+      },
+    },
+  };
 };
 
 /** A write that clients request alone or in batches, which have the bodies of many single requests. */
@@ -254,8 +278,17 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   yield ["]}"];
 }
 
-/** A single request is a batch of one. */
-const singleEndpoint = <
+/** Responds to a batch of which nothing was recorded because of its items. */
+const respondRejected = (ctx: RequestContext, error: unknown): void => {
+  if (!(error instanceof BatchRejectedError)) {
+    throw error;
+  }
+  ctx.status = statusOf(error);
+  ctx.body = presentRejection(error);
+};
+
+/** Returns the endpoint of a write, as a batch of one, and that of many such writes in one request. */
+export const writeEndpoints = <
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
@@ -265,115 +298,62 @@ const singleEndpoint = <
   tag,
   requestsPerSecond,
   single,
-  schemas,
-  examples,
-  checkItem,
-  accept,
-  write,
-  present,
-}: WriteDefinition<Item, Result, Entry, Done>): Endpoint =>
-  keyEndpoint<Item, Result>({
-    method: "post",
-    path,
-    ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-    description: { ...single, tag, responseHeaders: REPLAY_HEADER },
-    schemas: { body: schemas.item, response: schemas.result },
-    examples,
-    ...(checkItem && { checkBody: checkItem }),
-    handle: async ({ ctx, caller, body }) => {
-      const done = resultOfOne(await write(caller, [accept(body, caller)], false));
-      markReplay(ctx, done);
-      return resultOfOne(await readBodies([done], (items) => present(caller, items)));
-    },
-  });
-
-const batchEndpoint = <
-  Item extends z.ZodType,
-  Result extends z.ZodType,
-  Entry extends object,
-  Done extends { readonly replayed: boolean },
->({
-  path,
-  tag,
   batch: { title, exampleRejection, errors, ...description },
-  schemas,
+  schemas: { item, result },
   examples,
-  checkItem,
+  checkItem = () => null,
   accept,
   write,
   present,
-}: WriteDefinition<Item, Result, Entry, Done>): Endpoint => {
+}: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
-      const problem = checkItem?.(raw) ?? findWrongKey(raw);
+      const problem = checkItem(raw) ?? findWrongKey(raw);
       if (problem !== null) {
         throw invalidRequest(problem);
       }
-      return accept(parseBody(schemas.item, raw), caller);
+      return accept(parseBody(item, raw), caller);
     });
-
-  return {
-    method: "post",
-    path: `${path}/batch`,
-    access: "write",
-    isBatch: true,
-    description: {
-      ...description,
-      tag,
-      errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
-    },
-    schemas: {
-      query: batchQuery,
-      body: bodyObject({
-        items: z.array(schemas.item).min(1).max(MAXIMUM_ITEMS).meta({
-          description: "The bodies of single requests, in the order in which to record them.",
-        }),
-      }).meta({ id: `New${title}Batch` }),
-      response: resultsOf(schemas.result, title),
-    },
-    examples: {
-      body: { items: [examples.body] },
-      response: {
-        succeeded: 1,
-        failed: 0,
-        results: [{ status: 200, idempotent_replayed: false, body: examples.response }],
+  return [
+    keyEndpoint<Item, Result>({
+      method: "post",
+      path,
+      ...(requestsPerSecond !== undefined && { requestsPerSecond }),
+      description: { ...single, tag, responseHeaders: REPLAY_HEADER },
+      schemas: { body: item, response: result },
+      examples,
+      checkBody: checkItem,
+      handle: async ({ ctx, caller, body }) => {
+        const done = resultOfOne(await write(caller, [accept(body, caller)], false));
+        markReplay(ctx, done);
+        return resultOfOne(await readBodies([done], (items) => present(caller, items)));
+      },
+    }),
+    {
+      method: "post",
+      path: `${path}/batch`,
+      access: "write",
+      isBatch: true,
+      description: {
+        ...description,
+        tag,
+        errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
+      },
+      ...describeBatch(title, item, result, examples),
+      run: async (ctx) => {
+        const caller = callerOf(ctx);
+        rejectKeyOfBatch(ctx);
+        const { atomic } = parseQuery(batchQuery, ctx.querystring);
+        const { items } = parseBody(anyItems, ctx.request.body);
+        const parsed = items.map((each) => parseItem(each, caller));
+        const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
+          respondRejected(ctx, error),
+        );
+        if (outcomes) {
+          const text = presentOutcomes(outcomes, (done) => present(caller, done));
+          await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
+        }
       },
     },
-    run: async (ctx) => {
-      const caller = callerOf(ctx);
-      rejectKeyOfBatch(ctx);
-      const { atomic } = parseQuery(batchQuery, ctx.querystring);
-      const { items } = parseBody(anyItems, ctx.request.body);
-      let outcomes: readonly Outcome<Done>[];
-      try {
-        outcomes = await write(
-          caller,
-          items.map((item) => parseItem(item, caller)),
-          atomic === "true",
-        );
-      } catch (error) {
-        if (!(error instanceof BatchRejectedError)) {
-          throw error;
-        }
-        ctx.status = statusOf(error);
-        ctx.body = presentRejection(error);
-        return;
-      }
-      const text = presentOutcomes(outcomes, (done) => present(caller, done));
-      await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
-    },
-  };
+  ];
 };
-
-/** Defines the endpoint of a write, and that of many such writes in one request. */
-export const writeEndpoints = <
-  Item extends z.ZodType,
-  Result extends z.ZodType,
-  Entry extends object,
-  Done extends { readonly replayed: boolean },
->(
-  definition: WriteDefinition<Item, Result, Entry, Done>,
-): readonly [single: Endpoint, batch: Endpoint] => [
-  singleEndpoint(definition),
-  batchEndpoint(definition),
-];
