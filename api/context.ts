@@ -129,12 +129,22 @@ const openConnections = async (config: Config, tracing: Tracing) => {
 };
 
 /** What collects writes in memory. */
-const createWriters = (context: Context, { observeBatch }: ApiMetrics) => {
+const createWriters = (
+  context: Context,
+  { metrics, logger }: { readonly metrics: ApiMetrics; readonly logger: Logger },
+) => {
+  const { observeBatch } = metrics;
   const writer = createRegistrationWriter({ ...context, observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch });
   return {
     writer,
     storeWriter,
+    noteUse: noteKeyUses({
+      ...context,
+      onError: (error) => {
+        logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
+      },
+    }),
     queueLength: () => writer.queueLength() + storeWriter.queueLength(),
     /** Stores everything for the last time. */
     end: async (): Promise<void> => {
@@ -171,13 +181,7 @@ export const openApiContext = async (
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
-  const writers = createWriters(context, metrics);
-  const noteUse = noteKeyUses({
-    ...context,
-    onError: (error) => {
-      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
-    },
-  });
+  const { noteUse, ...writers } = createWriters(context, { metrics, logger });
   const listGate = createListGate();
   addLoadMetrics(metrics.registry, {
     openLists: () => listGate.runningCount(),
