@@ -168,44 +168,6 @@ test("a count with more digits than the processor accepts makes several facts th
   t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("a replay waits for another writer that is still committing the original", async (t) => {
-  const { db } = t.context;
-  const { id } = await createTestOrganization(db);
-  const entry = registrationOf(id, { idempotencyKey: "shared", count: 3 });
-  const writers = Array.from({ length: 4 }, () => createWriter(t.context));
-
-  for (let round = 0; round < 20; round += 1) {
-    const idempotencyKey = `shared-${round}`;
-    const results = await Promise.all(
-      writers.map((writer) => writer.register({ ...entry, idempotencyKey })),
-    );
-    t.is(new Set(results.map(({ registration }) => registration.id)).size, 1);
-  }
-  const sums = await readAccountSums(db, id);
-  t.is(sums.registrations, 20);
-  t.is(sums.total, 60n);
-});
-
-test("a registration of an account that does not exist is rejected alone and leaves nothing", async (t) => {
-  const { db } = t.context;
-  const writer = createWriter(t.context);
-  const { id } = await createTestOrganization(db);
-  const unknown = crypto.randomUUID();
-
-  const [registered, rejected] = await Promise.allSettled([
-    writer.register(registrationOf(id, { count: 3 })),
-    writer.register(registrationOf(unknown, { count: 5 })),
-  ]);
-
-  t.is(registered.status, "fulfilled");
-  t.true(
-    rejected.status === "rejected" &&
-      rejected.reason instanceof ForeignKeyIntegrityConstraintViolationError,
-  );
-  t.like(await readAccountSums(db, unknown), { registrations: 0, facts: 0, total: 0n });
-  t.like(await readAccountSums(db, id), { registrations: 1, facts: 1, total: 3n });
-});
-
 test("an account that has registrations cannot be deleted", async (t) => {
   const { db } = t.context;
   const id = crypto.randomUUID();

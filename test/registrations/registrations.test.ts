@@ -68,28 +68,3 @@ test("a fractional count, even 0, is rejected by name if it is not enabled", asy
   t.is(status, 400);
   t.regex(String(body["error"]), /^fractional_count: .*not enabled/u);
 });
-
-test("once fractions are not counted any more, a request with one returns only the record of an earlier request", async (t) => {
-  const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db, { fractionalCounting: true });
-  const before = await startStandaloneApi(t, { db });
-  const body = { count: 2, fractional_count: 1.25, idempotency_key: "before" };
-  await before.call("POST", "/plant/trees", { key, body });
-  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
-    fractionalCounting: false,
-  });
-  const { call } = await startStandaloneApi(t, { db });
-
-  const replay = await call("POST", "/plant/trees", { key, body });
-  const other = await call("POST", "/plant/trees", {
-    key,
-    body: { ...body, idempotency_key: "new" },
-  });
-
-  t.is(replay.status, 200);
-  t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.like(registrationsIn(replay.body, "tree")[0], { count: 2, fractional_count: 1.25 });
-  t.is(other.status, 400);
-  t.regex(String(other.body["error"]), /^fractional_count: .*not enabled/u);
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
-});

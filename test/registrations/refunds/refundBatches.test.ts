@@ -1,4 +1,3 @@
-import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
@@ -8,7 +7,6 @@ import { readEvents } from "../../events/readEvents.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { createMovableClock } from "../../support/movableClock.ts";
 
 const test = testWithDatabase();
 
@@ -125,17 +123,6 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
   t.like(await readAccountSums(t.context.db, accountId), { refunded: 6n, total: 4n, usage: 4n });
 });
 
-test("a refund without an id is rejected with the contract's message", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  const response = await call("POST", BATCH, { key, body: { items: [{ count: 1 }, { id: "" }] } });
-
-  t.deepEqual(
-    rejectionIn(response).errors.map(({ error }) => error),
-    ["tree id is required", "tree id is required"],
-  );
-});
-
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
   const { call, key, id: accountId } = await startApiOf(t);
@@ -198,51 +185,4 @@ test("equal batches, single refunds and registrations at the same time refund ea
     total: BigInt(200 + 20 - refunded),
     usage: BigInt(200 + 20 - refunded),
   });
-});
-
-test("two batches with the same new key for different registrations: one of them is rejected", async (t) => {
-  const { db } = t.context;
-  const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
-  const ids = await plant(apis[0]?.call ?? t.fail(), key, [2, 2]);
-
-  const responses = await Promise.all(
-    apis.map(({ call }, index) =>
-      call("POST", BATCH, {
-        key,
-        body: { items: [{ id: ids[index], count: 1, idempotency_key: "shared" }] },
-      }),
-    ),
-  );
-
-  const statuses = responses.map(({ status }) => status);
-  t.deepEqual(
-    statuses.toSorted((first, second) => first - second),
-    [200, 400],
-  );
-  t.like(await readAccountSums(db, accountId), { refunded: 1n, total: 3n, usage: 3n });
-});
-
-test("refunds outside the billing cycle are rejected as single ones are, and replays do not need the cycle", async (t) => {
-  const { db } = t.context;
-  const clock = createMovableClock("2026-03-10T00:00:00.000Z");
-  const { call, key } = await startApiOf(t, { organization: { clock }, clock });
-  const [id] = await plant(call, key, [5]);
-  const body = { items: [{ id, count: 1, idempotency_key: "return-1" }] };
-  await call("POST", BATCH, { key, body });
-  clock.set("2026-04-10T00:00:00.000Z");
-  const billing = createBilling({ db, stripe: null });
-  const broken = await startStandaloneApi(t, {
-    db,
-    clock,
-    billing: { ...billing, processorFor: () => t.fail() },
-  });
-
-  const late = await call("POST", BATCH, { key, body: { items: [{ id, count: 1 }] } });
-  const replay = await broken.call("POST", BATCH, { key, body });
-
-  t.deepEqual(rejectionIn(late).errors, [
-    { index: 0, status: 403, error: "tree registration is outside the current billing cycle" },
-  ]);
-  t.true(batchIn(replay).results[0]?.idempotent_replayed);
 });

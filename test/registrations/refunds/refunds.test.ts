@@ -98,24 +98,6 @@ forBothKinds("a repeated key returns its refund and refunds nothing", async (t, 
   t.deepEqual(await readRefunds(t.context, id), { refunds: [4, 5], usage: [-4, -5] });
 });
 
-test("concurrent calls with one key refund once", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const id = await plant(call, key, 10);
-
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, () =>
-      call("POST", "/refund/trees", { key, body: { id, count: 3, idempotency_key: "once" } }),
-    ),
-  );
-
-  for (const { status, body } of responses) {
-    t.is(status, 200);
-    t.like(body, { refunded_trees: 3, total_planted_trees: 7 });
-  }
-  t.is(responses.filter(({ headers }) => headers.get(REPLAYED) === null).length, 1);
-  t.deepEqual(await readRefunds(t.context, id), { refunds: [3], usage: [-3] });
-});
-
 test("one key for several registrations refunds one of them, also concurrently", async (t) => {
   const { call, key } = await startApiOf(t);
   const ids = await Promise.all(Array.from({ length: 8 }, () => plant(call, key, 2)));
