@@ -1,4 +1,3 @@
-import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../records/owner.rules.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { ListPage } from "./registrationPages.sql.ts";
@@ -25,26 +24,6 @@ export type ListPart = {
   readonly startingAfter: string | null;
   /** How many registrations are shown; null for all. One more is read, to find out whether more follow. */
   readonly limit: number | null;
-};
-
-/**
- * Returns the position in a list after a registration.
- * @param id null for the list's beginning
- * @throws DomainError request_invalid if the owner has no such registration
- */
-const getListPosition = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string | null,
-): Promise<ListPosition | null> => {
-  if (id === null) {
-    return null;
-  }
-  const position = await findListPosition(db, owner, id);
-  if (!position) {
-    throw invalidRequest(AFTER_UNKNOWN);
-  }
-  return position;
 };
 
 /** What one query of a list has read. */
@@ -88,8 +67,13 @@ export const listRegistrations = (
     return page;
   };
   async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
+    const start =
+      startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
+    if (startingAfter !== null && start === null) {
+      throw invalidRequest(AFTER_UNKNOWN);
+    }
     // The first page does not wait for its turn, since most lists have one.
-    let page = await read(await getListPosition(lists, owner, startingAfter));
+    let page = await read(start);
     while (page) {
       const { registrations, last, isLast } = page;
       yield { rows: registrations, last: isLast ? null : last };

@@ -101,21 +101,6 @@ type Options = {
   readonly isDryRun?: boolean;
 };
 
-/** Returns the windows of the owners of entries by `ownerKey`, without those that only the processor knows. */
-const findWindows = async (
-  {
-    db,
-    clock,
-    billing,
-  }: Pick<RefundContext, "db" | "clock"> & { readonly billing: Billing | undefined },
-  entries: readonly RefundEntry[],
-): Promise<ReadonlyMap<string, RefundWindow>> => {
-  const owners = new Map(entries.map((entry) => [ownerKey(entry), entry]));
-  return owners.size === 0 || billing === undefined
-    ? new Map()
-    : findRefundWindows({ db, clock, billing }, [...owners.values()]);
-};
-
 /** Decides refunds in their order, each as if it were a call of its own. */
 const decideAll = async (
   { clock, billing, actor }: RefundContext,
@@ -137,7 +122,11 @@ const decideAll = async (
     ({ window }, place) =>
       window === null && registrations.get(place)?.hasUsage === true && !known.has(place),
   );
-  const windows = await findWindows({ db: transaction, clock, billing }, unknown);
+  const owners = [...new Map(unknown.map((entry) => [ownerKey(entry), entry])).values()];
+  const windows =
+    billing && owners.length > 0
+      ? await findRefundWindows({ db: transaction, clock, billing }, owners)
+      : new Map<string, never>();
   const now = clock.now();
   const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();
   const refunded = new Map<string, number>();
