@@ -1,4 +1,3 @@
-import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -45,33 +44,6 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
   }
 });
 
-test("whatever is not a key is a 403", async (t) => {
-  const { call, apiKeyProd } = await startApiOf(t);
-  const wrong = [
-    "",
-    "x",
-    "Bearer",
-    `Bearer ${apiKeyProd}`,
-    `bearer  ${apiKeyProd}`,
-    `BEARER\t${apiKeyProd}`,
-    `Token ${apiKeyProd}`,
-    apiKeyProd.slice(0, -1),
-    apiKeyProd.toUpperCase(),
-    apiKeyProd.replace("prod", "test"),
-    "a".repeat(8000),
-    "é",
-    "'; DROP TABLE account; --",
-  ];
-  for (const method of ["POST", "GET"]) {
-    for (const key of wrong) {
-      const response = await call(method, "/plant/trees", { key });
-
-      t.is(response.status, 403, `${method} with ${key}`);
-      t.deepEqual(response.body, { error: "invalid API key" });
-    }
-  }
-});
-
 test("the key is checked after the path and the method and before the query and the body", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
 
@@ -80,24 +52,6 @@ test("the key is checked after the path and the method and before the query and 
   t.is((await call("GET", "/plant/trees?foo=1")).status, 403);
   t.is((await call("GET", "/plant/nothing")).status, 404);
   t.is((await call("DELETE", "/plant/trees")).status, 405);
-});
-
-test("a store's key is rejected", async (t) => {
-  const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const store = { id: crypto.randomUUID(), type: "store" as const };
-  await insertAccount(db, {
-    ...store,
-    name: "Store",
-    fractionalCounting: false,
-    billingDay: 1,
-    stripeCustomerId: null,
-    stripeSubscriptionId: null,
-    createdAt: systemClock.now(),
-  });
-  const { key } = await issueKey({ db, clock: systemClock, actor: SERVICE }, store, "live");
-
-  t.is((await call("GET", "/plant/trees", { key })).status, 403);
 });
 
 test("once key revoke returns, the next request with the key is rejected by every process", async (t) => {

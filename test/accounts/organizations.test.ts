@@ -182,21 +182,6 @@ test("whole keys are printed when they are issued and never again", async (t) =>
   t.true(runs[3]?.stdout.includes(`${key.slice(0, 16)} `));
 });
 
-test("a key is rotated without a gap", async (t) => {
-  const impact = impactOf(t);
-  const { db } = t.context;
-  const { id, apiKeyProd } = await createTestOrganization(db);
-  const issued = await impact("key", "issue", "--org", id, "--mode", "live", "--json");
-  const { key } = z.looseObject({ key: z.string() }).parse(readJson(issued));
-  const old = await findCaller(db, digest(apiKeyProd), "organization");
-  t.not(await findCaller(db, digest(key), "organization"), null);
-  const revoked = await impact("key", "revoke", old?.keyId ?? "");
-  t.is(revoked.exitCode, 0);
-  t.is(await findCaller(db, digest(apiKeyProd), "organization"), null);
-  t.not(await findCaller(db, digest(key), "organization"), null);
-  t.notRegex(revoked.stderr, /no valid live key/u);
-});
-
 test("org create and org update warn about a customer that Stripe does not know", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
