@@ -263,7 +263,7 @@ test("an error after the first rows of an export is no file", async (t) => {
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
     VALUES
       (gen_random_uuid(), ${id}, 'live', 'tree', 1, now()),
-      (gen_random_uuid(), ${id}, 'live', 'bottle', 1, 'infinity')
+      (gen_random_uuid(), ${id}, 'live', 'bottle', 1, '294276-01-01')
   `);
 
   for (const accept of [CSV, NDJSON]) {
