@@ -20,7 +20,7 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
 };
 
 /** Returns the record and the totals of the response to a registration. */
-export const readRegistered = (
+const readRegistered = (
   kind: Kind,
   answer: Answer,
 ): Totals & { readonly record: Registration } => {
