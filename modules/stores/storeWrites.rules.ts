@@ -33,7 +33,7 @@ export type StoreRegistrationWrite = StoreWrite &
   };
 
 /** Donates to a charity that is confirmed. */
-export type StoreDonationWrite = StoreWrite & {
+type StoreDonationWrite = StoreWrite & {
   readonly kind: "donation";
   readonly amountCents: number;
   readonly charity: ConfirmedCharity;

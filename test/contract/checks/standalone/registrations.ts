@@ -20,10 +20,7 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
 };
 
 /** Returns the record and the totals of the response to a registration. */
-const readRegistered = (
-  kind: Kind,
-  answer: Answer,
-): Totals & { readonly record: Registration } => {
+const readRegistered = (kind: Kind, answer: Answer): Totals & { readonly record: Registration } => {
   const names = KIND_NAMES[kind];
   const body = expectBody(
     answer,
