@@ -182,6 +182,9 @@ export const readLogTail = (logFile: string): string =>
     .map((line) => `  ${line}`)
     .join("\n");
 
+/** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
+const EXEC_ARGS = ["--max-semi-space-size=4"];
+
 /**
  * Starts a program of the service and waits until it reports over IPC that it is ready. If this process dies, the program
  * notices the closed channel and shuts down. It has its own process group, so that Ctrl-C does not stop it out of order.
@@ -198,6 +201,7 @@ export const startRole = async (
   context.signal.throwIfAborted();
   const child = fork(module, args, {
     env,
+    execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
