@@ -1,4 +1,6 @@
-import { access, mkdir, readdir, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { access, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -14,6 +16,7 @@ import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { migrateDatabase, startDatabase } from "../../embedded/start.ts";
 import { isRunning } from "../../runtime/processIdentity.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
   const root = await makeTestFolder(t);
@@ -176,4 +179,25 @@ test("writes are durable by default, and connecting requires the password", asyn
   const wrong = new URL(url);
   wrong.password = "guess";
   await t.throwsAsync(query(wrong.href, "SELECT 1"), { code: "28P01" });
+});
+
+/** In the table of the system's sockets. */
+const TIME_WAIT = "06";
+
+test("a free port is kept from sockets that ask for any port, and can be listened on immediately", async (t) => {
+  const port = await findFreePort();
+  if (process.platform === "linux") {
+    const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+    const sockets = (await readFile("/proc/net/tcp", "utf8"))
+      .split("\n")
+      .map((line) => line.trim().split(/\s+/u))
+      .filter(([, address]) => address === local);
+    t.deepEqual(
+      sockets.map(([, , , state]) => state),
+      [TIME_WAIT],
+    );
+  }
+  const server = createServer().listen(port, "127.0.0.1");
+  t.teardown(() => server.close());
+  await t.notThrowsAsync(once(server, "listening"));
 });

@@ -14,6 +14,7 @@ import { streamText } from "../../../api/http/streamText.ts";
 import { handleErrors } from "../../../api/http/handleErrors.ts";
 import { presentStoreError } from "../../../api/store/storeErrors.ts";
 import { Gate } from "../../../runtime/gate.ts";
+import { inChunks } from "../../../runtime/inChunks.ts";
 import { startServer } from "../../../runtime/server/startServer.ts";
 import type { ServerOptions } from "../../../runtime/server/startServer.ts";
 import { observeRequest } from "../../../api/http/observeRequests.ts";
@@ -343,4 +344,24 @@ test("probes are logged at the level debug, unless they fail", async (t) => {
     { route: "/readyz", level: 30 },
     { route: "/plant/trees", level: 30 },
   ]);
+});
+
+// oxlint-disable-next-line typescript/require-await -- it stands in for queries.
+async function* readPages(): AsyncGenerator<Iterable<string>, void, void> {
+  yield ["a".repeat(400), "a".repeat(600)];
+  yield Array.from({ length: 100 }, () => "é".repeat(1000));
+  yield ["]"];
+}
+
+test("the pieces of a list are joined to chunks, each with whole pieces", async (t) => {
+  const chunks: string[] = [];
+  for await (const chunk of inChunks(readPages())) {
+    chunks.push(chunk);
+  }
+
+  t.deepEqual(
+    chunks.map(({ length }) => length),
+    [33_000, 33_000, 33_000, 2001],
+  );
+  t.is(chunks.join(""), `${"a".repeat(1000)}${"é".repeat(100_000)}]`);
 });

@@ -4,10 +4,12 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { nothing, sql } from "../../db/sql.ts";
 import { requireAll } from "../../modules/records/batches.rules.ts";
+import { runForAll, runForClient } from "../../runtime/client.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -90,4 +92,41 @@ test("a refusal in a transaction whose connection is gone does not keep it", asy
   );
 
   t.not(await readPid(), pid);
+});
+
+test("the pool has a connection for the service while clients wait for theirs", async (t) => {
+  const db = await openTestPool(t, t.context.databaseUrl, 3);
+  const gate = Promise.withResolvers<null>();
+  const held = Array.from({ length: 10 }, (_, index) =>
+    runForClient(`account-${index}`, () => db.transaction(() => gate.promise)),
+  );
+
+  // Also if a client's request has caused it.
+  const found = await runForClient("another", () =>
+    runForAll(() => db.exists(sql.typeAlias("void")`SELECT FROM account`)),
+  );
+
+  t.is(typeof found, "boolean");
+  // The connection of the service is returned a moment after its result.
+  await eventually(() => db.state().acquiredConnections === 2);
+  t.is(db.state().waitingClients, 8);
+  gate.resolve(null);
+  await Promise.all(held);
+  t.is(db.state().waitingClients, 0);
+});
+
+test("a client with many queries leaves connections to another one", async (t) => {
+  const db = await openTestPool(t, t.context.databaseUrl, 6);
+  const gate = Promise.withResolvers<null>();
+  const held = Array.from({ length: 10 }, () =>
+    runForClient("busy", () => db.transaction(() => gate.promise)),
+  );
+
+  const found = await runForClient("other", () =>
+    db.exists(sql.typeAlias("void")`SELECT FROM account`),
+  );
+
+  t.is(typeof found, "boolean");
+  gate.resolve(null);
+  await Promise.all(held);
 });
