@@ -61,34 +61,31 @@ const isRefusal = (error: unknown): boolean =>
   isContentError(error) || error instanceof BatchRejectedError;
 
 /**
- * Returns the pool with methods that keep their connection after a refusal: a constraint that a statement violates, or a
+ * Returns a method of the pool that keeps its connection after a refusal: a constraint that a statement violates, or a
  * DomainError that rolls a transaction back. slonik closes the connection after every error. Opening one takes longer than
  * most requests, and nothing is prepared on it, so a client whose requests are refused would slow all others down.
  */
-const keepConnections = (pool: DatabasePool): DatabasePool =>
-  wrapPool(pool, (method, name) =>
-    LENDS_CONNECTION.has(name)
-      ? method
-      : async (...parameters) => {
-          const outcome = await pool.connect(async (connection) => {
-            try {
-              // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a connection has these methods of the pool.
-              const own = Reflect.get(connection, name) as PoolMethod;
-              return { result: await Reflect.apply(own, connection, parameters) };
-            } catch (error) {
-              // If slonik could not roll back, this is another error.
-              if (isRefusal(error)) {
-                return { refusal: error };
-              }
-              throw error;
-            }
-          });
-          if ("refusal" in outcome) {
-            throw outcome.refusal;
-          }
-          return outcome.result;
-        },
-  );
+const keepingConnection =
+  (pool: DatabasePool, name: string): PoolMethod =>
+  async (...parameters) => {
+    const outcome = await pool.connect(async (connection) => {
+      try {
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a connection has these methods of the pool.
+        const own = Reflect.get(connection, name) as PoolMethod;
+        return { result: await Reflect.apply(own, connection, parameters) };
+      } catch (error) {
+        // If slonik could not roll back, this is another error.
+        if (isRefusal(error)) {
+          return { refusal: error };
+        }
+        throw error;
+      }
+    });
+    if ("refusal" in outcome) {
+      throw outcome.refusal;
+    }
+    return outcome.result;
+  };
 
 const withUnavailable =
   (method: PoolMethod): PoolMethod =>
@@ -111,8 +108,10 @@ const withUnavailable =
 const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
   wrapPool(
     pool,
-    (method) => {
-      const attempt = withUnavailable(method);
+    (method, name) => {
+      const attempt = withUnavailable(
+        LENDS_CONNECTION.has(name) ? method : keepingConnection(pool, name),
+      );
       return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
     },
     {
@@ -187,5 +186,5 @@ export const openPool = async (
     reserved: reservedConnections,
     ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
-  return sharePool(keepConnections(pool), gate);
+  return sharePool(pool, gate);
 };

@@ -2,7 +2,7 @@ import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import type { startHaproxy } from "./startHaproxy.ts";
+import type { Proxy } from "./startProxy.ts";
 
 export type TestAccount = { readonly key: string; readonly customerId: string };
 
@@ -16,10 +16,7 @@ const planted = z.object({
   tree_details: z.tuple([z.object({ id: z.string(), created_at: z.iso.datetime() })]),
 });
 /** Clients of all accounts, which come through the proxy. */
-export const createClients = (
-  t: ExecutionContext,
-  { call }: Awaited<ReturnType<typeof startHaproxy>>,
-) => {
+export const createClients = (t: ExecutionContext, { call }: Pick<Proxy, "call">) => {
   const agent = new Agent({ keepAlive: true });
   t.teardown(() => agent.destroy());
   /** The trees of each customer at each second that responses have confirmed. */

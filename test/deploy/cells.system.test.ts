@@ -132,14 +132,13 @@ const startCells = async (t: ExecutionContext) => {
     startProgram(t, "worker/main.ts", old.settings),
     startProgram(t, "worker/main.ts", eu1.settings),
   ]);
-  const proxy = await startHaproxy([first, second], {
+  const proxy = await startHaproxy(t, [first, second], {
     "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
     "-m str being_moved": "-m str being_moved eu1",
     "#backend impact_": "backend impact_",
     "#  server api1 10.1.0.1:8080": `  server api1 127.0.0.1:${ofEu1.standalone}`,
     "#  server api1 10.1.0.1:8081": `  server api1 127.0.0.1:${ofEu1.store}`,
   });
-  t.teardown(proxy.stop);
   return {
     control,
     cells: { old, eu1 },
@@ -213,8 +212,8 @@ const moveAccount = async (
       CUSTOMER: customerId,
       SUBSCRIPTION: subscriptionId,
       NEW_CELL: "eu1",
-      MAP: proxy.movedMap,
-      SOCKET: proxy.adminSocket,
+      MAP: proxy.inFolder("moved.map"),
+      SOCKET: proxy.inFolder("admin.sock"),
     },
   });
   t.teardown(() => bash.kill());

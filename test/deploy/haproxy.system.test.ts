@@ -1,6 +1,4 @@
-import { hash } from "node:crypto";
 import { once } from "node:events";
-import { readFile, writeFile } from "node:fs/promises";
 import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
@@ -19,51 +17,13 @@ import {
   SECRETS,
   streamsLists,
 } from "./proxyCases.ts";
-import { HAPROXY_PROGRAM, startHaproxy } from "./startHaproxy.ts";
+import { HAPROXY, MOVED_KEY, MOVED_SLUG, startHaproxy } from "./startHaproxy.ts";
 import { startProxy } from "./startProxy.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
 /* Runs HAProxy with deploy/haproxy/haproxy.cfg in front of both interfaces. */
 
 const test = testWithDatabase();
-
-/** Of an account that has moved: a key of another system and a slug. */
-const MOVED_KEY = "old_0123456789abcdef";
-const MOVED_SLUG = "green-shop-k3v9m2qd";
-const MOVED = [hash("sha256", MOVED_KEY), MOVED_SLUG];
-
-/** In front of one process. */
-const HAPROXY: ProxyKind = {
-  config: "haproxy/haproxy.cfg",
-  replacements: ({ port, plainPort, upstreams, inFolder }) => ({
-    "log /dev/log local0": "log stderr format raw local0",
-    "maxconn 20000": "maxconn 2000",
-    "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
-    "bind :80": `bind 127.0.0.1:${plainPort}`,
-    "/run/haproxy/admin.sock": inFolder("admin.sock"),
-    "map(/etc/haproxy/moved.map)": `map(${inFolder("moved.map")})`,
-    "10.0.0.1:8080": upstreams.standalone,
-    "10.0.0.2:8080": upstreams.standalone,
-    "10.0.0.1:8081": upstreams.store,
-    "10.0.0.2:8081": upstreams.store,
-  }),
-  cellReplacements: ({ standalone, store }) => ({
-    "-m str being_moved": "-m str being_moved eu1",
-    "#backend impact_": "backend impact_",
-    "#  server api1 10.1.0.1:8080": `  server api1 ${standalone}`,
-    "#  server api1 10.1.0.1:8081": `  server api1 ${store}`,
-  }),
-  prepare: async ({ inFolder }, configFile) => {
-    await writeFile(inFolder("moved.map"), MOVED.map((name) => `${name} eu1\n`).join(""));
-    const [certificate, key] = [inFolder("cert.pem"), inFolder("key.pem")];
-    await writeFile(
-      inFolder("impact.pem"),
-      `${await readFile(certificate, "utf8")}${await readFile(key, "utf8")}`,
-    );
-    return [HAPROXY_PROGRAM, "-db", "-f", configFile];
-  },
-  stopSignal: "SIGTERM",
-};
 
 test("HAProxy passes on what both interfaces need", async (t) => {
   const { logged } = await passesOn(t, HAPROXY);
@@ -157,11 +117,10 @@ const startClients = async (t: ExecutionContext<DatabaseContext>) => {
     { ports: ports[0], running: await startApi(t, ports[0]) },
     { ports: ports[1], running: await startApi(t, ports[1]) },
   ] as const;
-  const proxy = await startHaproxy(ports, {
+  const proxy = await startHaproxy(t, ports, {
     "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
   });
-  t.teardown(proxy.stop);
-  const { call, readLog } = proxy;
+  const { call, logged } = proxy;
   const { apiKeyProd, id } = await createTestOrganization(db);
   const agent = new Agent({ keepAlive: true });
   const ended = new AbortController();
@@ -209,7 +168,7 @@ const startClients = async (t: ExecutionContext<DatabaseContext>) => {
     requireSuccess: async (): Promise<void> => {
       ended.abort();
       await Promise.all(clients);
-      const changes = readLog()
+      const changes = logged()
         .split("\n")
         .filter((line) => line.includes("Server impact_standalone"));
       t.deepEqual(failures, [], changes.join("\n"));
@@ -221,7 +180,7 @@ const startClients = async (t: ExecutionContext<DatabaseContext>) => {
 // Serial, because the clients of both tests take much CPU time.
 test.serial("a rolling restart behind HAProxy loses no request", async (t) => {
   const { proxy, apis, replace, requireSuccess } = await startClients(t);
-  const { call, readLog } = proxy;
+  const { call, logged } = proxy;
 
   for (const [server, { ports, running }] of [
     ["api1", apis[0]],
@@ -233,8 +192,8 @@ test.serial("a rolling restart behind HAProxy loses no request", async (t) => {
 
   await requireSuccess();
   await call("standalone", "/healthz?customer=ann");
-  await eventually(() => readLog().includes('"GET /healthz" 200'));
-  t.notRegex(readLog(), SECRETS);
+  await eventually(() => logged().includes('"GET /healthz" 200'));
+  t.notRegex(logged(), SECRETS);
 });
 
 test.serial(

@@ -46,7 +46,7 @@ export type Sent = {
 };
 
 export type ProxyResponse = {
-  readonly status: number | undefined;
+  readonly status: number;
   readonly headers: IncomingMessage["headers"];
   readonly body: string;
 };
@@ -62,7 +62,7 @@ export type Proxy = {
 };
 
 /** Sends a request over TLS to a proxy on this machine, and returns the response before its body has arrived. */
-export const openThroughProxy = async (
+const openThroughProxy = async (
   proxy: { readonly port: number; readonly ca: string },
   name: keyof typeof NAMES,
   path: string,
@@ -89,7 +89,7 @@ export const openThroughProxy = async (
 };
 
 /** Returns the configuration with these texts in place of its own. Each of them must be in it. */
-export const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
+const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
   let adapted = config;
   for (const [from, to] of Object.entries(replacements)) {
     if (!adapted.includes(from)) {
@@ -100,7 +100,7 @@ export const adapt = (config: string, replacements: Readonly<Record<string, stri
   return adapted;
 };
 
-export const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
+const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
   const names = `subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store}`;
   const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(" ");
   execFileSync(
@@ -149,6 +149,8 @@ export const startProxy = async (
     stdio: ["ignore", "ignore", "pipe"],
     env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder },
   });
+  // A run that is interrupted ends without the teardown.
+  process.once("exit", () => proxy.kill());
   const exited = once(proxy, "exit");
   proxy.stderr.setEncoding("utf8").on("data", (line: string) => log.push(line));
   t.teardown(async () => {
@@ -177,7 +179,7 @@ export const startProxy = async (
     call: async (name, path, sent) => {
       const response = await open(name, path, sent);
       return {
-        status: response.statusCode,
+        status: response.statusCode ?? 0,
         headers: response.headers,
         body: await text(response),
       };
