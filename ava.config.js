@@ -20,7 +20,6 @@ const LONGEST = [
   "worker/shards.system",
   "api/documentPage.system",
   "stores/balance/processes.system",
-  "api/rollingRestart.system",
   "worker/sharedNamespace.system",
   "worker/webhooks.system",
   "charities/programs.system",

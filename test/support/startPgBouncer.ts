@@ -45,14 +45,14 @@ const canConnect = async (connectionString: string): Promise<boolean> => {
 };
 
 /**
- * Runs PgBouncer in front of a server, until `stop` is called or this process ends. The defaults are those of the tested
- * configuration.
+ * Runs PgBouncer in front of a server until the end of the test. The defaults are those of the tested configuration.
  * @returns the URL of the database through it
  */
-const runPgBouncer = async (
+export const startPgBouncer = async (
+  t: ExecutionContext,
   databaseUrl: string,
   settings: PgBouncerSettings = {},
-): Promise<{ readonly url: string; readonly stop: () => Promise<void> }> => {
+): Promise<{ readonly url: string }> => {
   const { hostname, port, pathname, username, password } = new URL(databaseUrl);
   const folder = await mkdtemp(join(tmpdir(), "impact-pgbouncer-"));
   // Run by root, PgBouncer becomes another user.
@@ -83,37 +83,21 @@ const runPgBouncer = async (
   const exited = once(child, "close");
   const kill = (): boolean => child.kill("SIGKILL");
   process.once("exit", kill);
-  const stop = async (): Promise<void> => {
+  t.teardown(async () => {
     process.off("exit", kill);
     kill();
     await exited;
     await rm(folder, { recursive: true, force: true });
-  };
+  });
   const url = new URL(databaseUrl);
   url.hostname = "127.0.0.1";
   url.port = String(listenPort);
   url.pathname = pathname;
-  try {
-    await eventually(async () => {
-      if (child.exitCode !== null) {
-        throw new Error(`PgBouncer has ended: ${await errors}`);
-      }
-      return canConnect(url.href);
-    });
-  } catch (error) {
-    await stop();
-    throw error;
-  }
-  return { url: url.href, stop };
-};
-
-/** Runs PgBouncer in front of a database until the end of the test. */
-export const startPgBouncer = async (
-  t: ExecutionContext,
-  databaseUrl: string,
-  settings?: PgBouncerSettings,
-): Promise<{ readonly url: string }> => {
-  const { url, stop } = await runPgBouncer(databaseUrl, settings);
-  t.teardown(stop);
-  return { url };
+  await eventually(async () => {
+    if (child.exitCode !== null) {
+      throw new Error(`PgBouncer has ended: ${await errors}`);
+    }
+    return canConnect(url.href);
+  });
+  return { url: url.href };
 };
