@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { basename, dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { buildChildEnvironment } from "../runtime/config/config.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { isRunning } from "../runtime/processIdentity.ts";
 import { choosePort } from "./choosePort.ts";
@@ -125,7 +126,7 @@ export const startTemporalServer = async ({
     options: {
       ...(databaseFile === null ? {} : { cwd: dirname(databaseFile) }),
       // Go collects its garbage when the heap has grown by these percent: 100 by default. A server that tests share may grow.
-      env: { GOGC: databaseFile === null ? "400" : "40", ...process.env },
+      env: buildChildEnvironment(null, { GOGC: databaseFile === null ? "400" : "40" }),
     },
     logFile,
     stop: { signal: "SIGTERM", waitMs: 10_000 },

@@ -218,7 +218,6 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
 
 /**
  * Returns the environment of a child process: ours without the variables that match `without`, and with these settings.
- * @param defaults of settings that ours does not have
  */
 export const buildChildEnvironment = (
   without: RegExp | null,
