@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
 import { migrate } from "../db/migrate.ts";
@@ -8,6 +8,7 @@ import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { identifyProcess } from "../runtime/processIdentity.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
@@ -160,7 +161,6 @@ const prepareAccounts = async (
   isDemo: boolean,
   { onProgress, signal }: StartContext,
 ): Promise<string> => {
-  const inDataDir = isDemo ? `DATA_DIR=${relative("", DATA_DIR)} ` : "";
   const demoFile = demoFileIn(DATA_DIR);
   let text = "";
   if (!(await hasAccounts(databaseUrl))) {
@@ -181,7 +181,7 @@ const prepareAccounts = async (
     );
   }
   return `${text}To issue an API key to an organization that \`impact org list\` shows:
-  ${inDataDir}npm run -s impact -- key issue --org ID --mode live
+  ${impactCommand(DATA_DIR)} key issue --org ID --mode live
 `;
 };
 

@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
-import { dirname, relative } from "node:path";
+import { dirname } from "node:path";
 import { z } from "zod";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
+import { impactCommand } from "../../runtime/impactCommand.ts";
 import { isLoopback } from "../../runtime/loopback.rules.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
@@ -51,6 +52,8 @@ type Demo = z.output<typeof demoFile> & {
   readonly impact: string;
   readonly storeUrl: string;
 };
+
+const PLACEHOLDERS: Demo["testKeys"] = { organization: "TEST_KEY", store: "TEST_KEY" };
 
 type Links = ReturnType<typeof linksOf>;
 
@@ -200,7 +203,7 @@ const renderShop = ({ shop, pages }: Demo, links: Links): string => {
 
 /**
  * Returns the pages of the demo that a file describes.
- * @param options.host that the server listens on. Only on this machine do the pages show test keys
+ * @param options.host that the server listens on. The pages show test keys only on this machine
  * @throws StartupError if another version has written the file
  */
 export const demoPages = (
@@ -223,14 +226,18 @@ export const demoPages = (
   }
   const demo = {
     ...stored.data,
-    ...(!isLoopback(host) && { testKeys: { organization: "TEST_KEY", store: "TEST_KEY" } }),
-    impact: `DATA_DIR=${relative("", dirname(file))} npm run -s impact --`,
+    impact: impactCommand(dirname(file)),
     storeUrl,
   };
+  // A site whose name leads to this machine must not read the keys from a visitor's browser.
+  const isOwnName = (name: string): boolean =>
+    isLoopback(name) || name === new URL(publicBaseUrl()).hostname;
   const serve =
     (render: typeof renderDemo, path: string, color: string | null) =>
     (ctx: RequestContext): void => {
-      const body = render(demo, linksOf(publicBaseUrl(), path));
+      const mayShowKeys = isLoopback(host) && isOwnName(ctx.hostname);
+      const shown = mayShowKeys ? demo : { ...demo, testKeys: PLACEHOLDERS };
+      const body = render(shown, linksOf(publicBaseUrl(), path));
       const policy = documentPolicy(
         { style: STYLE, color },
         "frame-src 'self'",

@@ -182,8 +182,11 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
+  const { profile: shownProfile } = document;
   printDetails(io, document, {
     ...document,
+    // Its paragraphs on one line.
+    profile: { ...shownProfile, story: shownProfile.story?.replaceAll(/\s+/gu, " ") ?? null },
     donations: describeDonationSummaries(donations),
     keys: document.keys.map(shownKey),
   });

@@ -21,7 +21,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printTable, snakeCased } from "../output/print.ts";
+import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { exitCodeOfProblems } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
@@ -97,18 +97,15 @@ export const printSums = (
   statements: readonly KindStatement[],
   { isCsv = false }: { readonly isCsv?: boolean } = {},
 ): void => {
-  const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
   const rows = statements.flatMap(({ kind, days, total }) =>
-    [...days, { day: "total", ...total }].map(({ day, ...sums }) => {
-      const cells: (string | number)[] = [kind, day];
-      return cells.concat(Object.values(sums));
-    }),
+    [...days, { day: "total", ...total }].map((sums) => Object.assign({ meter: kind }, sums)),
   );
   if (!isCsv) {
-    printTable(io, headings, rows);
+    printObjects(io, rows);
     return;
   }
-  for (const row of [headings, ...rows]) {
+  const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
+  for (const row of [headings, ...rows.map((each) => Object.values<string | number>(each))]) {
     io.stdout.write(formatCsvLine(row, escapeUnsafeInLines));
   }
 };

@@ -134,6 +134,8 @@ const listSearches = (
   options: LookupOptions,
 ): readonly Search[] => {
   const { text } = lookup;
+  /** Of a shop's order, which is written with or without the `#`. */
+  const number = text.replace(/^#/u, "");
   const { inEach, anywhere, byKey, importedAs, byOrder } = createSearches(table, options);
   const isDonation = table === "donation";
   const refundId = sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`;
@@ -143,7 +145,10 @@ const listSearches = (
     anywhere(
       "metadata",
       sql.fragment`
-        metadata <> '{}' AND metadata_digests(metadata) @> ARRAY[hashtextextended(${text} COLLATE "C", 0)]
+        metadata <> '{}' AND metadata_digests(metadata) && ARRAY(
+          SELECT hashtextextended(given COLLATE "C", 0)
+          FROM unnest(${sql.array([text, number, `#${number}`], "text")}) AS given
+        )
       `,
     ),
     byOrder,

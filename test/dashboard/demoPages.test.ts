@@ -1,5 +1,7 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, writeFile } from "node:fs/promises";
+import { request } from "node:http";
+import { text } from "node:stream/consumers";
+import { dirname, join } from "node:path";
 import { demoPages } from "../../api/standalone/demoPages.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -19,12 +21,22 @@ test("a demo of another version is rejected with what to do", async (t) => {
   });
 });
 
+/** Opens a page under another name of the server, as after a change of the name's address. */
+const openAs = async (url: string, host: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    request(url, { headers: { host, accept: "text/html" } }, (response) => resolve(text(response)))
+      .on("error", reject)
+      .end();
+  });
+
 for (const [host, isShown] of [
   ["127.0.0.1", true],
   ["0.0.0.0", false],
 ] as const) {
   test(`browsers get the demo's page, ${isShown ? "with" : "without"} test keys at ${host}, and clients none`, async (t) => {
-    const file = join(await makeTestFolder(t), "demo.json");
+    const folder = join(await makeTestFolder(t), "with space");
+    await mkdir(folder);
+    const file = join(folder, "demo.json");
     const pages = Object.fromEntries(
       ["page", "verified", "recent", "refunded", "donation", "order"].map((name) => [
         name,
@@ -55,6 +67,9 @@ for (const [host, isShown] of [
     t.is(page.headers.get("cache-control"), "no-store");
     t.true(html.includes("Coats &amp; &lt;Hats&gt;") && html.includes('href="/base/demo/shop"'));
     t.is(html.includes("impact_test_1") && html.includes("TEST-1"), isShown);
+    t.false((await openAs(url, "rebound.example")).includes("impact_test_1"));
+    t.is((await openAs(url, "impact.example")).includes("impact_test_1"), isShown);
+    t.true(html.includes(`DATA_DIR=&#39;${dirname(file)}&#39; npm run -s impact -- doctor`));
     const shop = await (await open("/demo/shop", "text/html")).text();
     t.true(shop.includes('src="/base/page/card"'));
     t.true(shop.includes("src=&quot;https://impact.example/base/page/badge.svg&quot;"));
