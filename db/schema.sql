@@ -304,16 +304,6 @@ CREATE TABLE impact_total (
   CONSTRAINT impact_total_safe CHECK (total >= 0 AND total <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
-CREATE TABLE import_line (
-  run_id uuid NOT NULL,
-  identity uuid NOT NULL,
-  count integer NOT NULL,
-  content uuid NOT NULL,
-  refunded bigint NOT NULL,
-  line bigint NOT NULL,
-  CONSTRAINT import_line_pkey PRIMARY KEY (run_id, identity)
-) WITH ();
-
 CREATE TABLE invoiced_usage (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   customer_id text COLLATE "C" NOT NULL,

@@ -189,10 +189,9 @@ refunded. Their trees are not planted again, unless --order-planting asks for it
 An import can be repeated, and an interrupted one is completed by running it again: a
 line that is there with the same content is skipped. If it says that more of an imported
 record is refunded, the difference is subtracted from the totals; nothing is credited.
-One whose id or key is there with other content is a conflict. Equal lines without id and
-key in one run are separate records; import them in one run. While clients register, the
-import yields to them and takes several times as long. The exit code is 1 if a line was
-not imported.
+One whose id or key is there with other content is a conflict. A line needs an id or a
+key. While clients register, the import yields to them and takes several times as long.
+The exit code is 1 if a line was not imported.
 
 --verify compares every line of the same files with what is recorded, the number of
 imported records with that of the files, and the totals of the API with all records. The

@@ -1,4 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import { v5 } from "uuid";
 import {
   assignToOrder,
   findImportedOrder,
@@ -8,7 +9,7 @@ import {
   updateOrderSize,
 } from "./importedEvidence.sql.ts";
 import type { ImportedTree } from "./importedEvidence.sql.ts";
-import { listIdentities } from "./importLines.sql.ts";
+import { hashOf } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/summary.sql.ts";
@@ -20,7 +21,6 @@ import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
 import { tallyChange } from "../planting/tally.rules.ts";
 import { digestOf, recordFacts } from "../planting/settleFacts.ts";
-import { uuidOf } from "./assignIds.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
 
@@ -48,7 +48,7 @@ const placedOf = (line: EvidenceLine): readonly Placed[] => {
   const { orderId, publicId, buyerName } = order;
   const digests = facts.map(digestOf);
   const shared = [source, partnerName, shape, orderId, publicId, buyerName, digests];
-  return [{ ...evidence, order, line, key: uuidOf(JSON.stringify(shared)) }];
+  return [{ ...evidence, order, line, key: v5(JSON.stringify(shared), v5.URL) }];
 };
 
 /** Decides what a line changes about its tree. A tree follows evidence with further stages, and nothing else. */
@@ -194,18 +194,16 @@ const importGroup = async (
   return decided;
 };
 
-const identityOf = (treeId: string): string => uuidOf(treeIdentity(treeId));
-
 /** Decides what an import would do. The trees of a line may be new in the same files, which the database does not know. */
 const checkLines = async (
-  { db, runId, owner }: ImportContext,
+  { db, owner }: ImportContext,
+  read: ReadonlyMap<string, unknown>,
   lines: readonly Placed[],
 ): Promise<readonly Decided[]> => {
   const ids = lines.map(({ treeId }) => treeId);
   const { decided } = decideAll(lines, await listImportedTrees(db, owner, ids));
-  const inFiles = new Set(await listIdentities(db, runId, ids.map(identityOf)));
   return decided.map(([line, outcome]) =>
-    outcome === UNKNOWN && inFiles.has(identityOf(line.evidence.treeId))
+    outcome === UNKNOWN && read.has(hashOf(treeIdentity(line.evidence.treeId)))
       ? [line, { outcome: "new" }]
       : [line, outcome],
   );
@@ -219,7 +217,7 @@ export const importEvidence = async (
   context: ImportContext,
   lines: readonly EvidenceLine[],
 ): Promise<void> => {
-  const { db, clock, owner, isDryRun, report } = context;
+  const { db, clock, owner, read, report } = context;
   if (lines.length === 0) {
     return;
   }
@@ -227,11 +225,11 @@ export const importEvidence = async (
   const outcomes = new Map<EvidenceLine, LineOutcome>(
     lines.map((line) => [line, { outcome: "already_there" }]),
   );
-  const groups = isDryRun ? [placed] : Map.groupBy(placed, ({ key }) => key).values();
+  const groups = read ? [placed] : Map.groupBy(placed, ({ key }) => key).values();
   for (const group of groups) {
     try {
-      const decided = isDryRun
-        ? await checkLines(context, group)
+      const decided = read
+        ? await checkLines(context, read, group)
         : await db.transaction((transaction) =>
             importGroup(transaction, owner, group, clock.now()),
           );

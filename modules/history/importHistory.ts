@@ -1,13 +1,15 @@
 import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { daysBefore } from "../../runtime/durations.rules.ts";
-import { newId } from "../../runtime/newId.ts";
-import { assignIds, firstIdOf } from "./assignIds.ts";
 import { importEvidence } from "./importEvidence.ts";
-import { deleteImportRun, deleteImportRunsBefore } from "./importLines.sql.ts";
 import { createReport } from "./importLine.ts";
-import type { EvidenceLine, ImportLine, ImportSummary, Rejection } from "./importLine.ts";
+import type {
+  EvidenceLine,
+  ImportLine,
+  ImportSummary,
+  RecordLine,
+  Rejection,
+} from "./importLine.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { importRecords } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
@@ -24,9 +26,6 @@ type ImportObserver = {
   /** Called after each batch. */
   readonly onProgress: (summary: ImportSummary) => void;
 };
-
-/** Longer than any import takes. */
-const MAXIMUM_RUN_DAYS = 7;
 
 /** A statement of about 100 ms. */
 const BATCH = 2000;
@@ -70,8 +69,8 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
 }
 
 const importBatch = async (context: ImportContext, batch: readonly ImportLine[]): Promise<void> => {
-  const { db, runId, owner, report } = context;
-  const records: Parameters<typeof assignIds>[3][number][] = [];
+  const { report } = context;
+  const records: RecordLine[] = [];
   const evidence: EvidenceLine[] = [];
   for (const line of batch) {
     report.summary.lines += 1;
@@ -80,17 +79,17 @@ const importBatch = async (context: ImportContext, batch: readonly ImportLine[])
     } else if ("evidence" in line) {
       evidence.push(line);
     } else {
-      records.push({ line, ordinal: report.summary.lines });
+      records.push(line);
     }
   }
-  await importRecords(context, await assignIds(db, runId, owner, records));
+  await importRecords(context, records);
   await importEvidence(context, evidence);
 };
 
 /**
  * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
- * Nothing is imported twice, so an interrupted import is completed by running it again. Memory use is constant: lines
- * are read as fast as they are written.
+ * Nothing is imported twice, so an interrupted import is completed by running it again. Its memory use is constant: lines
+ * are read as fast as they are written. A dry run and a verification remember a hash of each id and key.
  */
 export const importHistory = async (
   { pace = unhurriedPace, ...given }: OperatorContext & { readonly pace?: BulkPace },
@@ -101,17 +100,11 @@ export const importHistory = async (
 ): Promise<ImportSummary> => {
   const db = openBulkPool(given.db, pace);
   const report = createReport(purpose === "verification", onRejected);
-  const runId = newId();
-  const context = { ...given, db, runId, isDryRun: purpose !== "import", owner, options, report };
-  await deleteImportRunsBefore(db, firstIdOf(daysBefore(given.clock.now(), MAXIMUM_RUN_DAYS)));
-  try {
-    for await (const batch of readAhead(inBatches(lines, pace))) {
-      await importBatch(context, batch);
-      onProgress(report.summary);
-    }
-  } finally {
-    // What is left is deleted by a later run, and the error of this one is the one to report.
-    await deleteImportRun(db, runId).catch(() => undefined);
+  const read = purpose === "import" ? null : new Map();
+  const context = { ...given, db, owner, options, report, read };
+  for await (const batch of readAhead(inBatches(lines, pace))) {
+    await importBatch(context, batch);
+    onProgress(report.summary);
   }
   return report.summary;
 };

@@ -1,28 +1,54 @@
-import type { OperatorContext } from "../accounts/context.ts";
+import { hash } from "node:crypto";
+import type { DatabaseTransactionConnection } from "slonik";
+import { v7 } from "uuid";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
+import { fromMicroseconds, spreadTimes, toMicroseconds } from "../records/timestamps.rules.ts";
+import { lockBalances, raiseLastRecordTime } from "../stores/balances.sql.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
-import { uuidOf } from "./assignIds.ts";
-import type { IdentifiedEntry } from "./assignIds.ts";
-import { lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
+import { identitiesOf, lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
-import { listKnown } from "./importedRecords.sql.ts";
-import type { InsertOptions } from "./importedRecords.sql.ts";
-import type { LineOutcome, Report } from "./importLine.ts";
-import { rememberIdentities } from "./importLines.sql.ts";
-import type { LineIdentity } from "./importLines.sql.ts";
-import { insertRecords } from "./insertRecords.ts";
+import { insertImported, listKnown, listTakenTimes } from "./importedRecords.sql.ts";
+import type { ImportedEntry, InsertOptions } from "./importedRecords.sql.ts";
+import type { LineOutcome, RecordLine, Report } from "./importLine.ts";
+
+/** A hash of a record without refunds, and what is refunded of it. */
+type State = { readonly content: string; readonly refunded: number };
 
 /** What the steps of an import share. */
 export type ImportContext = OperatorContext & {
-  readonly runId: string;
-  readonly isDryRun: boolean;
   readonly owner: ImportOwner;
   readonly options: InsertOptions;
   readonly report: Report;
+  /**
+   * The ids and keys that a dry run has read, by their hashes, with the record that had each first: an import finds them in
+   * the database. Null for an import.
+   */
+  readonly read: Map<string, State> | null;
 };
 
-type Entries = readonly IdentifiedEntry[];
+type Entry = ImportedEntry & {
+  /** Its id and its idempotency key, as far as it has them. */
+  readonly identities: readonly string[];
+  readonly line: RecordLine;
+};
+type Entries = readonly Entry[];
+
+export const hashOf = (text: string): string => hash("sha256", text, "base64");
+
+/**
+ * Returns a line's record with its id here. The id is deterministic, which makes an import repeatable. It starts with the
+ * timestamp, as the ids of new records do, so that the index grows at one end.
+ */
+const entryOf = ({ accountId, mode }: ImportOwner, line: RecordLine): Entry => {
+  const { record } = line;
+  const identities = identitiesOf(record);
+  const random = hash("sha256", JSON.stringify([accountId, mode, identities[0]]), "buffer");
+  const id = v7({ msecs: Date.parse(record.created_at), random });
+  // Version 8 of RFC 9562: a custom format.
+  return { id: `${id.slice(0, 14)}8${id.slice(15)}`, record, identities, line };
+};
 
 const conflict = (reason: string) => ({ outcome: "conflict", reason }) as const;
 
@@ -40,10 +66,10 @@ const conflictOf = (differences: readonly (readonly string[])[]): string | null 
 /** Applies what was refunded further. Of several states of a record, the latest counts. */
 const refundFurther = async (
   context: ImportContext,
-  entries: readonly { readonly id: string; readonly entry: IdentifiedEntry }[],
+  entries: readonly { readonly id: string; readonly entry: Entry }[],
 ): Promise<void> => {
   const { report } = context;
-  const latest = new Map<string, IdentifiedEntry>();
+  const latest = new Map<string, Entry>();
   for (const { id, entry } of entries) {
     const earlier = latest.get(id);
     if (earlier) {
@@ -53,7 +79,7 @@ const refundFurther = async (
       latest.set(id, entry);
     }
   }
-  const changed = context.isDryRun
+  const changed = context.read
     ? latest
     : await applyFurtherRefunds(
         context,
@@ -77,9 +103,9 @@ const settleKnown = async (
 ): Promise<{ readonly unknown: Entries; readonly recorded: Entries }> => {
   const { db, owner, report } = context;
   const known = Map.groupBy(await listKnown(db, table, owner, entries), ({ place }) => place);
-  const unknown: IdentifiedEntry[] = [];
-  const recorded: IdentifiedEntry[] = [];
-  const further: { readonly id: string; readonly entry: IdentifiedEntry }[] = [];
+  const unknown: Entry[] = [];
+  const recorded: Entry[] = [];
+  const further: { readonly id: string; readonly entry: Entry }[] = [];
   for (const [place, entry] of entries.entries()) {
     const matches = known.get(place);
     const [match, ...others] = matches ?? [];
@@ -113,6 +139,41 @@ const separateRepetitions = (entries: Entries) => {
   });
 };
 
+/** Returns records with times that no other record of the store has, and locks the store's balance for them. */
+const withUniqueTimes = async (
+  transaction: DatabaseTransactionConnection,
+  owner: ImportOwner,
+  batch: readonly ImportedEntry[],
+): Promise<readonly ImportedEntry[]> => {
+  await lockBalances(transaction, [owner.accountId]);
+  const given = batch.map(({ record }) => toMicroseconds(record.created_at));
+  const taken = new Set<number>();
+  let times: readonly string[];
+  let found: readonly string[];
+  do {
+    times = spreadTimes(given, taken).map(fromMicroseconds);
+    found = await listTakenTimes(transaction, owner, times);
+    found.forEach((time) => taken.add(toMicroseconds(time)));
+  } while (found.length > 0);
+  await raiseLastRecordTime(transaction, owner.accountId, times);
+  return batch.map(({ id, record }, place) => ({
+    id,
+    record: { ...record, created_at: times[place] ?? record.created_at },
+  }));
+};
+
+const insert = (
+  { db, owner, options }: ImportContext,
+  table: RecordTable,
+  batch: Entries,
+): Promise<readonly string[]> =>
+  owner.isStore
+    ? db.transaction(async (transaction) => {
+        const entries = await withUniqueTimes(transaction, owner, batch);
+        return insertImported(transaction, table, owner, entries, options);
+      })
+    : insertImported(db, table, owner, batch, options);
+
 /** Records entries. If the database rejects a batch, its halves are tried, until a bad line fails alone. */
 const write = async (
   context: ImportContext,
@@ -129,7 +190,7 @@ const write = async (
   let inserted: ReadonlySet<string> = new Set();
   let reason = "its key is in use, and no record has its id or key";
   try {
-    inserted = new Set(await insertRecords(context, table, first));
+    inserted = new Set(await insert(context, table, first));
   } catch (error) {
     if (!isContentError(error)) {
       throw error;
@@ -154,9 +215,7 @@ const write = async (
   await write(context, table, repeated);
 };
 
-type State = Pick<LineIdentity, "content" | "refunded">;
-
-/** Returns what `write` would do with an unknown entry, after earlier lines with one of its identities. */
+/** Returns what `write` would do with an unknown entry, after earlier lines with its id or key. */
 const outcomeAfter = (earlier: readonly State[], { content, refunded }: State): LineOutcome => {
   if (earlier.length === 0) {
     return { outcome: "new" };
@@ -170,50 +229,38 @@ const outcomeAfter = (earlier: readonly State[], { content, refunded }: State): 
     : conflict("an earlier line has this id or idempotency_key with other content");
 };
 
-/** Counts what `write` would do. Identities are remembered, to find their repetitions in the files. */
+/** Counts what `write` would do. */
 const check = async (
   context: ImportContext,
+  read: Map<string, State>,
   table: RecordTable,
   entries: Entries,
 ): Promise<void> => {
-  const { db, runId, report } = context;
   const { unknown, recorded } = await settleKnown(context, table, entries);
   const isUnknown = new Set(unknown);
-  const lines = [...recorded, ...unknown].map((entry) => ({
-    entry,
-    identities: entry.identities.map(uuidOf),
-    state: {
-      content: uuidOf(lastingContentOf(entry.record)),
-      refunded: refundedOf(entry.record),
-      line: entry.ordinal,
-    },
-  }));
-  const held = await rememberIdentities(
-    db,
-    runId,
-    lines.flatMap(({ identities, state }) =>
-      identities.map((identity) => ({ identity, ...state })),
-    ),
-  );
-  const holders = new Map(held.map((each) => [each.identity, each]));
-  for (const { entry, identities, state } of lines) {
-    const earlier = identities
-      .map((identity) => holders.get(identity))
-      .filter((each) => each !== undefined)
-      .filter(({ line }) => line !== state.line);
-    report.summary.records[entry.record.kind] += earlier.length === 0 ? 1 : 0;
+  for (const entry of [...recorded, ...unknown]) {
+    const { record, line } = entry;
+    const state = { content: hashOf(lastingContentOf(record)), refunded: refundedOf(record) };
+    const names = entry.identities.map(hashOf);
+    const earlier = names.flatMap((name) => read.get(name) ?? []);
+    names.filter((name) => !read.has(name)).forEach((name) => read.set(name, state));
+    context.report.summary.records[record.kind] += earlier.length === 0 ? 1 : 0;
     if (isUnknown.has(entry)) {
-      await report.add(entry.line, outcomeAfter(earlier, state));
+      await context.report.add(line, outcomeAfter(earlier, state));
     }
   }
 };
 
-/** Imports entries, or decides about them in a dry run. */
-export const importRecords = async (context: ImportContext, entries: Entries): Promise<void> => {
+/** Imports records, or decides about them in a dry run. */
+export const importRecords = async (
+  context: ImportContext,
+  lines: readonly RecordLine[],
+): Promise<void> => {
+  const entries = lines.map((line) => entryOf(context.owner, line));
   const tables = Map.groupBy(entries, ({ record }): RecordTable =>
     record.kind === "donation" ? "donation" : "registration",
   );
   for (const [table, own] of tables) {
-    await (context.isDryRun ? check : write)(context, table, own);
+    await (context.read ? check(context, context.read, table, own) : write(context, table, own));
   }
 };

@@ -199,18 +199,15 @@ export const recordOf = (
   if (new Date(line.created_at) > options.now) {
     return "created_at: must not be in the future";
   }
+  if (line.id === null && line.idempotency_key === null) {
+    return "id: required, or an idempotency_key, so that the import can be repeated";
+  }
   const foreign = options.storeMode === null ? null : findForeignField(line);
   if (foreign !== null) {
     return `${foreign}: stores' records have none; remove it from the line`;
   }
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
-
-/** Sorts the names of an object, so that equal content makes equal JSON. The depth was limited by the parser. */
-const sortNames = (_name: string, value: unknown): unknown =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-    ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-    : value;
 
 const idIdentity = (kind: ImportKind, id: string): string => JSON.stringify([kind, "id", id]);
 
@@ -227,18 +224,12 @@ export const identitiesOf = ({
   ...(key === null ? [] : [JSON.stringify([kind, "key", key])]),
 ];
 
-/** Returns all of a record, however it was formatted. */
-export const contentOf = (record: ImportedRecord): string => JSON.stringify(record, sortNames);
-
 /** Returns how much of a record is refunded, to compare it with an earlier state of the record. */
 export const refundedOf = (record: ImportedRecord): number =>
   record.kind === "donation" ? Number(record.refunded) : record.refunded_count;
 
-/**
- * Returns the content of a record without refunds, which may follow later. It identifies a record that has neither an id
- * nor an idempotency key.
- */
+/** Returns the content of a record without refunds, which may follow later. */
 export const lastingContentOf = (record: ImportedRecord): string =>
-  contentOf(
+  JSON.stringify(
     record.kind === "donation" ? { ...record, refunded: false } : { ...record, refunded_count: 0 },
   );

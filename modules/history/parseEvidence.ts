@@ -12,21 +12,18 @@ import { importedId } from "../records/recordIds.rules.ts";
 
 /*
  * Lines of evidence: the contract's response to GET /evidence/tree/{id}. What the contract does not name is rejected,
- * because a misspelt field would be missing from the proof.
+ * because a misspelt field would be missing from the proof. What a fact takes over as it is, the schema of facts checks.
  */
 
 const id = () => z.int().min(0);
-const link = () => z.url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" });
-const optionalLink = () =>
-  z
-    .union([z.literal(""), link()], { error: "must be an http:// or https:// URL, or empty" })
-    .default("");
 const words = () => text(200).default("");
+const ignored = () => z.unknown().optional();
 const decimal = z
   .string()
   .regex(/^-?\d+(?:\.\d+)?$/u)
   .transform(Number);
 const coordinate = () => z.union([z.number(), decimal], { error: mustBe("a number") });
+const place = { latitude: coordinate(), longitude: coordinate() };
 
 /** A timestamp, or a date, which means its start in UTC. */
 const time = () =>
@@ -53,63 +50,42 @@ const allocated = z.strictObject({
     z.strictObject({
       allocation_id: id(),
       date_allocated: time(),
-      planting_site: z.strictObject({
-        id: id(),
-        name: text(200),
-        subsite_name: words(),
-        organization_name: text(200),
-        latitude: coordinate(),
-        longitude: coordinate(),
-        main_image: optionalLink(),
-      }),
-      crew: z
-        .strictObject({
-          leader: words(),
-          style: words(),
-          total_members: z.int().min(0).default(0),
-          women_members: z.int().min(0).default(0),
-        })
-        .prefault({}),
+      planting_site: z.looseObject({ ...place, id: id(), name: z.string() }),
+      crew: z.looseObject({}).default({}),
     }),
   ),
 });
 
+const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
+
 const planted = z.strictObject({
   partner: words(),
-  date_planted: z.string().optional(),
+  date_planted: ignored(),
   media: z
     .array(
-      z.strictObject({
+      z.looseObject({
+        ...place,
         id: z
           .union([z.string(), z.int()], { error: mustBe("a string or an integer") })
           .transform(String),
-        type: z.string(),
-        url: link(),
-        thumbnail_url: link().optional(),
-        latitude: coordinate(),
-        longitude: coordinate(),
+        url: z.string(),
       }),
     )
     .default([]),
 });
 
-const verified = z.strictObject({
+const verified = z.looseObject({
+  ...place,
   partner: words(),
-  planting_site_name: text(200),
+  date_verified: ignored(),
+  planting_site_name: z.string(),
   subsite_name: words(),
-  organization_name: text(200),
-  assessor_name: text(200),
-  verifier: text(200),
-  date_verified: z.string().optional(),
-  session_total_planted: z.int().min(1),
-  species: z.array(z.string()),
-  image_url: link(),
+  organization_name: z.string(),
+  image_url: z.string(),
   allocation_id: id(),
   field_update_id: id(),
   planting_session_id: id(),
-  latitude: coordinate(),
-  longitude: coordinate(),
-  photos: z.array(link()).default([]),
+  photos: z.unknown().default([]),
 });
 
 const milestone = <Event extends string, Evidence extends z.ZodType>(
@@ -117,32 +93,32 @@ const milestone = <Event extends string, Evidence extends z.ZodType>(
   evidence: Evidence,
 ) =>
   z.strictObject({
-    step: z.int().optional(),
+    step: ignored(),
     event: z.literal(event),
-    title: z.string().optional(),
+    title: ignored(),
     status: z.enum(["pending", "completed"]),
-    date: z.string().optional(),
+    date: ignored(),
     timestamp: time().optional(),
-    description: z.string().optional(),
+    description: ignored(),
     evidence: evidence.optional(),
   });
 
 const evidenceLine = z.strictObject({
   kind: z.literal("evidence"),
   tree_id: importedId(),
-  record_id: z.string().optional(),
-  impact_type: z.string().optional(),
+  record_id: ignored(),
+  impact_type: ignored(),
   impact_provider: words(),
-  status: z.string().optional(),
+  status: ignored(),
   simulated: z
     .literal(false, { error: "is true: nothing was planted for simulated evidence" })
     .optional(),
-  refunded: z.boolean().optional(),
-  refunded_count: z.int().optional(),
-  imported_from: z.string().optional(),
+  refunded: ignored(),
+  refunded_count: ignored(),
+  imported_from: ignored(),
   /** In the evidence of stores. */
-  created_at: z.string().optional(),
-  evidence_count: z.int().optional(),
+  created_at: ignored(),
+  evidence_count: ignored(),
   provider_meta: z
     .strictObject({
       order_id: id().optional(),
@@ -164,15 +140,10 @@ const evidenceLine = z.strictObject({
   /** Where the trees are, which the contract's evidence does not say. */
   country: text(200).min(1).default("unknown"),
   /** Empty in the evidence of stores until the site is known. */
-  region: text(200)
-    .transform((given) => given || undefined)
-    .optional(),
+  region: words(),
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
 });
 type Line = z.output<typeof evidenceLine>;
-
-/** A fact as it is reported, before its own schema has checked it. */
-type Reported = Readonly<Record<string, unknown>> | null;
 
 /**
  * Returns the reference of a site of which the evidence has only the names, as that of verified sessions. Names that are too
@@ -185,53 +156,25 @@ const siteReferenceOf = (source: string, names: string): string => {
     : `${source}/${hash("sha256", names, "hex")}`;
 };
 
-type Site = Omit<z.output<typeof allocated>["allocations"][number]["planting_site"], "id">;
-
-const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
-  ...site,
-  reference,
-  country,
-  region: region ?? site.name,
-  forest_type,
-});
-
-/** Returns what was verified, without the stage and its time. */
-const verificationOf = (evidence: z.output<typeof verified>, line: Line, source: string) => {
-  const {
-    partner: _partner,
-    date_verified: _date,
-    planting_site_name: name,
-    subsite_name,
-    organization_name,
-    allocation_id,
-    field_update_id,
-    planting_session_id,
-    ...proof
-  } = evidence;
-  const { latitude, longitude, image_url: main_image } = proof;
-  return {
-    ...proof,
-    allocation_reference: importedReference(source, allocation_id),
-    field_update_reference: importedReference(source, field_update_id),
-    planting_session_reference: importedReference(source, planting_session_id),
-    planting_site: siteOf(
-      { name, subsite_name, organization_name, latitude, longitude, main_image },
-      siteReferenceOf(source, `${name}/${subsite_name}`),
-      line,
-    ),
-  };
-};
-
-const factOf = (reached: Line["timeline"][number], line: Line, source: string): Reported => {
-  const { event, timestamp: occurred_at } = reached;
-  const { provider_meta: ids } = line;
+/** Returns a milestone as a fact, which its schema has not checked yet. */
+const factOf = (
+  reached: Exclude<Line["timeline"][number], { readonly event: "registered" }>,
+  { provider_meta: ids, country, region, forest_type }: Line,
+  source: string,
+): Readonly<Record<string, unknown>> => {
   const reference = (of: number) => importedReference(source, of);
-  switch (event) {
-    case "registered":
-      return null;
+  const siteOf = (site: { readonly name: string }, siteReference: string) => ({
+    ...site,
+    reference: siteReference,
+    country,
+    region: region || site.name,
+    forest_type,
+  });
+  const { event: stage, timestamp: occurred_at } = reached;
+  switch (stage) {
     case "funds_distributed":
       return {
-        stage: event,
+        stage,
         occurred_at,
         partner_reference: String(
           reached.evidence?.order_public_id ?? ids.public_id ?? ids.order_id ?? "",
@@ -239,25 +182,25 @@ const factOf = (reached: Line["timeline"][number], line: Line, source: string): 
       };
     case "allocated":
       return {
-        stage: event,
+        stage,
         occurred_at,
-        allocations: (reached.evidence?.allocations ?? []).map(
+        allocations: reached.evidence?.allocations.map(
           ({
             allocation_id: allocation,
             date_allocated,
             crew,
-            planting_site: { id: siteId, ...site },
+            planting_site: { id: of, ...site },
           }) => ({
             date_allocated,
-            crew,
+            crew: { ...NO_CREW, ...crew },
             reference: reference(allocation),
-            planting_site: siteOf(site, reference(siteId), line),
+            planting_site: siteOf(site, reference(of)),
           }),
         ),
       };
     case "planted":
       return {
-        stage: event,
+        stage,
         occurred_at,
         ...(ids.planting_session_id !== undefined && {
           planting_session_reference: reference(ids.planting_session_id),
@@ -265,22 +208,35 @@ const factOf = (reached: Line["timeline"][number], line: Line, source: string): 
         ...(ids.field_update_id !== undefined && {
           field_update_reference: reference(ids.field_update_id),
         }),
-        media: (reached.evidence?.media ?? []).map(
-          ({ id: medium, type, url, thumbnail_url = url, latitude, longitude }) => ({
-            reference: medium,
-            type,
-            url,
-            thumbnail_url,
-            latitude,
-            longitude,
-          }),
-        ),
+        media: reached.evidence?.media.map(({ id: medium, ...rest }) => ({
+          thumbnail_url: rest.url,
+          ...rest,
+          reference: medium,
+        })),
       };
     case "planted_and_verified": {
-      if (!reached.evidence) {
-        return null;
-      }
-      return { stage: event, occurred_at, ...verificationOf(reached.evidence, line, source) };
+      const {
+        partner: _partner,
+        date_verified: _date,
+        planting_site_name: name = "",
+        subsite_name,
+        organization_name,
+        allocation_id: allocation = 0,
+        field_update_id: update = 0,
+        planting_session_id: session = 0,
+        ...proof
+      }: Partial<z.output<typeof verified>> = reached.evidence ?? {};
+      const { latitude, longitude, image_url: main_image } = proof;
+      const site = { name, subsite_name, organization_name, latitude, longitude, main_image };
+      return {
+        ...proof,
+        stage,
+        occurred_at,
+        allocation_reference: reference(allocation),
+        field_update_reference: reference(update),
+        planting_session_reference: reference(session),
+        planting_site: siteOf(site, siteReferenceOf(source, `${name}/${subsite_name}`)),
+      };
     }
   }
 };

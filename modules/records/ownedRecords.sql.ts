@@ -79,7 +79,7 @@ export const newestOf = (
       };
 };
 
-/** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `assignIds`. */
+/** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `entryOf`. */
 export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`substr(${id}::text, 15, 1) = '8'`;
 

@@ -165,7 +165,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { id } = await createTestOrganization(t.context.db);
     return {
       args: ["-", "--org", id],
-      stdin: '{"kind":"tree","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
+      stdin: '{"kind":"tree","id":"t-1","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
     };
   },
   "import key": async (t) => {

@@ -155,10 +155,6 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       INSERT INTO planting_claim (partner, reference, order_id, trees)
       SELECT 'treemapper', 'record-1', id, 1 FROM planting_order LIMIT 1
     `,
-    sql.typeAlias("void")`
-      INSERT INTO import_line (run_id, identity, count, content, refunded, line)
-      VALUES (${accountId}, ${accountId}, 1, ${accountId}, 0, 1)
-    `,
   ]) {
     await db.query(statement);
   }

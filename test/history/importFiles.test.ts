@@ -131,13 +131,15 @@ test("an imported file is not overwritten with its rejected lines", async (t) =>
 test("a dry run reports what an import would do and changes nothing", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUpImport(t);
-  await importText(linesOf(lineOf({ id: "1" }), lineOf({ idempotency_key: "k" }), lineOf()));
+  await importText(
+    linesOf(lineOf({ id: "1" }), lineOf({ idempotency_key: "k" }), lineOf({ id: "5" })),
+  );
   const before = await readAccountSums(db, id);
   const text = linesOf(
     lineOf({ id: "1" }),
     lineOf({ id: "1", count: 2 }),
     lineOf({ idempotency_key: "k", attribution: "other" }),
-    lineOf(),
+    lineOf({ id: "5" }),
     lineOf(),
     lineOf({ id: "2", idempotency_key: "k2" }),
     lineOf({ id: "2", idempotency_key: "k2" }),
@@ -309,7 +311,7 @@ test("an unclosed quote ends the import with a message, after all earlier lines 
   const { db } = t.context;
   const { id, importText } = await setUpImport(t);
   const run = await importText(
-    'kind,count,created_at\ntree,1,2024-05-01T09:30:00Z\ntree,1,"2024-05-01T09:30:00Z\ntree,2,2024-05-01T09:30:00Z\n',
+    'id,kind,count,created_at\n1,tree,1,2024-05-01T09:30:00Z\n2,tree,1,"2024-05-01T09:30:00Z\n3,tree,2,2024-05-01T09:30:00Z\n',
   );
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /standard input, line 3: a quote is not closed/u);
@@ -344,10 +346,10 @@ for (const [title, delimiter, encode] of [
     const { db } = t.context;
     const { id, importText } = await setUpImport(t);
     const rows = [
-      ["kind", "count", "attribution", "created_at"],
-      ["tree", "4", `"a${delimiter}b"`, "2024-05-01T09:30:00Z"],
-      ["", "", "", ""],
-      ["bottle", "5", "Zoë", "2024-05-01T09:30:00Z"],
+      ["id", "kind", "count", "attribution", "created_at"],
+      ["t-1", "tree", "4", `"a${delimiter}b"`, "2024-05-01T09:30:00Z"],
+      ["", "", "", "", ""],
+      ["b-1", "bottle", "5", "Zoë", "2024-05-01T09:30:00Z"],
     ];
     const run = await importText(encode(rows.map((row) => row.join(delimiter)).join("\r\n")));
     t.is(run.exitCode, 0, run.stderr);

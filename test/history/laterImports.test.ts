@@ -169,8 +169,8 @@ const HISTORY = [
   lineOf({ id: "1", count: 3, attribution: "a" }),
   lineOf({ id: "2", count: 4, refunded_count: 1, attribution: "a" }),
   lineOf({ idempotency_key: "k", kind: "bottle", count: 9 }),
-  lineOf(),
-  lineOf(),
+  lineOf({ id: "4" }),
+  lineOf({ id: "5" }),
   lineOf({ id: "1", count: 3, attribution: "a" }),
   JSON.stringify(DONATION),
   JSON.stringify({ ...DONATION, id: "r", refunded: true }),
@@ -210,7 +210,7 @@ test("a verification names every line that is missing or different, and counts w
     lineOf({ id: "2", count: 4, refunded_count: 2, attribution: "a" }),
     lineOf({ idempotency_key: "k", kind: "bottle", count: 8 }),
     lineOf({ id: "3" }),
-    lineOf(),
+    lineOf({ id: "4" }),
     "x",
   ];
   const run = await importText(linesOf(...changed), "--verify");
