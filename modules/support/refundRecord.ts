@@ -8,11 +8,7 @@ import { refundRegistration } from "../registrations/refundRegistration.ts";
 import { refundStoreRegistration } from "../stores/refundFromStores.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import type { RefundableRecord, RefundFilter } from "../registrations/refunds.sql.ts";
-import { listRefundable } from "../registrations/refunds.sql.ts";
-import { KINDS } from "../records/owner.rules.ts";
-import { asRejection, resultOfOne } from "../records/batches.rules.ts";
-import { readWholeList } from "../records/readWholeList.ts";
+import { resultOfOne } from "../records/batches.rules.ts";
 
 type UnitRefund = {
   /** Null refunds all units that remain. */
@@ -82,42 +78,3 @@ export const refundRecord = async (
     ? refundDonation(context, id, refund)
     : refundUnits(context, id, refund);
 };
-
-type MatchingRefund = {
-  readonly id: string;
-  /** 0 if it could not be refunded; `error` has the reason. */
-  readonly refundedCount: number;
-  readonly error: string | null;
-};
-
-async function* readRefundable(
-  { db }: RefundContext,
-  filter: RefundFilter,
-): AsyncGenerator<RefundableRecord, void, void> {
-  for (const kind of KINDS) {
-    const pages = readWholeList((part) => listRefundable(db, filter, kind, part));
-    for await (const page of pages) {
-      yield* page;
-    }
-  }
-}
-
-/**
- * Refunds what remains of every matching registration, one after the other, so that an interrupted run can be repeated. One
- * that cannot be refunded does not stop the others.
- */
-export async function* refundMatching(
-  context: RefundContext,
-  filter: RefundFilter,
-  { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
-): AsyncGenerator<MatchingRefund, void, void> {
-  for await (const { id } of readRefundable(context, filter)) {
-    try {
-      const refund = { count: null, reason, idempotencyKey: null, isDryRun };
-      const { refundedCount } = await refundUnits(context, id, refund);
-      yield { id, refundedCount, error: null };
-    } catch (error) {
-      yield { id, refundedCount: 0, error: asRejection(error).message };
-    }
-  }
-}

@@ -187,10 +187,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["deployment move-to-stripe", /STRIPE_SECRET_KEY is not set\. Set it/u],
   ["usage reconcile --since 2025-06-02 --until 2025-06-02", /--since must be before --until/u],
   [
-    "refund --org ID --reason ticket --dry-run --since 2025-06-02 --until 2025-06-02",
-    /--since must be before --until/u,
-  ],
-  [
     "export trees --org ID --since 2025-06-02 --until 2025-06-02",
     /--since must be before --until/u,
   ],

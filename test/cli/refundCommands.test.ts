@@ -104,26 +104,6 @@ test.serial("a dry run says what the command with its key would do for a store",
   t.is((await refund(other, ...first)).stderr, taken.stderr);
 });
 
-test.serial(
-  "a client's refund under any key is no obstacle to refunding what remains by a filter",
-  async (t) => {
-    const { call, key, id: org } = await startApiOf(t);
-    const body = { count: 10, attribution: "bad import" };
-    const id = idIn((await call("POST", "/plant/trees", { key, body })).body, "tree");
-    const refund = { id, count: 1, idempotency_key: `remainder/${id}` };
-    t.is((await call("POST", "/refund/trees", { key, body: refund })).status, 200);
-    const impact = impactOf(t);
-    const args = ["refund", "--org", org, "--attribution", "bad import"];
-
-    const run = await impact(...args, ...REASON, "--yes", "--json");
-
-    t.is(run.exitCode, 0, run.stderr);
-    t.like(readJson(run), { refunded_registrations: 1, refunded_units: 9, failures: [] });
-    const listed = await call("GET", "/plant/trees", { key });
-    t.like(listed.body, { total_planted_trees: 0 });
-  },
-);
-
 test.serial("an operator and an organization may refund with the same key", async (t) => {
   const { call, key, id: org } = await startApiOf(t);
   const plant = async (count: number): Promise<string> =>
@@ -228,74 +208,3 @@ test.serial("refunding a store's donation is an event", async (t) => {
   `);
   t.deepEqual(types, ["donation.refunded"]);
 });
-
-test.serial("registrations are refunded by a filter, and what cannot be is named", async (t) => {
-  const scene = await setUpUsage(t);
-  await setCustomer(scene);
-  const ids = [await scene.register(3), await scene.register(4), await scene.register(5)];
-  await scene.refund(ids[0] ?? "", 1);
-  const importedId = crypto.randomUUID();
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    VALUES (${importedId}, ${scene.id}, 'live', 'tree', 2, now())
-  `);
-  await t.context.db.query(sql.typeAlias("void")`
-    UPDATE registration SET attribution = 'bad import'
-    WHERE account_id = ${scene.id} AND id <> ${ids[2] ?? ""}
-  `);
-  const args = ["refund", "--org", scene.id, "--attribution", "bad import"];
-  const unsure = await scene.impact(...args, ...REASON);
-  t.is(unsure.exitCode, 2);
-  t.regex(unsure.stderr, /matches 8 units of 3 registrations/u);
-  const planned = await scene.impact(...args, ...REASON, "--dry-run", "--json");
-  const outcome = {
-    refunded_registrations: 2,
-    refunded_units: 6,
-    failures: [{ id: importedId, reason: NO_USAGE }],
-  };
-  t.like(readJson(planned), { dry_run: true, ...outcome });
-  const refunded = await scene.impact(...args, ...REASON, "--yes", "--json");
-  t.is(refunded.exitCode, 1);
-  t.like(readJson(refunded), { dry_run: false, ...outcome });
-  const repeated = await scene.impact(...args, ...REASON, "--yes", "--json");
-  t.like(readJson(repeated), { refunded_registrations: 0, refunded_units: 0 });
-  await scene.drain();
-  t.is(scene.billed(), 5);
-  const audit = ["audit", "list", "--org", scene.id, "--action", "refund.registration"];
-  t.like(readJson(await scene.impact(...audit, "--json")), { length: 2, 0: { operator: "ada" } });
-  t.is((await scene.impact("refund", "--org", scene.id, ...REASON)).exitCode, 2);
-  const one = await scene.impact("refund", importedId, ...REASON, "--attribution", "bad import");
-  t.is(one.exitCode, 2);
-  t.regex(one.stderr, /attribution: cannot be combined with the id of a record/u);
-});
-
-test.serial("what was refunded is printed if the refunds stop because of an error", async (t) => {
-  const scene = await setUpUsage(t);
-  await setCustomer(scene);
-  await scene.register(3);
-  await scene.register(4);
-  await t.context.db.query(sql.typeAlias("void")`
-    UPDATE registration SET attribution = 'stopped' WHERE account_id = ${scene.id}
-  `);
-  await t.context.owner.query(sql.typeAlias("void")`
-    CREATE FUNCTION stop_refund() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-      IF NEW.attribution = 'stopped' AND NEW.count = 4 THEN RAISE EXCEPTION 'the disk is full'; END IF;
-      RETURN NEW;
-    END $$
-  `);
-  await t.context.owner.query(sql.typeAlias("void")`
-    CREATE TRIGGER stop_refund BEFORE UPDATE ON registration
-    FOR EACH ROW EXECUTE FUNCTION stop_refund()
-  `);
-  const args = ["refund", "--org", scene.id, "--attribution", "stopped"];
-
-  const run = await scene.impact(...args, ...REASON, "--yes", "--json");
-
-  t.is(run.exitCode, 1);
-  t.regex(run.stderr, /^Refunded 3 units of 1 registration\.$/mu);
-  t.regex(run.stderr, /the disk is full/u);
-  t.like(readJson(run), { refunded_registrations: 1, refunded_units: 3, failures: [] });
-});
-
-const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";

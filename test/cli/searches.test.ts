@@ -48,7 +48,6 @@ test("what does not exist is named with the command that finds it", async (t) =>
       ["usage", "list", "--org", ID],
       ["audit", "list", "--org", ID],
       ["evidence", "order", "list", "--org", ID],
-      ["refund", "--org", ID, "--attribution", "x", ...BECAUSE, "--dry-run"],
     ].map(
       (args) =>
         [

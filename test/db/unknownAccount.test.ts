@@ -19,7 +19,7 @@ import {
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
-import { listRefundable, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
+import { lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findOwnRegistration,
@@ -160,13 +160,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a position": (single) => findListPosition(single, trees, registrationId),
     "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
     "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
-    "refundable registrations of a campaign": (single) =>
-      listRefundable(
-        single,
-        { ...donor, attribution: "campaign-10000", from: null, until: null },
-        "tree",
-        page,
-      ),
     "the newest of a store": (single) => listStoreRegistrations(single, trees, {}, page),
     "a store's, by email": (single) => listStoreRegistrations(single, trees, { emails }, page),
     "a store's, by customer": (single) =>
