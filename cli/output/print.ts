@@ -31,7 +31,7 @@ export const printResult = (io: Io, value: unknown, print: () => void = () => un
   }
 };
 
-export const printTable = (
+const printTable = (
   { stdout }: Io,
   headings: readonly string[],
   rows: readonly (readonly Cell[])[],
@@ -48,7 +48,7 @@ export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<st
     ]),
   );
 
-export const isCell = (value: unknown): value is Cell =>
+const isCell = (value: unknown): value is Cell =>
   value === null || typeof value !== "object" || value instanceof Date;
 
 /** What `--json` prints. Text shows it with the names as labels. */
@@ -141,7 +141,7 @@ export const printDetails = (io: Io, document: Fields, shown = document): void =
   });
 };
 
-export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
+const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
   stdout.write(formatRecord(fields, stdout));
 };
 

@@ -58,8 +58,8 @@ test.serial("a shop's order is found with and without #, and by its customer", a
     t.like(records[0], {
       record: "registration",
       found_by: [by],
-      owner_id: store.id,
-      owner_type: "store",
+      account_id: store.id,
+      account_type: "store",
       count: 3,
       remaining_count: 3,
       billing: "not_billed",
@@ -86,7 +86,7 @@ test.serial("an API key is found by its id, which the log names", async (t) => {
     record: "API key",
     id,
     found_by: ["id"],
-    owner_id: organization.id,
+    account_id: organization.id,
     mode: "test",
     name: "reporting",
     scope: "read",
@@ -213,7 +213,7 @@ test.serial("a record is found by a value in its metadata, at any depth", async 
   for (const text of ["#A-2001", "A-2001", "2001", "#2001"]) {
     const { records } = await find(t, text);
     t.is(records.length, 1, text);
-    t.like(records[0], { found_by: ["metadata"], owner_id: id });
+    t.like(records[0], { found_by: ["metadata"], account_id: id });
   }
   // Shorter values are not searched.
   t.deepEqual((await find(t, "7")).records, []);

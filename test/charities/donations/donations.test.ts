@@ -345,10 +345,10 @@ test("the command line shows a donation, and an organization's subscription and 
     records: [
       {
         id,
-        owner_id: accountId,
+        account_id: accountId,
         mode: "live",
         amount_cents: 123_405,
-        charity: "American Red Cross",
+        charity_name: "American Red Cross",
         ein: "53-0196605",
         refunded: true,
         refund_reason: "by mistake",
