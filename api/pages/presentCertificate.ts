@@ -15,6 +15,7 @@ import {
   stateOfOrder,
   verifiedBy,
 } from "../../modules/dashboard/certificate.rules.ts";
+import type { AcceptedFacts } from "../../modules/planting/fact.rules.ts";
 import { UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
@@ -27,27 +28,46 @@ import { linksOf } from "./renderDocument.ts";
 /** What a certificate certifies, and how the page of its owner looks. */
 export type Certificate = { readonly certified: Certified; readonly profile: Profile };
 
-/** Returns who verified trees, and with which document; null if they are not verified. */
-const verificationOf = ({ verification, partner, partnerName, site }: CertifiedRegistration) =>
-  verification && {
-    ...verification,
-    by: verifiedBy(verification.verifier, partner ?? "", [
-      ...(partnerName === null ? [] : [partnerName]),
-      ...(site === null ? [] : [site.organizationName]),
-    ]),
-  };
+/** Returns the latest photo, or the still of a video, of planted trees; null if there is none. */
+const photoOf = ({ planted, planted_and_verified: verified }: AcceptedFacts) => {
+  const medium = planted?.media.at(-1);
+  const still = medium?.type === "video" ? medium.thumbnail_url : medium?.url;
+  const url = verified?.photos.at(-1) ?? still;
+  const fact = verified ?? planted;
+  return url === undefined || fact === undefined
+    ? null
+    : { url, takenAt: new Date(fact.occurred_at) };
+};
+
+/** Returns who verified trees, when, and with which document; null if they are not verified. */
+const verificationOf = ({ facts, partner, partnerName }: CertifiedRegistration) => {
+  const { planted_and_verified: verified } = facts;
+  const planters = [partnerName ?? "", verified?.planting_site.organization_name ?? ""];
+  return verified
+    ? {
+        verifier: verified.verifier,
+        document: verified.image_url,
+        species: verified.species,
+        at: new Date(verified.occurred_at),
+        by: verifiedBy(verified.verifier, partner ?? "", planters),
+      }
+    : null;
+};
 
 const viewRegistration = (item: CertifiedRegistration) => {
   const counts = certify(item);
-  const isPlanted = counts.planted > 0;
+  const { facts } = item;
+  const { planted_and_verified: verified, planted = verified, allocated } = facts;
+  const isPlanted = planted !== undefined && counts.planted > 0;
   return {
     item,
     ...counts,
-    /** Null before the trees are planted, as what follows. */
-    site: isPlanted ? item.site : null,
-    photo: isPlanted ? item.photo : null,
-    plantedAt: isPlanted ? item.plantedAt : null,
-    verifiedAt: counts.verified > 0 ? item.verifiedAt : null,
+    /** The first site of its trees; null before they are planted, as what follows. */
+    site: isPlanted
+      ? (allocated?.allocations[0]?.planting_site ?? verified?.planting_site ?? null)
+      : null,
+    photo: isPlanted ? photoOf(facts) : null,
+    plantedAt: isPlanted ? new Date(planted.occurred_at) : null,
     verification: counts.verified > 0 ? verificationOf(item) : null,
   };
 };
@@ -187,7 +207,7 @@ const presentItem = (view: ItemView, baseUrl: string): z.output<typeof itemRespo
     planted: view.planted,
     planted_at: view.plantedAt?.toISOString() ?? null,
     planted_and_verified: view.verified,
-    verified_at: view.verifiedAt?.toISOString() ?? null,
+    verified_at: verification?.at.toISOString() ?? null,
     verification: verification && {
       verifier: verification.verifier,
       by: verification.by,

@@ -158,10 +158,9 @@ const unitFields = {
     month: wholeNumber,
     /** Also the verified ones. */
     planted: wholeNumber,
-    planted_simulated: wholeNumber,
     planted_and_verified: wholeNumber,
-    /** How many of those are simulated: all or none. */
-    planted_and_verified_simulated: wholeNumber,
+    /** Whether the planted ones are simulated: all or none. */
+    simulated: z.boolean(),
   }),
   /** Null if the organization hides them; the same for donations. */
   bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
@@ -206,9 +205,8 @@ export const presentDashboard = ({
       total: trees.total,
       month: trees.month,
       planted: trees.planted,
-      planted_simulated: dashboard.isSimulated ? trees.planted : 0,
       planted_and_verified: trees.plantedAndVerified,
-      planted_and_verified_simulated: dashboard.isSimulated ? trees.plantedAndVerified : 0,
+      simulated: dashboard.isSimulated,
     },
     bottles: profile.hiddenSections.includes("bottles") ? null : bottles,
     donations: profile.hiddenSections.includes("donations")

@@ -42,7 +42,7 @@ const explainProof = (view: RegistrationView): string => {
     case "refunded":
       return NOTHING_LEFT;
     case "planted_and_verified":
-      return `${allPlanted(planted)} and verified${verification ? ` ${VERIFIED_BY_WORDS[verification.by]}` : ""}${onDay(view.verifiedAt)}.`;
+      return `${allPlanted(planted)} and verified${verification ? ` ${VERIFIED_BY_WORDS[verification.by]}` : ""}${onDay(verification?.at ?? null)}.`;
     case "planted":
       return `${allPlanted(planted)}${isSimulated ? " in a simulation" : ""}${onDay(view.plantedAt)}, not verified yet.`;
     case "registered":
@@ -77,13 +77,13 @@ const renderTimeline = ({ item, state }: RegistrationView): Markup | null => {
   if (item.kind !== PLANTED_KIND || item.isOrderedElsewhere || state === "refunded") {
     return null;
   }
-  const last = PLANTING_STAGES.findLastIndex((stage) =>
-    item.reached.some((reached) => reached.stage === stage),
-  );
+  const last = PLANTING_STAGES.findLastIndex((stage) => item.facts[stage] !== undefined);
   const steps = PLANTING_STAGES.flatMap((stage, index) => {
-    const reached = item.reached.find((candidate) => candidate.stage === stage);
+    const at = item.facts[stage]?.occurred_at;
     const isAwaited = index > last && AWAITED.has(stage);
-    return reached || isAwaited ? [{ title: STEPS[stage], at: reached?.at ?? null }] : [];
+    return at !== undefined || isAwaited
+      ? [{ title: STEPS[stage], at: at === undefined ? null : new Date(at) }]
+      : [];
   });
   return html`<ol class="timeline">
     ${[{ title: "Registered", at: item.createdAt }, ...steps].map(
@@ -145,7 +145,7 @@ const listPlanted = (items: readonly ItemView[]) => {
   const planted = items.flatMap((view, index) =>
     isDonation(view) || view.site === null ? [] : [{ ...view, site: view.site, index }],
   );
-  return [...Map.groupBy(planted, ({ site }) => site.id).values()];
+  return [...Map.groupBy(planted, ({ site }) => site.reference).values()];
 };
 
 const renderPlace = ({ items, links }: CertificateView): Markup | null => {

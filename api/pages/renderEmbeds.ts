@@ -27,19 +27,6 @@ const textsOf = ({ dashboard: { name }, figures }: DashboardView) => {
   };
 };
 
-/** Returns the badge's content in the schema of shields.io, which draws badges in the style of other projects. */
-export const presentShield = (view: DashboardView) => {
-  const { label, value } = textsOf(view);
-  return {
-    schemaVersion: 1,
-    label,
-    message: value,
-    color: view.colors.light.slice(1),
-    // shields.io accepts no shorter time.
-    cacheSeconds: 300,
-  };
-};
-
 /** Renders a picture for other sites: the headline, and how many of the trees are verified. */
 export const renderBadge = (view: DashboardView): string => {
   const { label, value, meaning } = textsOf(view);

@@ -26,8 +26,8 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
       summary: "Read the URL of the organization's public dashboard",
       details:
         "The page needs no key and shows data of production keys only. The same numbers are available as JSON " +
-        "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`, or `<dashboard_url>/shields.json` for " +
-        "shields.io) and as a card for an iframe (`<dashboard_url>/card`).",
+        "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
+        "(`<dashboard_url>/card`).",
       errors: [
         { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },
         { ...KEY_ERROR, when: "The key is invalid." },

@@ -14,7 +14,7 @@ import { html } from "../pages/html.ts";
 import { presentDashboard, viewDashboard } from "../pages/presentDashboard.ts";
 import type { DashboardView } from "../pages/presentDashboard.ts";
 import { contentPolicy, documentPolicy, linksOf, renderDocument } from "../pages/renderDocument.ts";
-import { presentShield, renderBadge, renderCard } from "../pages/renderEmbeds.ts";
+import { renderBadge, renderCard } from "../pages/renderEmbeds.ts";
 import { shownUrl } from "../pages/renderEvidence.ts";
 import { renderPage } from "../pages/renderPage.ts";
 import { CARD_STYLE, PAGE_STYLE } from "../pages/styles.ts";
@@ -32,17 +32,10 @@ const SLUG = text(200);
 const SUFFIXES = {
   page: "",
   json: ".json",
-  shields: "/shields.json",
   badge: "/badge.svg",
   card: "/card",
 } as const;
 type Format = keyof typeof SUFFIXES;
-
-const openJson = (body: object): Rendered => ({
-  type: JSON_TYPE,
-  body: JSON.stringify(body),
-  headers: OPEN_TO_ALL,
-});
 
 const renderFormats = (view: DashboardView): Readonly<Record<Format, Rendered>> => {
   const { color } = view.dashboard.profile;
@@ -58,8 +51,11 @@ const renderFormats = (view: DashboardView): Readonly<Record<Format, Rendered>> 
         ),
       },
     },
-    json: openJson(presentDashboard(view)),
-    shields: openJson(presentShield(view)),
+    json: {
+      type: JSON_TYPE,
+      body: JSON.stringify(presentDashboard(view)),
+      headers: OPEN_TO_ALL,
+    },
     badge: {
       type: "image/svg+xml",
       body: renderBadge(view),
@@ -88,7 +84,6 @@ const tagFormats = (view: DashboardView): Formats<Format> => {
   return {
     page: tagOf("page"),
     json: tagOf("json"),
-    shields: tagOf("shields"),
     badge: tagOf("badge"),
     card: tagOf("card"),
   };
@@ -179,7 +174,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   return [
     ...picturePages(db),
     ...certificatePages(context, showNotFound),
-    ...(["json", "shields", "badge", "card"] as const).map((name) => ({
+    ...(["json", "badge", "card"] as const).map((name) => ({
       path: `/dashboard/:slug${SUFFIXES[name]}`,
       run: openToAll(serve(name)),
     })),

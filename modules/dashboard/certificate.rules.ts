@@ -1,6 +1,6 @@
 import type { Mode } from "../records/owner.rules.ts";
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
-import type { OrderStage } from "../planting/order.rules.ts";
+import type { AcceptedFacts } from "../planting/fact.rules.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { isSimulated } from "../planting/order.rules.ts";
 
@@ -39,21 +39,20 @@ export const certify = ({
   count,
   refundedCount,
   mode,
-  stage,
+  facts,
   partner,
 }: {
   readonly count: number;
   readonly refundedCount: number;
   readonly mode: Mode;
-  /** Null while there is no planting order. */
-  readonly stage: OrderStage | null;
+  readonly facts: Pick<AcceptedFacts, "planted" | "planted_and_verified">;
   /** Null if no partner has, or will get, a planting order of it. */
   readonly partner: string | null;
 }) => {
   const remaining = count - refundedCount;
-  const isVerified = stage === "planted_and_verified";
-  const isPlanted = isVerified || stage === "planted";
-  const reached = isVerified ? stage : isPlanted ? "planted" : "registered";
+  const isVerified = facts.planted_and_verified !== undefined;
+  const isPlanted = isVerified || facts.planted !== undefined;
+  const reached = isVerified ? "planted_and_verified" : isPlanted ? "planted" : "registered";
   return {
     state: (remaining === 0 ? "refunded" : reached) satisfies CertificateState,
     registered: count,

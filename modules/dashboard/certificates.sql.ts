@@ -1,8 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
-import { isOrderOfTree } from "../planting/orders.sql.ts";
-import { mediaOfFact } from "../planting/sites.sql.ts";
+import { factsOfOrder, isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
-import { ORDER_STAGES, PLANTING_STAGES } from "../planting/order.rules.ts";
+import { acceptedFacts } from "../planting/fact.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
@@ -158,34 +157,9 @@ const registrationRow = z.strictObject({
   refundedCount: safeInteger,
   createdAt: z.date(),
   isOrderedElsewhere: z.boolean(),
-  stage: z.enum(ORDER_STAGES).nullable(),
-  plantedAt: z.date().nullable(),
-  verifiedAt: z.date().nullable(),
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
-  /** The first site of its trees. */
-  site: z
-    .strictObject({
-      id: z.int(),
-      name: z.string(),
-      organizationName: z.string(),
-      region: z.string(),
-      country: z.string(),
-      latitude: z.number(),
-      longitude: z.number(),
-    })
-    .nullable(),
-  reached: z.array(z.strictObject({ stage: z.enum(PLANTING_STAGES), at: z.coerce.date() })),
-  verification: z
-    .strictObject({
-      verifier: z.string(),
-      /** The URL of the document that shows it; a path for one of this service. */
-      document: z.string(),
-      species: z.array(z.string()),
-    })
-    .nullable(),
-  /** The latest photo, or the still of a video, of its planting. */
-  photo: z.strictObject({ url: z.string(), takenAt: z.coerce.date() }).nullable(),
+  facts: acceptedFacts,
 });
 
 const donationRow = z.strictObject({
@@ -202,7 +176,7 @@ const donationRow = z.strictObject({
   refundedAt: z.date().nullable(),
 });
 
-/** A registration with what is known of its planting. It has nothing about customers. */
+/** A registration with the facts of its planting order. It has nothing about customers. */
 export type CertifiedRegistration = Readonly<z.output<typeof registrationRow>>;
 export type CertifiedDonation = Readonly<z.output<typeof donationRow>>;
 export type CertifiedItem = CertifiedRegistration | CertifiedDonation;
@@ -225,44 +199,11 @@ const listRegistrations = (
       registration.refunded_count AS "refundedCount",
       registration.created_at AS "createdAt",
       registration.planting_order_id IS NULL AS "isOrderedElsewhere",
-      planting_order.stage,
-      planting_order.planted_at AS "plantedAt",
-      planting_order.verified_at AS "verifiedAt",
       planting_order.partner,
       planting_order.partner_name AS "partnerName",
-      CASE WHEN planting_site.id IS NOT NULL THEN jsonb_build_object(
-        'id', planting_site.id, 'name', planting_site.name, 'organizationName', planting_site.organization_name,
-        'region', planting_site.region, 'country', planting_site.country,
-        'latitude', planting_site.latitude, 'longitude', planting_site.longitude
-      ) END AS site,
-      coalesce(fact.reached, '[]') AS reached,
-      CASE WHEN fact.verification IS NOT NULL THEN jsonb_build_object(
-        'verifier', fact.verification -> 'verifier', 'document', fact.verification -> 'image_url',
-        'species', fact.verification -> 'species'
-      ) END AS verification,
-      (
-        SELECT jsonb_build_object(
-          'url', CASE medium.type WHEN 'video' THEN medium.thumbnail_url ELSE medium.url END,
-          'takenAt', planting_fact.occurred_at
-        )
-        FROM planting_fact
-        CROSS JOIN ${mediaOfFact} AS medium
-        WHERE planting_fact.order_id = planting_order.id
-          AND planting_fact.state = 'accepted'
-          AND planting_fact.stage IN ('planted', 'planted_and_verified')
-        ORDER BY planting_fact.id DESC, medium.place DESC
-        LIMIT 1
-      ) AS photo
+      ${factsOfOrder} AS facts
     FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}
-    LEFT JOIN planting_site ON planting_site.id = (planting_order.site_shares -> 0 ->> 'siteId')::integer
-    LEFT JOIN LATERAL (
-      SELECT
-        jsonb_agg(jsonb_build_object('stage', stage, 'at', occurred_at) ORDER BY occurred_at) AS reached,
-        (array_agg(content) FILTER (WHERE stage = 'planted_and_verified'))[1] AS verification
-      FROM planting_fact
-      WHERE planting_fact.order_id = planting_order.id AND state = 'accepted'
-    ) AS fact ON true
     WHERE registration.id = ${ids}
   `);
 

@@ -52,6 +52,13 @@ export const isOrderOfTree = sql.fragment`
   planting_order.id = registration.planting_order_id AND ${orderedCount} > 0
 `;
 
+/** The accepted facts of `planting_order`, as an object by their stages. */
+export const factsOfOrder = sql.fragment`(
+  SELECT coalesce(jsonb_object_agg(planting_fact.stage, planting_fact.content), '{}')
+  FROM planting_fact
+  WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'accepted'
+)`;
+
 /**
  * The value of `ordered_count` for the update that refunds trees of a registration. Until the first refund after the order
  * was created, the order has all the trees that remain.

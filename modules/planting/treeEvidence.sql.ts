@@ -5,7 +5,13 @@ import { ORDER_STAGES } from "./order.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { isOrderOfTree, orderedCount, shownOrderId, shownOrderPublicId } from "./orders.sql.ts";
+import {
+  factsOfOrder,
+  isOrderOfTree,
+  orderedCount,
+  shownOrderId,
+  shownOrderPublicId,
+} from "./orders.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import { positionColumn } from "../records/listPositions.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
@@ -75,11 +81,7 @@ export const listEvidenceTrees = (
       planting_order.stage,
       planting_order.finished_at IS NOT NULL AS "isFinished",
       planting_order.site_shares -> 0 ->> 'region' AS region,
-      (
-        SELECT coalesce(jsonb_object_agg(planting_fact.stage, planting_fact.content), '{}')
-        FROM planting_fact
-        WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'accepted'
-      ) AS facts
+      ${factsOfOrder} AS facts
     FROM (${namedIds(
       "registration",
       named.map((tree) => ({ ...tree, kind: PLANTED_KIND })),

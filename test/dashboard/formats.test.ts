@@ -21,7 +21,7 @@ const test = testWithDatabase();
 /** The Accept header of a browser's navigation. */
 const BROWSER = { Accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" };
 
-const ROUTES = ["", ".json", "/shields.json", "/badge.svg", "/card"];
+const ROUTES = ["", ".json", "/badge.svg", "/card"];
 
 const verifiedJson = z.looseObject({
   verifications: z.array(z.looseObject({ document_url: z.string() })),
@@ -57,9 +57,8 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
       total: 22_988,
       month: 2543,
       planted: 21_754,
-      planted_simulated: 21_754,
       planted_and_verified: 21_754,
-      planted_and_verified_simulated: 21_754,
+      simulated: true,
     },
     bottles: { total: 7362, month: 877 },
     donations: { count: 2, amount_cents: 129_999 },
@@ -91,13 +90,6 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
   t.is(badge.headers.get("Content-Type"), "image/svg+xml");
   t.is(badge.headers.get("Cross-Origin-Resource-Policy"), "cross-origin");
   t.true((await badge.text()).includes("0 · 0 verified"));
-  t.deepEqual(await (await read("/shields.json")).json(), {
-    schemaVersion: 1,
-    label: "trees registered",
-    message: "0 · 0 verified",
-    color: "1c6b47",
-    cacheSeconds: 300,
-  });
   const card = await read("/card");
   t.is(card.headers.get("X-Frame-Options"), null);
   t.false((card.headers.get("Content-Security-Policy") ?? "").includes("frame-ancestors"));
@@ -161,7 +153,7 @@ test.serial("beside trees of a real partner no simulated ones count", async (t) 
     [real.name],
   );
   t.like(await (await scene.read(".json")).json(), {
-    trees: { planted: real.planted, planted_simulated: 0, planted_and_verified_simulated: 0 },
+    trees: { planted: real.planted, simulated: false },
   });
 });
 
@@ -317,9 +309,7 @@ test("all that shows a dashboard shares one read of the database", async (t) => 
   const { url } = await startStandaloneApi(t, { db: counted });
   const before = count();
   const responses = await Promise.all(
-    ["", ".json", "/shields.json", "/badge.svg", "/card"].map((suffix) =>
-      fetch(`${url}/dashboard/${slug}${suffix}`),
-    ),
+    ROUTES.map((suffix) => fetch(`${url}/dashboard/${slug}${suffix}`)),
   );
   t.true(responses.every(({ status }) => status === 200));
   const statements = count() - before;
@@ -357,7 +347,7 @@ test.serial("other sites may follow an imported slug, and read why there is noth
   });
   const { url } = await startStandaloneApi(t, { db: breakable });
 
-  for (const suffix of ["", ".json", "/shields.json", "/badge.svg", "/card"]) {
+  for (const suffix of ROUTES) {
     const readers = suffix === "" ? null : "*";
     const moved = await fetch(`${url}/dashboard/old-page${suffix}`, { redirect: "manual" });
     t.is(moved.status, 301);

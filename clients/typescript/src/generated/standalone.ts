@@ -307,8 +307,7 @@ export interface components {
                 readonly month: number;
                 readonly planted: number;
                 readonly planted_and_verified: number;
-                readonly planted_and_verified_simulated: number;
-                readonly planted_simulated: number;
+                readonly simulated: boolean;
                 readonly total: number;
             };
             /** Format: date-time */
