@@ -156,52 +156,71 @@ const siteReferenceOf = (source: string, names: string): string => {
     : `${source}/${hash("sha256", names, "hex")}`;
 };
 
-/** Returns a milestone as a fact, which its schema has not checked yet. */
-const factOf = (
+type Site = { readonly name: string };
+
+const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
+  ...site,
+  reference,
+  country,
+  region: region || site.name,
+  forest_type,
+});
+
+/** Returns what was verified, without the stage and its time. */
+const verificationOf = (evidence: z.output<typeof verified>, line: Line, source: string) => {
+  const {
+    partner: _partner,
+    date_verified: _date,
+    planting_site_name: name,
+    subsite_name,
+    organization_name,
+    allocation_id,
+    field_update_id,
+    planting_session_id,
+    ...proof
+  } = evidence;
+  const { latitude, longitude, image_url: main_image } = proof;
+  const site = { name, subsite_name, organization_name, latitude, longitude, main_image };
+  return {
+    ...proof,
+    allocation_reference: importedReference(source, allocation_id),
+    field_update_reference: importedReference(source, field_update_id),
+    planting_session_reference: importedReference(source, planting_session_id),
+    planting_site: siteOf(site, siteReferenceOf(source, `${name}/${subsite_name}`), line),
+  };
+};
+
+/** Returns what a milestone proves, without the stage and its time. The schema of facts has not checked it yet. */
+const proofOf = (
   reached: Exclude<Line["timeline"][number], { readonly event: "registered" }>,
-  { provider_meta: ids, country, region, forest_type }: Line,
+  line: Line,
   source: string,
-): Readonly<Record<string, unknown>> => {
+): Readonly<Record<string, unknown>> | undefined => {
+  const { provider_meta: ids } = line;
   const reference = (of: number) => importedReference(source, of);
-  const siteOf = (site: { readonly name: string }, siteReference: string) => ({
-    ...site,
-    reference: siteReference,
-    country,
-    region: region || site.name,
-    forest_type,
-  });
-  const { event: stage, timestamp: occurred_at } = reached;
-  switch (stage) {
-    case "funds_distributed":
-      return {
-        stage,
-        occurred_at,
-        partner_reference: String(
-          reached.evidence?.order_public_id ?? ids.public_id ?? ids.order_id ?? "",
-        ),
-      };
+  switch (reached.event) {
+    case "funds_distributed": {
+      const order = reached.evidence?.order_public_id ?? ids.public_id ?? ids.order_id ?? "";
+      return { partner_reference: String(order) };
+    }
     case "allocated":
       return {
-        stage,
-        occurred_at,
         allocations: reached.evidence?.allocations.map(
           ({
             allocation_id: allocation,
-            date_allocated,
             crew,
-            planting_site: { id: of, ...site },
+            planting_site: { id: siteId, ...site },
+            ...dates
           }) => ({
-            date_allocated,
+            ...dates,
             crew: { ...NO_CREW, ...crew },
             reference: reference(allocation),
-            planting_site: siteOf(site, reference(of)),
+            planting_site: siteOf(site, reference(siteId), line),
           }),
         ),
       };
     case "planted":
       return {
-        stage,
-        occurred_at,
         ...(ids.planting_session_id !== undefined && {
           planting_session_reference: reference(ids.planting_session_id),
         }),
@@ -214,30 +233,8 @@ const factOf = (
           reference: medium,
         })),
       };
-    case "planted_and_verified": {
-      const {
-        partner: _partner,
-        date_verified: _date,
-        planting_site_name: name = "",
-        subsite_name,
-        organization_name,
-        allocation_id: allocation = 0,
-        field_update_id: update = 0,
-        planting_session_id: session = 0,
-        ...proof
-      }: Partial<z.output<typeof verified>> = reached.evidence ?? {};
-      const { latitude, longitude, image_url: main_image } = proof;
-      const site = { name, subsite_name, organization_name, latitude, longitude, main_image };
-      return {
-        ...proof,
-        stage,
-        occurred_at,
-        allocation_reference: reference(allocation),
-        field_update_reference: reference(update),
-        planting_session_reference: reference(session),
-        planting_site: siteOf(site, siteReferenceOf(source, `${name}/${subsite_name}`)),
-      };
-    }
+    case "planted_and_verified":
+      return reached.evidence && verificationOf(reached.evidence, line, source);
   }
 };
 
@@ -268,9 +265,9 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
     if (reached.timestamp === undefined || reached.evidence === undefined) {
       return `${reached.event}: a completed milestone needs its timestamp and its evidence`;
     }
-    const parsed = plantingFact.safeParse(factOf(reached, line, source), {
-      error: messageOfIssue,
-    });
+    const { event: stage, timestamp: occurred_at } = reached;
+    const fact = { ...proofOf(reached, line, source), stage, occurred_at };
+    const parsed = plantingFact.safeParse(fact, { error: messageOfIssue });
     if (!parsed.success) {
       return `${reached.event}: ${describeIssues(parsed.error.issues, "field")}`;
     }

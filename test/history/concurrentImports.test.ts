@@ -15,7 +15,8 @@ import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf, createTestOrganization } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { lineOf as treeLine, orderedTree } from "./importLine.ts";
+import { orderedTree } from "./evidenceLines.ts";
+import { lineOf as treeLine } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
 import { unhurriedPace } from "../../db/createBulkPace.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
@@ -54,14 +55,14 @@ const SOURCE = ["--source", "old.example"];
 test("concurrent imports of a tree's evidence count the tree once", async (t) => {
   const { db } = t.context;
   const { id: accountId, importText } = await setUpImport(t);
-  const [tree, evidence] = orderedTree("a", 1001, "ORD-1001");
-  await importText(tree);
+  const [tree = "", ...evidence] = orderedTree("a", 1001);
+  await importText(linesOf(tree));
 
   const [first, second] = await runBehindLocks<[Run, Run]>(
     db,
     lockRegistrations(accountId),
-    () => importText(evidence, ...SOURCE),
-    () => importText(evidence, ...SOURCE),
+    () => importText(linesOf(...evidence), ...SOURCE),
+    () => importText(linesOf(...evidence), ...SOURCE),
   );
 
   t.like(summaryOf(first), { new: 1, known: 0 }, first.stderr);

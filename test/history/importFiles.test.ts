@@ -213,7 +213,7 @@ test("live registrations during an import are all counted", async (t) => {
   t.is(sums.total, BigInt(imported + recorded));
 });
 
-const CSV = `\uFEFFkind,id,count,created_at,attribution,metadata,idempotency_key,refunded\r
+const CSV = `\uFEFF"kind","id",count,created_at,attribution,metadata,idempotency_key,refunded\r
 tree,t-1,3,2024-05-01T09:30:00Z,"a, ""quoted""\r
 tag","{""a"":[1,2]}",k-1,false\r
 bottle,b-1,4,2024-05-02T09:30:00+02:00,,,,TRUE\r
@@ -250,15 +250,6 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
     refunded: true,
     refunded_count: 4,
   });
-});
-
-test("CSV whose header is in quotes is imported", async (t) => {
-  const { importText } = await setUpImport(t);
-  const run = await importText(
-    '"kind","id","count","created_at"\n"tree","t-1","3","2024-05-01T09:30:00Z"\n',
-  );
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { lines: 1, new: 1, bad: 0 });
 });
 
 test("CSV with an unknown column is refused as a whole, by the column's name", async (t) => {

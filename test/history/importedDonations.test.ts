@@ -12,7 +12,7 @@ import { readEvents } from "../events/readEvents.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { orderedTree } from "./importLine.ts";
+import { orderedTree } from "./evidenceLines.ts";
 
 const test = testWithDatabase();
 
@@ -168,14 +168,10 @@ test("a store's imported donations keep their ids for its clients, and a repeate
 });
 
 /** Imports a tree with its order for a new organization. */
-const importOrder = async (
-  t: ExecutionContext<DatabaseContext>,
-  orderId: number,
-  publicId: string,
-) => {
+const importOrder = async (t: ExecutionContext<DatabaseContext>, orderId: number) => {
   const scene = await setUpImport(t);
   const run = await scene.importText(
-    linesOf(...orderedTree("a", orderId, publicId)),
+    linesOf(...orderedTree("a", orderId)),
     "--source",
     "old.example",
   );
@@ -189,7 +185,7 @@ const importOrder = async (
 
 test("events of an imported order name the ids that its evidence shows", async (t) => {
   const { db, databaseUrl } = t.context;
-  const { id: accountId, apiKeyProd: key, order } = await importOrder(t, 107, "NCP-107");
+  const { id: accountId, apiKeyProd: key, order } = await importOrder(t, 107);
   const run = await runImpact(["evidence", "record", "-"], {
     env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS },
     stdin: JSON.stringify({
@@ -207,7 +203,7 @@ test("events of an imported order name the ids that its evidence shows", async (
   t.deepEqual(others, []);
   t.deepEqual(event?.data, {
     order_id: 107,
-    public_id: "NCP-107",
+    public_id: "ORD-107",
     milestone: "allocated",
     tree_count: 4,
   });
@@ -215,30 +211,30 @@ test("events of an imported order name the ids that its evidence shows", async (
   const { body } = await call("GET", "/evidence/tree/a", { key });
   t.like(body, {
     status: "allocated",
-    provider_meta: { order_id: 107, public_id: "NCP-107" },
+    provider_meta: { order_id: 107, public_id: "ORD-107" },
   });
 });
 
 test("an operator finds an imported order by the ids that clients see, and sees them", async (t) => {
-  const { impact, id: org, order } = await importOrder(t, 90_000_108, "NCP-108");
+  const { impact, id: org, order } = await importOrder(t, 90_000_108);
   const ids = {
     id: order.id,
     public_id: order.publicId,
     evidence_order_id: 90_000_108,
-    evidence_public_id: "NCP-108",
+    evidence_public_id: "ORD-90000108",
   };
   const listed = await impact("evidence", "order", "list", "--org", org, "--json");
   t.like(readJson(listed), [ids]);
   const table = await impact("evidence", "order", "list", "--org", org);
-  t.regex(table.stdout, /NCP-108/u);
-  for (const given of [String(order.id), order.publicId, "90000108", "NCP-108"]) {
+  t.regex(table.stdout, /ORD-90000108/u);
+  for (const given of [String(order.id), order.publicId, "90000108", "ORD-90000108"]) {
     const shown = await impact("evidence", "order", "show", given, "--json");
     t.is(shown.exitCode, 0, shown.stderr);
     t.like(readJson(shown), ids);
   }
-  const record = await impact("evidence", "order", "show", "NCP-108");
+  const record = await impact("evidence", "order", "show", "ORD-90000108");
   t.regex(record.stdout, /90000108/u);
-  t.regex(record.stdout, /NCP-108/u);
+  t.regex(record.stdout, /ORD-90000108/u);
 });
 
 test("a number that is one order's and shown as another's is not taken for either", async (t) => {
@@ -249,7 +245,7 @@ test("a number that is one order's and shown as another's is not taken for eithe
   if (!own) {
     throw new Error("There is an order.");
   }
-  const { impact, order } = await importOrder(t, own.id, "NCP-109");
+  const { impact, order } = await importOrder(t, own.id);
 
   const run = await impact("evidence", "order", "show", String(own.id));
 

@@ -12,175 +12,19 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
+import {
+  allocatedRecord,
+  pending,
+  planted,
+  plantedRecord,
+  record,
+  registered,
+  tree,
+  VERIFIED,
+} from "./evidenceLines.ts";
 import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
-
-const at = (day: number): Fields => ({
-  date: `2024-05-0${day}`,
-  timestamp: `2024-05-0${day}T08:00:00.000Z`,
-});
-
-const registered = (id: string): Fields => ({
-  step: 1,
-  event: "registered",
-  title: "Registered",
-  status: "completed",
-  ...at(1),
-  description: "d",
-  evidence: {
-    tree_id: id,
-    record_id: id,
-    registered_at: "2024-05-01T08:00:00.000Z",
-    count: 4,
-    fractional_count: 0,
-    attribution: "",
-  },
-});
-
-const distributed = (id: string): Fields => ({
-  step: 2,
-  event: "funds_distributed",
-  title: "Funds distributed",
-  status: "completed",
-  ...at(2),
-  description: "d",
-  evidence: {
-    partner: "North Coast",
-    order_id: 1001,
-    order_public_id: "ORD-1001",
-    tree_order_id: 7000 + id.length,
-    tree_order_public_id: `TO-${id}`,
-    tree_amount: 4,
-    buyer_name: "Green Shop",
-  },
-});
-
-const allocated = (allocationId: number): Fields => ({
-  step: 3,
-  event: "allocated",
-  title: "Allocated",
-  status: "completed",
-  ...at(3),
-  description: "d",
-  evidence: {
-    partner: "North Coast",
-    allocations: [
-      {
-        allocation_id: allocationId,
-        date_allocated: "2024-05-03T08:00:00.000Z",
-        planting_site: {
-          id: 12,
-          name: "Gazi Bay",
-          subsite_name: "Creek 3",
-          organization_name: "Gazi Growers",
-          latitude: -4.424,
-          longitude: 39.508,
-          main_image: "https://photos.example/gazi.jpg",
-        },
-        crew: { leader: "Crew 3", style: "cooperative", total_members: 12, women_members: 7 },
-      },
-    ],
-  },
-});
-
-const planted: Fields = {
-  step: 4,
-  event: "planted",
-  title: "Planted",
-  status: "completed",
-  ...at(4),
-  description: "d",
-  evidence: {
-    partner: "North Coast",
-    date_planted: "2024-05-04T08:00:00.000Z",
-    media: [
-      {
-        id: "M-1",
-        type: "photo",
-        url: "https://photos.example/1.jpg",
-        thumbnail_url: "https://photos.example/1-small.jpg",
-        latitude: -4.42,
-        longitude: 39.5,
-      },
-    ],
-  },
-};
-
-const pending = (step: number, event: string): Fields => ({
-  step,
-  event,
-  title: "Later",
-  status: "pending",
-  description: "d",
-});
-
-const record = (id: string, status: string, meta: Fields, timeline: readonly Fields[]) => ({
-  kind: "evidence",
-  tree_id: id,
-  record_id: id,
-  impact_type: "trees",
-  impact_provider: "North Coast",
-  status,
-  provider_meta: { order_id: 1001, public_id: "ORD-1001", ...meta },
-  timeline,
-  country: "Kenya",
-  region: "Kwale",
-});
-
-const allocatedRecord = (id: string, allocationId: number) =>
-  record(id, "allocated", { allocation_id: allocationId }, [
-    registered(id),
-    distributed(id),
-    allocated(allocationId),
-    pending(4, "planted"),
-  ]);
-
-const plantedRecord = (id: string, allocationId: number) =>
-  record(
-    id,
-    "planted",
-    { allocation_id: allocationId, field_update_id: 88, planting_session_id: 99 },
-    [registered(id), distributed(id), allocated(allocationId), planted],
-  );
-
-const VERIFIED = record(
-  "v",
-  "planted_and_verified",
-  { allocation_id: 5, field_update_id: 6, planting_session_id: 7 },
-  [
-    registered("v"),
-    distributed("v"),
-    {
-      step: 3,
-      event: "planted_and_verified",
-      title: "Planted and verified",
-      status: "completed",
-      ...at(5),
-      description: "d",
-      evidence: {
-        partner: "North Coast",
-        planting_site_name: "Gazi Bay",
-        subsite_name: "Creek 3",
-        organization_name: "Gazi Growers",
-        assessor_name: "A. Njoroge",
-        verifier: "Coast Audit",
-        date_verified: "2024-05-05T08:00:00.000Z",
-        session_total_planted: 1200,
-        species: ["Rhizophora mucronata"],
-        image_url: "https://photos.example/v.jpg",
-        allocation_id: 5,
-        field_update_id: 6,
-        planting_session_id: 7,
-        latitude: "-4.424",
-        longitude: "39.508",
-        photos: ["https://photos.example/v1.jpg"],
-      },
-    },
-  ],
-);
-
-const tree = (id: string): string => lineOf({ id, count: 4, created_at: "2024-05-01T08:00:00Z" });
 
 /** What both servers show of a tree; the texts are their own. */
 const withoutTexts = (shown: Fields) => {

@@ -5,6 +5,7 @@ import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { allocatedRecord } from "./evidenceLines.ts";
 import type { Fields } from "./importLine.ts";
 import { importForStore, linesOf, summaryOf, writeTestFile } from "./importScene.ts";
 
@@ -181,60 +182,6 @@ test("a store's statement sums what was paid here, without imported trees", asyn
   t.regex(sums, /^tree,total,2,0,90,0\r$/mu);
 });
 
-/** What another server showed about a tree whose planting site is known. */
-const evidenceOf = (id: string): Fields => ({
-  kind: "evidence",
-  tree_id: id,
-  record_id: id,
-  impact_type: "trees",
-  impact_provider: "North Coast",
-  status: "allocated",
-  country: "Kenya",
-  region: "Kwale",
-  timeline: [
-    { event: "registered", status: "completed", timestamp: "2024-05-01T08:00:00.000Z" },
-    {
-      event: "funds_distributed",
-      status: "completed",
-      timestamp: "2024-05-02T08:00:00.000Z",
-      evidence: {
-        partner: "North Coast",
-        order_id: 1001,
-        order_public_id: "ORD-1001",
-        tree_order_id: 7001,
-        tree_order_public_id: "TO-1",
-        tree_amount: 4,
-        buyer_name: "Green Shop",
-      },
-    },
-    {
-      event: "allocated",
-      status: "completed",
-      timestamp: "2024-05-03T08:00:00.000Z",
-      evidence: {
-        partner: "North Coast",
-        allocations: [
-          {
-            allocation_id: 9001,
-            date_allocated: "2024-05-03T08:00:00.000Z",
-            planting_site: {
-              id: 12,
-              name: "Gazi Bay",
-              subsite_name: "Creek 3",
-              organization_name: "Gazi Growers",
-              latitude: -4.424,
-              longitude: 39.508,
-              main_image: "https://photos.example/gazi.jpg",
-            },
-            crew: { leader: "Crew 3", style: "cooperative", total_members: 12, women_members: 7 },
-          },
-        ],
-      },
-    },
-    { event: "planted", status: "pending" },
-  ],
-});
-
 test("the evidence of a store's trees can be imported as the store interface shows it", async (t) => {
   const { db, databaseUrl } = t.context;
   const deployment = await openDeployment(t, databaseUrl);
@@ -260,7 +207,7 @@ test("the evidence of a store's trees can be imported as the store interface sho
     return Promise.all(shown);
   };
 
-  const shown = await importAndShow([evidenceOf(ordered)]);
+  const shown = await importAndShow([allocatedRecord(ordered, 9001)]);
   t.like(shown[0], { status: "allocated", region: "Kwale", evidence_count: 3 });
   t.like(shown[1], { region: "" });
   const moved = await importAndShow(

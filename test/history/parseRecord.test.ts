@@ -5,6 +5,8 @@ import type {
   ImportedDonation,
   ImportedRegistration,
 } from "../../modules/history/importedRecords.rules.ts";
+import { importedTree } from "./importedTree.ts";
+import { SESSION } from "./evidenceLines.ts";
 import { parseEvidence } from "../../modules/history/parseEvidence.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
@@ -28,21 +30,9 @@ const read = (
   );
 
 const plain: ImportedRegistration = {
-  kind: "tree",
+  ...importedTree,
   imported_id: "t-1",
-  count: 1,
-  refunded_count: 0,
-  fractional_count: 0,
   created_at: "2025-06-01T12:00:00.000000Z",
-  idempotency_key: null,
-  attribution: "",
-  metadata: {},
-  customer_name: null,
-  customer_email: null,
-  customer_id: null,
-  order_id: null,
-  notes: null,
-  unit_price_cents: null,
 };
 
 const MOST = Number.MAX_SAFE_INTEGER;
@@ -349,22 +339,7 @@ for (const [title, fields, problem] of [
 
 /** Returns the reference of the site of a verified session, or the problem of its line. */
 const referenceOfSite = (siteName: string, subsiteName: string): string => {
-  const session = {
-    partner: "North Coast",
-    planting_site_name: siteName,
-    subsite_name: subsiteName,
-    organization_name: "Gazi Growers",
-    assessor_name: "A. Njoroge",
-    verifier: "Coast Audit",
-    session_total_planted: 1200,
-    species: ["Rhizophora mucronata"],
-    image_url: "https://photos.example/v.jpg",
-    allocation_id: 5,
-    field_update_id: 6,
-    planting_session_id: 7,
-    latitude: "-4.424",
-    longitude: "39.508",
-  };
+  const session = { ...SESSION, planting_site_name: siteName, subsite_name: subsiteName };
   const timeline = [
     ...milestone("funds_distributed", {}).timeline,
     ...milestone("planted_and_verified", session).timeline,
