@@ -1,5 +1,5 @@
-import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import { CERTIFIED_KINDS } from "../../modules/dashboard/certificate.rules.ts";
+import type { CertifiedKind } from "../../modules/dashboard/certificate.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { formatNumber, nameUnits } from "./format.ts";
 import { isDonation } from "./presentCertificate.ts";
@@ -11,30 +11,23 @@ type Sum = { readonly number: string; readonly what: string; readonly inSentence
 /** The parts of a record: all, what remains of it, or what was refunded. */
 type Part = "registered" | "remaining" | "refunded";
 
-const sumUnits = (items: readonly ItemView[], kind: Kind, part: Part): readonly Sum[] => {
-  const count = items.reduce(
-    (sum, view) => sum + (isDonation(view) || view.item.kind !== kind ? 0 : view[part]),
-    0,
-  );
-  const [number, what] = [formatNumber(count), nameUnits(kind, count)];
-  return count === 0 ? [] : [{ number, what, inSentence: `${number} ${what}` }];
-};
-
-const sumDonations = (items: readonly ItemView[], part: Part): readonly Sum[] => {
-  const donations = items
-    .filter(isDonation)
-    .filter(
-      ({ state }) => part === "registered" || (state === "refunded") === (part === "refunded"),
-    )
-    .map(({ item }) => item);
-  const [first, ...others] = new Set(donations.map(({ charityName }) => charityName));
+/** Adds up a part of the trees, the bottles or the donations; nothing if there is none. */
+const sumOf = (items: readonly ItemView[], kind: CertifiedKind, part: Part): readonly Sum[] => {
+  const views = items.filter((view) => view.item.kind === kind && view[part] > 0);
+  const sum = views.reduce((total, view) => total + view[part], 0);
+  if (kind !== "donation") {
+    const [number, what] = [formatNumber(sum), nameUnits(kind, sum)];
+    return sum === 0 ? [] : [{ number, what, inSentence: `${number} ${what}` }];
+  }
+  const charities = new Set(views.filter(isDonation).map(({ item }) => item.charityName));
+  const [first, ...others] = charities;
   if (first === undefined) {
     return [];
   }
-  const number = formatCents(donations.reduce((sum, { amountCents }) => sum + amountCents, 0));
-  const to = others.length === 0 ? first : `${others.length + 1} charities`;
+  const number = formatCents(sum);
+  const to = others.length === 0 ? first : `${charities.size} charities`;
   const [noun, phrase] =
-    donations.length === 1 ? ["donation", "a donation"] : ["donations", "donations"];
+    views.length === 1 ? ["donation", "a donation"] : ["donations", "donations"];
   return [{ number, what: `${noun} to ${to}`, inSentence: `${phrase} of ${number} to ${to}` }];
 };
 
@@ -42,10 +35,7 @@ const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
 /** Returns the sum of the trees, or of what there is instead, and the other sums. */
 const sumUp = (items: readonly ItemView[], part: Part) => {
-  const sums = [
-    ...KINDS.flatMap((kind) => sumUnits(items, kind, part)),
-    ...sumDonations(items, part),
-  ];
+  const sums = CERTIFIED_KINDS.flatMap((kind) => sumOf(items, kind, part));
   const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
   return {
     number: sums[0]?.number ?? "",

@@ -72,10 +72,14 @@ const viewRegistration = (item: CertifiedRegistration) => {
   };
 };
 
+/** The amounts are cents. */
 const viewDonation = (item: CertifiedDonation) =>
   ({
     item,
     state: item.isRefunded ? "refunded" : "registered",
+    registered: item.amountCents,
+    remaining: item.isRefunded ? 0 : item.amountCents,
+    refunded: item.isRefunded ? item.amountCents : 0,
     isSimulated: false,
   }) as const;
 
