@@ -53,21 +53,6 @@ async function* inBatches(
   }
 }
 
-/** Lets the next batch be read while one is written. */
-async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
-  let next = items.next();
-  for (;;) {
-    const { done, value } = await next;
-    if (done === true) {
-      return;
-    }
-    next = items.next();
-    // If the consumer fails, its error is the one to report: the item that is being read is never awaited.
-    next.catch(() => undefined);
-    yield value;
-  }
-}
-
 const importBatch = async (context: ImportContext, batch: readonly ImportLine[]): Promise<void> => {
   const { report } = context;
   const records: RecordLine[] = [];
@@ -88,8 +73,8 @@ const importBatch = async (context: ImportContext, batch: readonly ImportLine[])
 
 /**
  * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
- * Nothing is imported twice, so an interrupted import is completed by running it again. Its memory use is constant: lines
- * are read as fast as they are written. A dry run and a verification remember a hash of each id and key.
+ * Nothing is imported twice, so an interrupted import is completed by running it again. Its memory use is constant. A dry run
+ * and a verification remember a hash of each id and key.
  */
 export const importHistory = async (
   { pace = unhurriedPace, ...given }: OperatorContext & { readonly pace?: BulkPace },
@@ -102,7 +87,7 @@ export const importHistory = async (
   const report = createReport(purpose === "verification", onRejected);
   const read = purpose === "import" ? null : new Map();
   const context = { ...given, db, owner, options, report, read };
-  for await (const batch of readAhead(inBatches(lines, pace))) {
+  for await (const batch of inBatches(lines, pace)) {
     await importBatch(context, batch);
     onProgress(report.summary);
   }

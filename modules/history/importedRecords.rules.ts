@@ -104,28 +104,6 @@ export type ParseOptions = {
   readonly source: string | null;
 };
 
-/** A registration that another system recorded and billed. */
-export type ImportedRegistration = Readonly<
-  Omit<RegistrationLine, "id" | "refunded" | "unit_price_cents"> & {
-    imported_id: string | null;
-    refunded_count: number;
-    fractional_count: number;
-    /** What a store paid for one unit, which a reversal returns to its balance; null if it paid nothing here. */
-    unit_price_cents: number | null;
-  }
->;
-
-/** A donation that another system recorded. */
-export type ImportedDonation = Readonly<
-  Omit<DonationLine, "id" | "amount" | "currency"> & {
-    imported_id: string | null;
-    nonprofit_id: string;
-    refunded: boolean;
-  }
->;
-
-export type ImportedRecord = ImportedRegistration | ImportedDonation;
-
 /** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
 const refundedCountOf = ({
   count: units,
@@ -136,7 +114,7 @@ const refundedCountOf = ({
   return given > units || contradicts ? null : given;
 };
 
-/** Returns what a unit cost the store, null for an organization, or what is wrong with the price. */
+/** Returns what a store paid for one unit, null for an organization, or what is wrong with the price. */
 const unitPriceOf = (given: number | undefined, storeMode: Mode | null): number | null | string => {
   switch (storeMode) {
     case null:
@@ -148,32 +126,26 @@ const unitPriceOf = (given: number | undefined, storeMode: Mode | null): number 
   }
 };
 
-const registrationOf = (
-  { id, refunded, ...line }: RegistrationLine,
-  options: ParseOptions,
-): ImportedRegistration | string => {
-  const refundedCount = refundedCountOf({ ...line, id, refunded });
+const registrationOf = (line: RegistrationLine, options: ParseOptions) => {
+  const refundedCount = refundedCountOf(line);
   if (refundedCount === null) {
     return "refunded_count: must be at most count, and agree with refunded";
   }
   const unitPrice = unitPriceOf(line.unit_price_cents, options.storeMode);
-  return typeof unitPrice === "string"
-    ? unitPrice
-    : {
-        ...line,
-        imported_id: id,
-        refunded_count: refundedCount,
-        fractional_count: fractionalCountOf(line.fractional_count, line.count, options),
-        unit_price_cents: unitPrice,
-      };
+  if (typeof unitPrice === "string") {
+    return unitPrice;
+  }
+  const { id, refunded: _refunded, ...fields } = line;
+  return {
+    ...fields,
+    imported_id: id,
+    refunded_count: refundedCount,
+    fractional_count: fractionalCountOf(line.fractional_count, line.count, options),
+    unit_price_cents: unitPrice,
+  };
 };
 
-const donationOf = ({
-  id,
-  amount: dollars,
-  currency: _currency,
-  ...line
-}: DonationLine): ImportedDonation | string => {
+const donationOf = ({ id, amount: dollars, currency: _currency, ...line }: DonationLine) => {
   if (dollars !== undefined && dollarsToCents(dollars) !== line.amount_cents) {
     return "amount: must be amount_cents in US dollars";
   }
@@ -182,6 +154,14 @@ const donationOf = ({
     ? "ein or nonprofit_id is required"
     : { ...line, imported_id: id, nonprofit_id: nonprofitId, refunded: line.refunded === true };
 };
+
+/** A registration that another system recorded and billed. */
+export type ImportedRegistration = Readonly<Exclude<ReturnType<typeof registrationOf>, string>>;
+
+/** A donation that another system recorded. */
+export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, string>>;
+
+export type ImportedRecord = ImportedRegistration | ImportedDonation;
 
 /** Returns what stores do not see, and where an erasure would not find the customers that it names. */
 const findForeignField = (line: RegistrationLine | DonationLine): string | null => {

@@ -94,16 +94,12 @@ for (const [title, fields, expected] of [
   });
 }
 
-const DEEP = JSON.parse(`${'{"a":'.repeat(9)}1${"}".repeat(9)}`);
-
 for (const [title, fields, problem] of [
   ["that is not JSON", "{", "not valid JSON"],
   ["that is a list", "[]", "the line must be a JSON object"],
   ["that is null", "null", "the line must be a JSON object"],
   ["of an unknown kind", { kind: "x" }, "kind: must be one of tree, bottle, donation, evidence"],
   ["with a count of 0", { count: 0 }, COUNT],
-  ["with a count in quotes", { count: "1" }, COUNT],
-  ["with a fraction as count", { count: 1.5 }, COUNT],
   ["with a count over 2^53", { count: MOST + 1 }, `count: must be at most ${MOST}`],
   ["with an unknown field", { counts: 2 }, "counts: unknown field"],
   ["without a time", { created_at: undefined }, CREATED_AT],
@@ -140,9 +136,6 @@ for (const [title, fields, problem] of [
   ["with more refunded units than registered ones", { refunded_count: 2 }, REFUNDED],
   ["with refunded units, but not refunded", { refunded: false, refunded_count: 1 }, REFUNDED],
   ["with a NUL", { attribution: "a\0b" }, /^attribution: must be well-formed/u],
-  ["with half of a surrogate pair", { metadata: { a: "\uD800" } }, /well-formed/u],
-  ["with a long key", { idempotency_key: "x".repeat(1001) }, /at most 1000/u],
-  ["with metadata that are too deep", { metadata: DEEP }, /nested deeper/u],
   ["with metadata that are too big", { metadata: { a: "x".repeat(66_000) } }, /at most 65536/u],
   [
     "with several faults",
