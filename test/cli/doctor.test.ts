@@ -226,6 +226,7 @@ test.serial("doctor says that Stripe is not configured even if the database is d
 
   t.regex(found.of("database"), /^wrong/u);
   t.regex(found.of("Stripe"), /^skipped: STRIPE_SECRET_KEY is not set here/u);
+  t.is(found.of("planting partner"), "ok: simulated");
 });
 
 test.serial("doctor reports every unreachable service, not only the first", async (t) => {
