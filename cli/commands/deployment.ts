@@ -143,15 +143,12 @@ const addSeparateCommand = (parent: Command, context: CliContext): void => {
         await openChange(context, operator),
         { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
       );
-      if (io.json) {
-        printJson(io, {
-          temporal_name: name,
-          original_temporal_name: originalName,
-          usage_held: hold,
-          disabled_webhook_endpoints: disabledEndpoints,
-        });
-        return;
-      }
+      printResult(io, {
+        temporal_name: name,
+        original_temporal_name: originalName,
+        usage_held: hold,
+        disabled_webhook_endpoints: disabledEndpoints,
+      });
       say(
         io,
         `This database is now deployment ${name}; ${originalName} continues without it. Start this deployment's programs with their own settings, without the original's Stripe key.`,

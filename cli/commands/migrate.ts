@@ -6,7 +6,7 @@ import type { CliContext } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { actorOf, withAudit } from "../operator.ts";
-import { printJson, printText } from "../output/print.ts";
+import { printResult, printText } from "../output/print.ts";
 
 export const defineMigrateCommand = (command: Command, { io, connections }: CliContext): void => {
   withAudit(command).action(async (operator) => {
@@ -21,13 +21,11 @@ export const defineMigrateCommand = (command: Command, { io, connections }: CliC
         ? unusableDatabaseError(ownerUrl, setting, error)
         : error;
     });
-    if (io.json) {
-      printJson(io, { applied });
-      return;
-    }
-    for (const name of applied) {
-      printText(io, name);
-    }
+    printResult(io, { applied }, () => {
+      for (const name of applied) {
+        printText(io, name);
+      }
+    });
     say(
       io,
       applied.length === 0

@@ -12,7 +12,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption, withAudit } from "../operator.ts";
-import { printJson } from "../output/print.ts";
+import { printJson, printResult } from "../output/print.ts";
 
 /** The options that name a customer; each may be given several times. */
 type CustomerOptions = {
@@ -122,9 +122,7 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
         );
       }
       const { registrations, donations } = await forgetCustomer(deps, id, customer, { isDryRun });
-      if (io.json) {
-        printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
-      }
+      printResult(io, { id, domain, registrations, donations, dry_run: isDryRun });
       const records = `${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}`;
       say(
         io,

@@ -11,7 +11,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import { printJson, printList } from "../output/print.ts";
+import { printList, printResult } from "../output/print.ts";
 import { sinceOption } from "../timeRange.ts";
 
 export const ENDPOINT = [
@@ -89,9 +89,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
       total += part.recovered;
       ({ hasMore } = part);
     }
-    if (io.json) {
-      printJson(io, { recovered_count: total });
-    }
+    printResult(io, { recovered_count: total });
     say(
       io,
       total === 0

@@ -28,7 +28,7 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printDetails, printJson, printList } from "../output/print.ts";
+import { printDetails, printList, printResult } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
@@ -186,9 +186,7 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
     webhook.command("delete").description("Delete an endpoint and its deliveries"),
     async (deps, endpoint) => {
       await deleteWebhookEndpoint(deps, endpoint);
-      if (io.json) {
-        printJson(io, { id: endpoint.id, deleted: true });
-      }
+      printResult(io, { id: endpoint.id, deleted: true });
       say(io, `Deleted the endpoint ${endpoint.url}.`);
     },
   );
@@ -217,9 +215,7 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
     webhook.command("ping").description("Send an endpoint a test event"),
     async (deps, endpoint) => {
       const id = await pingWebhookEndpoint(deps, endpoint);
-      if (io.json) {
-        printJson(io, { id });
-      }
+      printResult(io, { id });
       const command = `impact webhook deliveries ${endpoint.id}`;
       say(io, `The ping ${id} is sent within seconds. See: ${command}`);
     },
