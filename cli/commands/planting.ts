@@ -9,7 +9,7 @@ import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
 import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
-import { parseLimit } from "../arguments.ts";
+import { onlyGiven, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
@@ -64,8 +64,7 @@ const listAll = async (
   const accountId = await readAccountFilter(db, org);
   const found = await listPlantingOrders(db, {
     ...(accountId === null ? {} : { accountId }),
-    ...(stage === undefined ? {} : { stage }),
-    ...(contradicted ? { contradicted } : {}),
+    ...onlyGiven({ stage, contradicted }),
     limit: limit + 1,
   });
   const deployment = await connections.deploymentName();
@@ -140,12 +139,7 @@ const showOne = async ({ io, connections }: CliContext, given: string): Promise<
   printDetails(
     io,
     { ...presented, facts: shown },
-    {
-      order_id: id,
-      ...fields,
-      facts: only(shown, FACT_COLUMNS),
-      proofs: facts.flatMap(proofsOf),
-    },
+    { order_id: id, ...fields, facts: only(shown, FACT_COLUMNS), proofs: facts.flatMap(proofsOf) },
   );
 };
 
@@ -161,8 +155,8 @@ export const addEvidenceCommands = (evidence: Command, context: CliContext): voi
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action((order: string | undefined, options: ListOptions) =>
-      order === undefined ? listAll(context, options) : showOne(context, order),
+    .action((given, options) =>
+      given === undefined ? listAll(context, options) : showOne(context, given),
     );
   addReportCommands(evidence, context);
 };

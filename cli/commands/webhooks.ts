@@ -28,7 +28,7 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printDetails, printList, printResult } from "../output/print.ts";
+import { printDetails, printList, printResult, sayIfMore } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
@@ -152,9 +152,7 @@ const addListCommand = (webhook: Command, context: CliContext): void => {
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
       const shown = endpoints.slice(0, limit);
       printList(io, shown.map(jsonOf), shown.map(textOf));
-      if (endpoints.length > limit) {
-        say(io, "More endpoints exist. Raise --limit.");
-      }
+      sayIfMore(io, endpoints.length, limit);
     });
 };
 
