@@ -9,9 +9,9 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { plantingOf, refundOf } from "./storeWriteScene.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
-import type { PaidWrite, StoreRefundWrite } from "../../../modules/stores/storeWrites.rules.ts";
 
 const test = testWithDatabase();
 
@@ -68,37 +68,6 @@ const fillOrders = async (db: DatabasePool, accountId: string): Promise<void> =>
     ) AS span
   `);
 };
-
-const writeOf = (accountId: string) => ({
-  accountId,
-  mode: "live" as const,
-  idempotency: null,
-  responseBody: "",
-});
-
-const plantingOf = (accountId: string, count: number): PaidWrite => ({
-  ...writeOf(accountId),
-  operation: "plant",
-  kind: "tree",
-  count,
-  recordId: crypto.randomUUID(),
-  isLimited: false,
-  customerName: null,
-  customerEmail: null,
-  customerId: null,
-  orderId: null,
-  notes: null,
-});
-
-const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
-  ...writeOf(accountId),
-  operation: "refund",
-  recordId: null,
-  refunded: "tree",
-  quantity,
-  filter: {},
-  reason: null,
-});
 
 /** Locks an account's rows of a table, and returns a function that releases them. */
 const lockRows = async (
@@ -213,7 +182,7 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const release = await lockRows(t, "store", store.id);
-  const plant = (count: number) => writer.write(plantingOf(store.id, count));
+  const plant = (count: number) => writer.write(plantingOf(store.id, { count }));
 
   const writes = [
     plant(1),
@@ -249,14 +218,14 @@ test.serial("a store's burst of reversals is not before another store's planting
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const other = await createTestStore(db, { balanceCents: 10_000 });
-  await writer.write(plantingOf(store.id, 100));
+  await writer.write(plantingOf(store.id, { count: 100 }));
   const settled: string[] = [];
 
   const burst = Array.from({ length: 100 }, async () => {
     await writer.write(refundOf(store.id, 1));
     settled.push("refund");
   });
-  const planted = writer.write(plantingOf(other.id, 1)).then(() => settled.push("plant"));
+  const planted = writer.write(plantingOf(other.id)).then(() => settled.push("plant"));
   await Promise.all([...burst, planted]);
 
   t.true(settled.indexOf("plant") <= 20, String(settled.indexOf("plant")));
@@ -285,24 +254,6 @@ test.serial(
     t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
   },
 );
-
-test.serial("a short reversal of trees in an order takes them out of it", async (t) => {
-  const { db } = t.context;
-  const api = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
-  await fillOrders(db, store.id);
-
-  const { status } = await api.post("/app/api/refund", store.live, { type: "tree", quantity: 7 });
-
-  t.is(status, 200);
-  const stored = await db.one(sql.type(z.strictObject({ refunded: z.int(), planted: z.int() }))`
-    SELECT
-      (SELECT sum(refunded_count) FROM planting_order WHERE account_id = ${store.id})::integer AS refunded,
-      (SELECT sum(planted) FROM planting_tally WHERE account_id = ${store.id})::integer AS planted
-  `);
-  t.deepEqual(stored, { refunded: 7, planted: RECORDS - 7 });
-  t.like(await readStoreState(db, store.id), { balance: 7, remaining: RECORDS - 7 });
-});
 
 test.serial(
   "concurrent donations and reversals of one store are all recorded, beside the plantings of others",

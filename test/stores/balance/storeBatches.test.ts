@@ -12,11 +12,9 @@ import { eventually } from "../../support/programs.ts";
 import { createTestStore } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
+import { plantingOf } from "./storeWriteScene.ts";
 
 const test = testWithDatabase();
-
-const REQUEST_HASH = "ab".repeat(32);
-const RESPONSE = '{"status":"success"}';
 
 const createWriter = (db: DatabasePool): StoreWriter =>
   createStoreWriter({ db, clock: systemClock });
@@ -25,28 +23,8 @@ const createWriter = (db: DatabasePool): StoreWriter =>
 const plant = (
   writer: StoreWriter,
   { id }: TestStore,
-  {
-    count = 1,
-    key,
-    mode = "live",
-  }: { readonly count?: number; readonly key?: string; readonly mode?: "live" | "test" } = {},
-): Promise<StoreResponse> =>
-  writer.write({
-    recordId: crypto.randomUUID(),
-    accountId: id,
-    mode,
-    kind: "tree",
-    count,
-    operation: "plant",
-    idempotency: key === undefined ? null : { key, requestHash: REQUEST_HASH },
-    responseBody: RESPONSE,
-    customerName: "Ann Lee",
-    customerEmail: null,
-    customerId: null,
-    orderId: null,
-    notes: null,
-    isLimited: false,
-  });
+  given: Parameters<typeof plantingOf>[1] = {},
+): Promise<StoreResponse> => writer.write(plantingOf(id, given));
 
 /** Returns whether each write was recorded now, replayed or rejected, and why. */
 const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
@@ -116,7 +94,7 @@ test("a key that another process commits while a batch is written is replayed, a
   await client.query(
     `INSERT INTO idempotency_key (key_hash, account_id, mode, operation, request_hash, response_body, record_id)
     SELECT idempotency_key_hash((SELECT idempotency_secret FROM deployment), $1, 'live', 'plant', 'a'), $1, 'live', 'plant', decode($2, 'hex'), 'first', $3`,
-    [store.id, REQUEST_HASH, recordId],
+    [store.id, "ab".repeat(32), recordId],
   );
 
   const writes = [

@@ -7,6 +7,7 @@ import type {
 } from "../../../modules/stores/storeWrites.rules.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
+import { plantingOf } from "./storeWriteScene.ts";
 
 const STORE = {
   treePriceCents: 50,
@@ -17,29 +18,13 @@ const STORE = {
   lastRecordUs: 0,
 };
 
-const write = (
-  given: Partial<StoreRegistrationWrite> & { readonly key?: string; readonly body?: string },
-) => {
-  const { key, body = "asked", ...rest } = given;
-  const requested: StoreRegistrationWrite = {
-    recordId: "record",
-    customerName: null,
-    customerEmail: null,
-    customerId: null,
-    orderId: null,
-    notes: null,
-    accountId: "shop",
-    mode: "live",
-    operation: "plant",
-    kind: "tree",
-    count: 1,
-    isLimited: false,
-    idempotency: key === undefined ? null : { key, requestHash: body },
-    responseBody: "response",
-    ...rest,
-  };
-  return requested;
-};
+const write = ({
+  accountId = "shop",
+  key,
+  body = "asked",
+  ...given
+}: Partial<StoreRegistrationWrite> & { readonly key?: string; readonly body?: string }) =>
+  plantingOf(accountId, { ...given, ...(key === undefined ? {} : { key, requestHash: body }) });
 
 const balancesOf = (cents: Readonly<Record<string, number>>): StoreLedger["balances"] =>
   new Map(Object.entries(cents).map(([id, balanceCents]) => [id, { ...STORE, balanceCents }]));
