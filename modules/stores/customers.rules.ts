@@ -103,30 +103,8 @@ export const identifyCustomer = ({
   orderIds: orderIds.flatMap((id) => formsOfOrder(id.trim())),
 });
 
-const union = (left: readonly string[], right: readonly string[]): readonly string[] => [
-  ...new Set([...left, ...right]),
-];
-
 /** No person has as many records in one store. */
 export const MAXIMUM_CUSTOMER_RECORDS = 10_000;
-
-/**
- * Adds the id to which given email addresses lead. Several ids are several customers who share an address, such as that
- * of the shop itself, so they add nothing.
- */
-export const addOnlyId = (
-  identity: CustomerIdentity,
-  foundIds: readonly string[],
-): CustomerIdentity => {
-  const ids = union(identity.ids, foundIds);
-  return ids.length === 1 ? { ...identity, ids } : identity;
-};
-
-/** Adds email addresses that the customer does not share. */
-export const addEmails = (
-  identity: CustomerIdentity,
-  ownEmails: readonly string[],
-): CustomerIdentity => ({ ...identity, emails: union(identity.emails, ownEmails) });
 
 /** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
 export type EvidenceSelection = {

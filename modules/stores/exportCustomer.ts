@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { listUnsharedEmails, readIdentities } from "./personalData.sql.ts";
-import { MAXIMUM_CUSTOMER_RECORDS, addEmails, addOnlyId } from "./customers.rules.ts";
+import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { listPersonalDonations, listPersonalRegistrations } from "./personalRecords.sql.ts";
 import type { PersonalDonation, PersonalRegistration } from "./personalRecords.sql.ts";
@@ -21,11 +21,13 @@ export const findCustomer = async (
   given: CustomerIdentity,
 ): Promise<KnownCustomer> => {
   const byEmail = await readIdentities(db, storeId, { ...NOBODY, emails: given.emails });
-  const withId = addOnlyId(given, byEmail.ids);
-  const byId = await readIdentities(db, storeId, { ...NOBODY, ids: withId.ids });
-  const found = { ids: withId.ids, emails: byId.emails };
+  const foundIds = [...new Set([...given.ids, ...byEmail.ids])];
+  // Several ids are several customers who share an address, such as that of the shop itself.
+  const ids = foundIds.length === 1 ? foundIds : given.ids;
+  const byId = await readIdentities(db, storeId, { ...NOBODY, ids });
+  const found = { ids, emails: byId.emails };
   const unshared = await listUnsharedEmails(db, storeId, found, MAXIMUM_CUSTOMER_RECORDS);
-  const identity = addEmails(withId, unshared);
+  const identity = { ...given, ids, emails: [...given.emails, ...unshared] };
   const { names } = await readIdentities(db, storeId, identity);
   return { identity, names };
 };

@@ -18,29 +18,6 @@ export type StoreImpactTotals = {
   readonly customerScoped: boolean;
 };
 
-const readUnits = async (
-  read: (kind: Kind) => Promise<number>,
-): Promise<StoreImpactTotals["units"]> => {
-  const [tree, bottle] = await Promise.all([read("tree"), read("bottle")]);
-  return { tree, bottle };
-};
-
-const readCounters = async (db: DatabasePool, owner: AccountMode, now: Date) => {
-  const [units, donations] = await Promise.all([
-    readUnits(async (kind) => (await readTotals(db, { ...owner, kind }, now)).all),
-    readDonationTotals(db, owner),
-  ]);
-  return { units, donationCents: donations.amountCents };
-};
-
-const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: CustomerFilter) => {
-  const [units, donationCents] = await Promise.all([
-    readUnits((kind) => sumStoreRegistrations(db, { ...owner, kind }, filter)),
-    sumStoreDonations(db, owner, filter),
-  ]);
-  return { units, donationCents };
-};
-
 /** Returns a store's lifetime totals from its counters, or a customer's from the customer's records. */
 export const readStoreImpact = async (
   {
@@ -56,8 +33,20 @@ export const readStoreImpact = async (
 ): Promise<StoreImpactTotals> => {
   const now = clock.now();
   const customerScoped = Object.keys(filter).length > 0;
-  const sums = customerScoped
-    ? await sumRecords(reads, owner, filter)
-    : await readCounters(db, owner, now);
-  return { ...sums, co2Kg: projectGenericCo2Kg(sums.units[PLANTED_KIND], now), customerScoped };
+  const readUnits = async (kind: Kind): Promise<number> =>
+    customerScoped
+      ? sumStoreRegistrations(reads, { ...owner, kind }, filter)
+      : (await readTotals(db, { ...owner, kind }, now)).all;
+  const readCents = async (): Promise<number> =>
+    customerScoped
+      ? sumStoreDonations(reads, owner, filter)
+      : (await readDonationTotals(db, owner)).amountCents;
+  const [tree, bottle, donationCents] = await Promise.all([
+    readUnits("tree"),
+    readUnits("bottle"),
+    readCents(),
+  ]);
+  const units = { tree, bottle };
+  const co2Kg = projectGenericCo2Kg(units[PLANTED_KIND], now);
+  return { units, donationCents, co2Kg, customerScoped };
 };
