@@ -3,7 +3,6 @@ import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { isLockTimeout } from "./balances.sql.ts";
-import { isKeyConflict } from "./storeWrites.sql.ts";
 import type { AnyStoreWrite, StoreResponse } from "./storeWrites.rules.ts";
 import { writeStores } from "./writeStores.ts";
 
@@ -34,9 +33,6 @@ const takesTooLong = (cause: unknown): DomainError =>
     cause,
   });
 
-/** Whether a write is to be done again, because another transaction had the balance for long or has used its key. */
-const isRepeatable = (error: unknown): boolean => isLockTimeout(error) || isKeyConflict(error);
-
 /**
  * Writes for stores by group commit. What the balance does not cover is rejected alone. The writes of a store whose balance
  * another transaction has locked leave their batch and wait apart, as do refunds that take long.
@@ -53,7 +49,7 @@ export const createStoreWriter = ({
     } catch (error) {
       const isOneStore = new Set(entries.map(({ accountId }) => accountId)).size === 1;
       // Of several stores, the batch is divided, so that the others are still written together.
-      if (!isOneStore || !isRepeatable(error)) {
+      if (!isOneStore || !isLockTimeout(error)) {
         throw error;
       }
       return entries.map(({ submittedAtMs }) =>

@@ -209,7 +209,7 @@ const balanceUpdates = (balances: readonly NewBalance[]): FragmentSqlToken => sq
   )
 `;
 
-/** Returns whether a response was stored for a key of the writes meanwhile. They have to be decided again. */
+/** Returns whether a response was stored for a key of the writes meanwhile. */
 export const isKeyConflict = (error: unknown): boolean =>
   error instanceof UniqueIntegrityConstraintViolationError &&
   error.constraint === "idempotency_key_pkey";

@@ -1,14 +1,10 @@
-import { Client } from "pg";
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
-import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import type { StoreResponse } from "../../../modules/stores/storeWrites.rules.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import type { StoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { eventually } from "../../support/programs.ts";
 import { createTestStore } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
@@ -77,53 +73,6 @@ test("of the stores in a batch, only the one that its balance does not cover has
     brokenLinks: 0,
   });
   t.like(await readStoreState(db, other.id), { balance: 0, registrations: 1, brokenLinks: 0 });
-});
-
-test("a key that another process commits while a batch is written is replayed, and the other stores are recorded", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const writer = createWriter(db);
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
-  const recordId = crypto.randomUUID();
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  t.teardown(() => client.end());
-  await client.query("BEGIN");
-  await client.query(
-    `INSERT INTO idempotency_key (key_hash, account_id, mode, operation, request_hash, response_body, record_id)
-    SELECT idempotency_key_hash((SELECT idempotency_secret FROM deployment), $1, 'live', 'plant', 'a'), $1, 'live', 'plant', decode($2, 'hex'), 'first', $3`,
-    [store.id, "ab".repeat(32), recordId],
-  );
-
-  const writes = [
-    plant(writer, store, { key: "a" }),
-    plant(writer, store, { key: "b" }),
-    plant(writer, other, { key: "a" }),
-  ];
-  // The statement has not seen the key, and waits for the transaction that inserts it.
-  await eventually(() =>
-    db.oneFirst(sql.type(z.strictObject({ waits: z.boolean() }))`
-      SELECT EXISTS (
-        SELECT
-        FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'
-      ) AS waits
-    `),
-  );
-  await client.query("COMMIT");
-
-  t.deepEqual(await describeAll(writes), ["replayed", "recorded", "recorded"]);
-  t.deepEqual(await writes[0], { responseBody: "first", recordId, replayed: true });
-  t.like(await readStoreState(db, store.id), {
-    balance: 950,
-    registrations: 1,
-    totals: 1,
-    responses: 2,
-    brokenLinks: 0,
-  });
-  t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1 });
 });
 
 test("a batch of which the database rejects a repeated write has its other writes recorded once", async (t) => {
