@@ -8,10 +8,9 @@ import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.t
 import { DomainError } from "../runtime/errors.rules.ts";
 import { findNamedAccount } from "./accountOptions.ts";
 
-/** What a command line names: an item, an event at Stripe, an organization, or registrations by an id or their order. */
+/** What a command line names: an item, an organization, or registrations by an id or their order. */
 export type UsageName =
   | { readonly kind: "item"; readonly item: UsageItem }
-  | { readonly kind: "stripe_event"; readonly id: string }
   | { readonly kind: "organization"; readonly account: Account }
   | { readonly kind: "registrations"; readonly ids: readonly [string, ...string[]] };
 
@@ -20,7 +19,6 @@ export const USAGE_NAME =
   "name, id or Stripe customer of an organization; E5, an event; D17, a difference; the id of a registration; an order";
 
 const ITEM = /^(?<letter>[ed])(?<id>\d{1,18})$/iu;
-const STRIPE_EVENT = /^evt_[\w-]{1,250}$/u;
 
 /** An order with more registrations is shown in parts by `impact find`. */
 const MAXIMUM_OF_ORDER = 50;
@@ -54,9 +52,6 @@ export const findUsageName = async (
     const item = { letter: letter.toUpperCase() === "E" ? "E" : "D", id: BigInt(id) } as const;
     return { kind: "item", item };
   }
-  if (STRIPE_EVENT.test(text)) {
-    return { kind: "stripe_event", id: text };
-  }
   const account = await findNamedAccount(db, text);
   if (account) {
     return { kind: "organization", account };
@@ -71,12 +66,6 @@ export const findUsageName = async (
   return { kind: "registrations", ids: [first, ...others] };
 };
 
-/** What command lines select: items, and events at Stripe. */
-export type SelectedUsage = {
-  readonly items: readonly UsageItem[];
-  readonly stripeEventIds: readonly string[];
-};
-
 /**
  * Finds all that an operator names, of registrations their failed events.
  * @param listOfOrganization lists the items of an organization that a command changes
@@ -86,9 +75,8 @@ export const selectUsage = async (
   db: CommonQueryMethods,
   names: readonly string[],
   listOfOrganization: (accountId: string) => Promise<readonly UsageItem[]>,
-): Promise<SelectedUsage> => {
+): Promise<readonly UsageItem[]> => {
   const items = new Map<string, UsageItem>();
-  const stripeEventIds = new Set<string>();
   const add = (added: readonly UsageItem[]): void => {
     for (const item of added) {
       items.set(nameOf(item), item);
@@ -100,9 +88,6 @@ export const selectUsage = async (
       case "item":
         add([name.item]);
         break;
-      case "stripe_event":
-        stripeEventIds.add(name.id);
-        break;
       case "organization":
         add(await listOfOrganization(name.account.id));
         break;
@@ -112,7 +97,7 @@ export const selectUsage = async (
       }
     }
   }
-  return { items: [...items.values()], stripeEventIds: [...stripeEventIds] };
+  return [...items.values()];
 };
 
 /** Returns how commands name an item, such as `E5`. */

@@ -500,7 +500,7 @@ CREATE TABLE processor_event (
   last_error text,
   settled_at timestamp with time zone,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
-  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
+  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text]))
 ) WITH ();
 
 CREATE TABLE profile (
@@ -869,11 +869,9 @@ CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GRE
 
 CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (workflow_started_at IS NULL);
 
-CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) WHERE (state = 'failed'::text);
-
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
-CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
+CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = 'processed'::text);
 
 CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 

@@ -4,7 +4,6 @@ import type { DatabasePool } from "slonik";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import { countUsageAttention } from "../modules/billing/meterEventReports.sql.ts";
 import { ATTENTION_CAUSES } from "../modules/billing/meterEvents.rules.ts";
-import { countFailedProcessorEvents } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql.ts";
 import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
@@ -175,12 +174,6 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
         ],
       },
     ],
-  }),
-  gaugeOf({
-    read: ({ db }) => countFailedProcessorEvents(db),
-    name: "impact_processor_events_failed",
-    help: "Events of the processor that could not be processed and need an operator.",
-    values: (count) => count,
   }),
   gaugesOf({
     read: ({ db }) => readReconciliationStatus(db),

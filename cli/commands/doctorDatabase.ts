@@ -1,5 +1,4 @@
 import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
-import { countFailedProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
@@ -84,15 +83,12 @@ const checkBacklog = async ({ db, clock }: DatabaseContext): Promise<Result> => 
 const checkUsage = async ({ db }: DatabaseContext): Promise<Result> => {
   const attention = (await countUsageAttention(db)).filter(({ cause }) => needsOperator(cause));
   const items = attention.reduce((sum, each) => sum + each.items, 0);
-  const events = await countFailedProcessorEvents(db);
   const causes = attention.map((each) => `${each.items} ${nameOfCause(each.cause)}`).join(", ");
-  const problems = [
-    ...(items > 0 ? [`${counted(items, "item needs", "items need")} a person (${causes})`] : []),
-    ...(events > 0 ? [`${counted(events, "Stripe event")} could not be processed`] : []),
-  ];
-  return problems.length === 0
+  return items === 0
     ? ok("nothing needs a person")
-    : wrong(`${problems.join("; ")}; see \`impact usage\``);
+    : wrong(
+        `${counted(items, "item needs", "items need")} a person (${causes}); see \`impact usage\``,
+      );
 };
 
 /** A nightly reconciliation that failed once, and some hours to repair it. */

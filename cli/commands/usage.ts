@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
@@ -9,21 +8,14 @@ import {
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
-import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import type { StoredProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import { describeInvoiceProblem } from "../../modules/billing/invoices/invoiceReports.rules.ts";
-import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
-import { COMPARED_SECONDS } from "../../modules/billing/invoices/invoices.rules.ts";
-import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { secondOf } from "../../runtime/durations.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -31,14 +23,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import {
-  printJson,
-  printList,
-  printObjects,
-  printText,
-  sayIfMore,
-  snakeCased,
-} from "../output/print.ts";
+import { printJson, printList, printText, sayIfMore, snakeCased } from "../output/print.ts";
 import {
   presentAttention,
   presentMeterEvent,
@@ -54,65 +39,25 @@ import { addRetryCommand } from "./usageRetry.ts";
 
 type OverviewOptions = { readonly org?: string };
 
-const STRIPE_EVENTS_SHOWN = 50;
-
-const printStripeEvents = (io: Io, events: readonly StoredProcessorEvent[]): void => {
-  printText(io, "\nStripe events that could not be processed:");
-  printObjects(
-    io,
-    events.map(({ id, type, objectId, receivedAt, lastError }) => ({
-      event: id,
-      type,
-      object: objectId,
-      received: receivedAt,
-      last_error: lastError,
-    })),
-  );
-  printText(io, `Next: impact usage retry ${events.length === 1 ? events[0]?.id : "--all"}`);
-};
-
-/** Lists recent usage that no invoice will have, because its customer has no subscription. */
-const listUnsubscribed = async (
-  db: DatabasePool,
-  accountId: string | null,
-  now: Date,
-): Promise<readonly InvoicedUsage[]> =>
-  (await listInvoicedUsage(db, accountId, { onlyProblems: true })).filter(
-    ({ problem, end }) => problem === "no_subscription" && end > secondOf(now) - COMPARED_SECONDS,
-  );
-
-const readOverview = async ({ connections, clock }: CliContext, org: string | undefined) => {
+const readOverview = async ({ connections }: CliContext, org: string | undefined) => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const last = await findLastReconciliation(db);
   return {
     attention: await listUsageAttention(db, accountId),
     hold: findHold(await readDeployment(db)),
-    unsubscribed: await listUnsubscribed(db, accountId, clock.now()),
     last,
     unreadable: (last?.unreadable ?? []).filter(
       ({ accountIds }) => accountId === null || accountIds.includes(accountId),
     ),
-    // What belongs to no organization is left out of the overview of one.
-    stripeEvents:
-      accountId === null ? await listProcessorEvents(db, "failed", STRIPE_EVENTS_SHOWN) : [],
   };
 };
 
 type Overview = Awaited<ReturnType<typeof readOverview>>;
 
 const printOverview = (io: Io, overview: Overview): void => {
-  const { attention, hold, last, unreadable, stripeEvents, unsubscribed } = overview;
+  const { attention, hold, last, unreadable } = overview;
   printAttention(io, attention);
-  for (const usage of unsubscribed) {
-    printText(
-      io,
-      `\n${usage.accountNames}, ${usage.customerId}: ${describeInvoiceProblem(usage)}. Create one at Stripe, and set it: impact org update ${usage.accountIds[0]} --stripe-subscription sub_…`,
-    );
-  }
-  if (stripeEvents.length > 0) {
-    printStripeEvents(io, stripeEvents);
-  }
   for (const { accountName, kind, customerId, error } of unreadable) {
     printText(io, `\nNot compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
   }
@@ -129,13 +74,8 @@ const printOverview = (io: Io, overview: Overview): void => {
 const showOverview = async (context: CliContext, { org }: OverviewOptions): Promise<void> => {
   const { io } = context;
   const overview = await readOverview(context, org);
-  const { attention, hold, last, unreadable, stripeEvents, unsubscribed } = overview;
-  const needing = [
-    ...attention.filter(({ cause }) => needsOperator(cause)),
-    ...stripeEvents,
-    ...unreadable,
-    ...unsubscribed,
-  ];
+  const { attention, hold, last, unreadable } = overview;
+  const needing = [...attention.filter(({ cause }) => needsOperator(cause)), ...unreadable];
   const matters = needing.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
   if (io.json) {
     printJson(io, {
@@ -149,8 +89,6 @@ const showOverview = async (context: CliContext, { org }: OverviewOptions): Prom
         error: last.error,
       },
       unreadable: unreadable.map(snakeCased),
-      no_subscription: unsubscribed.map(snakeCased),
-      stripe_events: stripeEvents.map(snakeCased),
     });
   } else {
     printOverview(io, overview);

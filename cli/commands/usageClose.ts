@@ -7,7 +7,6 @@ import type { BillingContext } from "../../modules/billing/context.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import type { UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
@@ -123,13 +122,10 @@ const close = async (
   const { io } = context;
   const document = readDocument(options);
   const deps = await openBillingChange(context, options);
-  const { items: selected, stripeEventIds } = await selectUsage(deps.db, names, (accountId) =>
+  const selected = await selectUsage(deps.db, names, (accountId) =>
     listClosable(context, deps, accountId, options),
   );
-  if (stripeEventIds.length > 0 && document !== null) {
-    throw new CommandError(EXIT.usage, "A Stripe event is closed with --never-bill.");
-  }
-  if (selected.length + stripeEventIds.length === 0) {
+  if (selected.length === 0) {
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
@@ -146,9 +142,6 @@ const close = async (
       isDryRun,
     },
   );
-  for (const id of isDryRun ? [] : stripeEventIds) {
-    await resolveProcessorEvent(deps, id, "discard");
-  }
   const items = presentClosed(closed);
   if (io.json) {
     printJson(io, {
@@ -157,25 +150,19 @@ const close = async (
       document_reference: document?.reference ?? null,
       units: closed.units,
       items,
-      stripe_events: stripeEventIds,
     });
     return;
   }
-  if (items.length > 0) {
-    printObjects(io, items);
-    say(io, describeClosed(closed.units, document, isDryRun));
-  }
-  for (const id of stripeEventIds) {
-    say(io, `${isDryRun ? "This would be closed" : "Closed"}: Stripe event ${id}.`);
-  }
+  printObjects(io, items);
+  say(io, describeClosed(closed.units, document, isDryRun));
 };
 
 const CLOSE_HELP = `
 One document closes all failed and late usage of an organization, with its refunds; --period
 limits it. The sum is shown, and checked against --units and the kind of the document: an
 invoice item bills, a credit note returns. What is closed is never sent. A difference that is
-closed is accepted. --never-bill is for usage that nobody pays for, for late usage that is
-on an invoice after all, and for Stripe events that mean nothing here.`;
+closed is accepted. --never-bill is for usage that nobody pays for, and for late usage that is
+on an invoice after all.`;
 
 /** The id of a document at Stripe. */
 const parseDocument = trimmed(200);
@@ -193,7 +180,7 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("close")
     .description("Close usage that a document bills or returns, or that is never billed")
-    .argument("<names...>", `${USAGE_NAME}; evt_…, a Stripe event`, collect(parseSearchText))
+    .argument("<names...>", USAGE_NAME, collect(parseSearchText))
     .addOption(
       new Option("--invoice-item <id>", "invoice item that bills the usage")
         .argParser(parseDocument)

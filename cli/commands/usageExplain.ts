@@ -19,7 +19,6 @@ import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
 import { openBillingChange } from "../operator.ts";
 import { printFields, printJson, printText, snakeCased } from "../output/print.ts";
 import {
@@ -227,11 +226,6 @@ const explain = async (
       return name.item.letter === "E"
         ? explainEvent(context, name.item.id)
         : explainDifference(context, name.item.id);
-    case "stripe_event":
-      throw new CommandError(
-        EXIT.usage,
-        "Stripe events that could not be processed are listed by impact usage.",
-      );
     case "registrations":
       for (const [index, id] of name.ids.entries()) {
         context.io.stdout.write(index === 0 ? "" : "\n");

@@ -4,14 +4,12 @@ import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { listProcessorEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { resolveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import {
   endUsageDelays,
   listRetriableItems,
   retryItems,
 } from "../../modules/billing/reconciliation/retryUsage.ts";
-import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
+import type { RetriedItem, UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
   OperatorAnswer,
   Retry,
@@ -25,7 +23,6 @@ import type { ChangeOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 import { nameOf, selectUsage, USAGE_NAME } from "../usageNames.ts";
-import type { SelectedUsage } from "../usageNames.ts";
 
 type Deps = BillingContext & OperatorContext;
 
@@ -96,19 +93,6 @@ const RETRIES: Readonly<Record<Retry, string>> = {
   record: "recorded as delivered",
 };
 
-const retryStripeEvent = async (deps: Deps, id: string, isDryRun: boolean): Promise<Result> => {
-  try {
-    const changed = isDryRun || (await resolveProcessorEvent(deps, id, "retry"));
-    const result = changed ? "processed again" : "being processed already";
-    return { item: id, units: null, result };
-  } catch (error) {
-    return { item: id, units: null, result: "refused", error };
-  }
-};
-
-/** The most Stripe events that one command retries. */
-const STRIPE_EVENTS = 1000;
-
 const resultOf = (retried: RetriedItem): Result =>
   "refusal" in retried
     ? { item: nameOf(retried), units: null, result: "refused", error: retried.refusal }
@@ -119,18 +103,14 @@ const select = async (
   deps: Deps,
   names: readonly string[],
   { all, dryRun }: RetryOptions,
-): Promise<SelectedUsage> => {
+): Promise<readonly UsageItem[]> => {
   const listOpen = async (accountId: string | null) => {
     if (!dryRun) {
       await endUsageDelays(deps, accountId);
     }
     return listRetriableItems(deps, accountId);
   };
-  if (!all) {
-    return selectUsage(deps.db, names, listOpen);
-  }
-  const failed = await listProcessorEvents(deps.db, "failed", STRIPE_EVENTS);
-  return { items: await listOpen(null), stripeEventIds: failed.map(({ id }) => id) };
+  return all ? listOpen(null) : selectUsage(deps.db, names, listOpen);
 };
 
 const retry = async (
@@ -142,7 +122,7 @@ const retry = async (
   const { io } = context;
   const deps = await openBillingChange(context, options);
   const isDryRun = options.dryRun === true;
-  const { items, stripeEventIds } = await select(deps, names, options);
+  const items = await select(deps, names, options);
   const results: Result[] = [];
   for await (const retried of retryItems(deps, items, {
     reason: options.reason ?? "sent by impact usage retry",
@@ -151,9 +131,6 @@ const retry = async (
     isDryRun,
   })) {
     results.push(resultOf(retried));
-  }
-  for (const id of stripeEventIds) {
-    results.push(await retryStripeEvent(deps, id, isDryRun));
   }
   const shown = results.map(present);
   if (io.json) {
@@ -185,8 +162,8 @@ export const addRetryCommand = (parent: Command, context: CliContext): void => {
   withAudit(
     parent
       .command("retry")
-      .description("Retry failed usage, differences and failed Stripe events")
-      .argument("[names...]", `${USAGE_NAME}; evt_…, a Stripe event`, collect(parseSearchText))
+      .description("Retry failed usage and differences")
+      .argument("[names...]", USAGE_NAME, collect(parseSearchText))
       .option("--all", "everything that is open")
       .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
       .option("--absent", "Stripe does not have the events")

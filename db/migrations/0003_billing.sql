@@ -316,16 +316,15 @@ CREATE TABLE processor_event (
   -- Set before an attempt, so that a process that dies delays the next one only.
   next_attempt_at timestamptz NOT NULL,
   state text NOT NULL DEFAULT 'pending'
-    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed', 'discarded')),
+    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed')),
   -- Why the last attempt failed.
   last_error text,
   settled_at timestamptz
 );
 
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
-CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
 -- For deleting old ones.
-CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state IN ('processed', 'discarded');
+CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state = 'processed';
 
 -- A comparison of all of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
 CREATE TABLE reconciliation (

@@ -24,7 +24,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../events/commandNames.ts";
-import { readJson, impactOf, runImpact } from "./runImpact.ts";
+import { readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -87,16 +87,6 @@ const createKey = async (t: ExecutionContext<DatabaseContext>): Promise<string> 
   return t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM api_key WHERE account_id = ${id} LIMIT 1
   `);
-};
-
-/** Returns the id of an event of the processor that could not be processed. */
-const failEvent = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
-  const id = `evt_${crypto.randomUUID()}`;
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
-    VALUES (${id}, 'v1.billing.meter.no_meter_found', now(), now(), now(), 'failed', now())
-  `);
-  return id;
 };
 
 /** How each writing command is run so that it changes something. */
@@ -263,32 +253,6 @@ for (const [command, setUp] of Object.entries(WRITING)) {
     );
     t.is(found[0]?.reason ?? null, args.includes("--reason") ? "ticket 12" : null);
   });
-}
-
-for (const [word, args, state] of [
-  ["retry", [], "pending"],
-  ["close", ["--never-bill"], "discarded"],
-] as const) {
-  test.serial(
-    `impact usage ${word} of a Stripe event adds an entry to the audit log`,
-    async (t) => {
-      const id = await failEvent(t);
-      const impact = impactOf(t);
-      const named = ["usage", word, id, ...args, ...REASON];
-      const planned = await impact(...named, "--dry-run");
-      t.is(planned.exitCode, 0, planned.stderr);
-      t.true((await impact("usage")).stdout.includes(id));
-      const run = await impact(...named);
-      t.is(run.exitCode, 0, run.stderr);
-      t.false((await impact("usage")).stdout.includes(id));
-      const listed = await impact("audit", "list", "--action", `usage.${word}`, "--json");
-      t.true(listed.stdout.includes(id));
-      const stored = sql.type(z.strictObject({ state: z.string() }))`
-      SELECT state FROM processor_event WHERE id = ${id}
-    `;
-      t.is(await t.context.db.oneFirst(stored), state);
-    },
-  );
 }
 
 test("impact migrate adds an entry for each migration", async (t) => {

@@ -68,10 +68,6 @@ test("what does not exist is named with the command that finds it", async (t) =>
       "fact 999 not found; see `impact evidence order show`",
     ],
     [
-      ["usage", "close", "evt_1", "--never-bill", ...BECAUSE],
-      "event evt_1 not found; see `impact usage`",
-    ],
-    [
       ["charity", "show", "99-9999999"],
       "EIN 99-9999999 not found in the catalogue. See impact charity search.",
     ],

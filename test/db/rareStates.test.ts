@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
   beginProcessing,
-  changeProcessorEvent,
+  recordProcessing,
 } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
@@ -144,7 +144,7 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
       (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
       (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released,
       (
-        SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
+        SELECT count(*)::integer FROM processor_event WHERE last_error = 'done' AND state = 'processed'
       ) AS processed
   `);
 
@@ -187,17 +187,11 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
     "the start of processing": [async (db) => (await beginProcessing(db, until))?.attempts, 1],
     "an error of processing": [
-      (db) =>
-        changeProcessorEvent(db, pendingId, {
-          from: "pending",
-          state: "pending",
-          error: "busy",
-          now,
-        }),
+      (db) => recordProcessing(db, pendingId, { isSettled: false, error: "busy", now }),
       undefined,
     ],
     "the end of processing": [
-      (db) => changeProcessorEvent(db, pendingId, { from: "pending", state: "processed", now }),
+      (db) => recordProcessing(db, pendingId, { isSettled: true, error: "done", now }),
       undefined,
     ],
     "endpoints with due deliveries": [

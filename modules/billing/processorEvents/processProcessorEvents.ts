@@ -1,9 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Clock } from "../../../runtime/clock.ts";
 import type { Context } from "../../../runtime/context.ts";
-import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { OperatorContext } from "../../accounts/context.ts";
-import { recordAction } from "../../accounts/recordAction.ts";
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
@@ -21,9 +19,9 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
 import {
   beginProcessing,
-  changeProcessorEvent,
   insertProcessorEvent,
   lockProcessorEvent,
+  recordProcessing,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import {
@@ -123,8 +121,7 @@ export const applyRefusalReport = async (
         await recordUsageEvent(transaction, event, decision, now);
       }
     }
-    const processed = { from: "pending", state: "processed", now } as const;
-    await changeProcessorEvent(transaction, processorEventId, processed);
+    await recordProcessing(transaction, processorEventId, { isSettled: true, now });
     return decided.filter(({ decision }) => decision === "failed");
   });
   for (const { event, reason } of refused) {
@@ -137,7 +134,7 @@ const CALL_TIMEOUT_MS = 20_000;
 /** No event begins after this time, so that the dispatcher soon looks for other work again. */
 const BUDGET_MS = 2000;
 
-/** An event that will not be processed any more; an operator has to find out what it means. */
+/** An event that is given up. The comparisons of each night find what it meant. */
 export type FailedProcessorEvent = {
   readonly id: string;
   readonly type: string;
@@ -184,17 +181,15 @@ const processOne = async (
   const { id, type, receivedAt } = event;
   try {
     await apply(context, event, signal);
-    const processed = { from: "pending", state: "processed", now: clock.now() } as const;
-    await changeProcessorEvent(db, id, processed);
+    await recordProcessing(db, id, { isSettled: true, now: clock.now() });
   } catch (error) {
     // A worker that stops says nothing about the event. Another attempt follows.
     signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
     const now = clock.now();
-    const hasFailed = error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, now);
-    const state = hasFailed ? "failed" : "pending";
-    await changeProcessorEvent(db, id, { from: "pending", state, error: reason, now });
-    if (hasFailed) {
+    const isSettled = error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, now);
+    await recordProcessing(db, id, { isSettled, error: reason, now });
+    if (isSettled) {
       context.observeFailedEvent({ id, type, reason });
     }
   }
@@ -202,7 +197,7 @@ const processOne = async (
 
 /**
  * Processes the due events of the processor once, as far as the time budget allows. Those that fail become due again
- * later; one that never succeeds is recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
+ * later; one that never succeeds is given up. Every effect is idempotent, so an attempt that dies does no harm.
  */
 export const processProcessorEvents = async (
   context: EventContext,
@@ -218,42 +213,3 @@ export const processProcessorEvents = async (
     await processOne(context, event, signal);
   }
 };
-
-const RESOLUTIONS = {
-  retry: { state: "pending", action: "usage.retry" },
-  discard: { state: "discarded", action: "usage.close" },
-} as const;
-
-/**
- * Has a failed event of the processor processed once more, or closes it. A repeated call changes nothing.
- * @returns false if the event is in that state already
- * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed
- */
-export const resolveProcessorEvent = (
-  { db, clock, actor }: OperatorContext,
-  id: string,
-  resolution: keyof typeof RESOLUTIONS,
-): Promise<boolean> =>
-  db.transaction(async (transaction) => {
-    const { state, action } = RESOLUTIONS[resolution];
-    const event = await lockProcessorEvent(transaction, id);
-    if (!event) {
-      throw new DomainError("record_not_found", `event ${id} not found; see \`impact usage\``);
-    }
-    if (event.state === state) {
-      return false;
-    }
-    if (event.state !== "failed") {
-      throw invalidRequest(
-        `event ${id} is ${event.state}: only failed events are retried or discarded`,
-      );
-    }
-    const now = clock.now();
-    await changeProcessorEvent(transaction, id, { from: "failed", state, dueAt: now, now });
-    await recordAction(transaction, actor, now, {
-      action,
-      subject: id,
-      details: { type: event.type, error: event.lastError },
-    });
-    return true;
-  });

@@ -26,12 +26,8 @@ export const findForeignMode = (
     ? `the event is of Stripe's ${modeName(isLive)}, and this deployment bills in ${modeName(recorded.account.isLive)}; point the webhook destination of ${modeName(recorded.account.isLive)} to this URL`
     : null;
 
-/**
- * `failed`: it cannot be processed, and needs an operator. `discarded`: it failed, and an operator has settled what it
- * means.
- */
-export const PROCESSOR_EVENT_STATES = ["pending", "processed", "failed", "discarded"] as const;
-export type ProcessorEventState = (typeof PROCESSOR_EVENT_STATES)[number];
+/** `processed`: it is settled, also if it was given up with an error. */
+export const PROCESSOR_EVENT_STATES = ["pending", "processed"] as const;
 
 /** Reports of usage that the processor refused after it had accepted it. */
 const REPORT_TYPES = new Set([
@@ -105,6 +101,6 @@ export const MAXIMUM_PROCESSING_DELAY_MS = HOUR_MS;
 /** Long enough for an outage of the processor over a weekend. */
 const GIVE_UP_AFTER_MS = 7 * DAY_MS;
 
-/** Returns whether an event that could not be processed is given up, and left to an operator. */
+/** Returns whether an event that could not be processed is given up. The comparisons of each night find what it meant. */
 export const isGivenUp = (receivedAt: Date, now: Date): boolean =>
   now.getTime() - receivedAt.getTime() > GIVE_UP_AFTER_MS;

@@ -5,8 +5,8 @@ import {
   MAXIMUM_PROCESSING_DELAY_MS,
   PROCESSOR_EVENT_STATES,
 } from "./processorEvents.rules.ts";
-import type { ProcessorEvent, ProcessorEventState } from "./processorEvents.rules.ts";
-import { afterLookup, columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import type { ProcessorEvent } from "./processorEvents.rules.ts";
+import { afterLookup, columnsOf, sql, timestamp } from "../../../db/sql.ts";
 import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
 import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
 
@@ -36,8 +36,6 @@ const eventRow = z.strictObject({
   state: z.enum(PROCESSOR_EVENT_STATES),
   attempts: z.int(),
   receivedAt: z.date(),
-  settledAt: z.date().nullable(),
-  lastError: z.string().nullable(),
 });
 
 export type StoredProcessorEvent = Readonly<z.output<typeof eventRow>>;
@@ -76,39 +74,28 @@ export const beginProcessing = (
     RETURNING ${columns}
   `);
 
-/** Changes the state of an event that is in one of the states. A settled one needs no further attempt. */
-export const changeProcessorEvent = async (
+/** Records the end of an attempt to process an event, unless it is settled. A settled one is not attempted again. */
+export const recordProcessing = async (
   db: CommonQueryMethods,
   id: string,
   {
-    from,
-    state,
+    isSettled,
     error = null,
-    dueAt = null,
     now,
-  }: {
-    readonly from: ProcessorEventState;
-    readonly state: ProcessorEventState;
-    /** Replaces the last error, unless it is null. */
-    readonly error?: string | null;
-    /** When it is attempted next, if that changes. */
-    readonly dueAt?: Date | null;
-    readonly now: Date;
-  },
+  }: { readonly isSettled: boolean; readonly error?: string | null; readonly now: Date },
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE processor_event
     SET
-      state = ${state},
-      last_error = coalesce(${error}, last_error),
-      next_attempt_at = coalesce(${timestamp(dueAt)}, next_attempt_at),
-      settled_at = ${timestamp(state === "pending" ? null : now)}
-    WHERE id = ${id} AND ${afterLookup(sql.fragment`state = ${from}`)}
+      state = ${isSettled ? "processed" : "pending"},
+      last_error = ${error},
+      settled_at = ${timestamp(isSettled ? now : null)}
+    WHERE id = ${id} AND ${afterLookup(sql.fragment`state = 'pending'`)}
   `);
 };
 
 /**
- * Deletes events that were processed or discarded before a time, oldest first.
+ * Deletes events that were settled before a time, oldest first.
  * @param from where an earlier batch ended; null for the first
  */
 export const deleteProcessedEvents = (
@@ -122,7 +109,7 @@ export const deleteProcessedEvents = (
       WHERE id = ANY(ARRAY(
         SELECT id
         FROM processor_event
-        WHERE state IN ('processed', 'discarded')
+        WHERE state = 'processed'
           AND settled_at >= ${startingAt(from)}
           AND settled_at < ${timestamp(before)}
         ORDER BY settled_at
@@ -131,19 +118,6 @@ export const deleteProcessedEvents = (
       RETURNING settled_at AS time
     )
     ${countDeleted}
-  `);
-
-export const listProcessorEvents = (
-  db: CommonQueryMethods,
-  state: ProcessorEventState,
-  limit: number,
-): Promise<readonly StoredProcessorEvent[]> =>
-  db.any(sql.type(eventRow)`
-    SELECT ${columns}
-    FROM processor_event
-    WHERE state = ${state}
-    ORDER BY received_at DESC, id
-    LIMIT ${limit}
   `);
 
 /** Locks an event until the transaction ends. Returns null if there is none. */
@@ -156,13 +130,4 @@ export const lockProcessorEvent = (
     FROM processor_event
     WHERE id = ${id}
     FOR UPDATE
-  `);
-
-const failedRow = z.strictObject({ failed: safeInteger });
-
-export const countFailedProcessorEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(failedRow)`
-    SELECT count(*) AS failed
-    FROM processor_event
-    WHERE state = 'failed'
   `);

@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
-  changeProcessorEvent,
   insertProcessorEvent,
+  recordProcessing,
 } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { insertReconciliation } from "../../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
@@ -18,14 +18,14 @@ const daysAgo = (days: number): Date => new Date(NOW.getTime() - days * 86_400_0
 const storeEvent = async (
   db: DatabasePool,
   id: string,
-  { settledAt, state }: { readonly settledAt: Date; readonly state: "processed" | "failed" },
+  { settledAt, error }: { readonly settledAt: Date; readonly error?: string },
 ): Promise<void> => {
   await insertProcessorEvent(
     db,
     { id, type: "customer.deleted", objectId: null, createdAt: settledAt },
     settledAt,
   );
-  await changeProcessorEvent(db, id, { from: "pending", state, now: settledAt });
+  await recordProcessing(db, id, { isSettled: true, error: error ?? null, now: settledAt });
 };
 
 /** Stores a reconciliation with a stream that could not be read. */
@@ -52,9 +52,8 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
 
 test("processed events and reconciliations are deleted after their retention, and nothing else: differences stay", async (t) => {
   const { db } = t.context;
-  await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
-  await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
-  await storeEvent(db, "evt_failed", { settledAt: daysAgo(500), state: "failed" });
+  await storeEvent(db, "evt_old", { settledAt: daysAgo(91), error: "given up" });
+  await storeEvent(db, "evt_recent", { settledAt: daysAgo(89) });
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
   const { id: accountId } = await createTestOrganization(db);
@@ -69,7 +68,7 @@ test("processed events and reconciliations are deleted after their retention, an
 
   t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 1 });
   t.like(await deleteOldData(deps, signal), { processorEvents: 0, reconciliations: 0 });
-  t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
+  t.deepEqual(await idsOf(db, "processor_event"), ["evt_pending", "evt_recent"]);
   t.is((await idsOf(db, "reconciliation")).length, 1);
   t.is((await idsOf(db, "usage_difference")).length, 1);
 });

@@ -164,7 +164,7 @@ test("while Stripe is down, a stored event waits and is processed later", async 
   t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
 });
 
-test("an event that Stripe does not have is recorded as failed with a reason", async (t) => {
+test("an event that Stripe does not have is given up with a reason", async (t) => {
   const { webhookUrl, double, process, failed, stored } = await setUp(t);
   const status = await sendWebhook(
     { url: webhookUrl, secret: SECRET, second: double.control.now() },
@@ -178,7 +178,7 @@ test("an event that Stripe does not have is recorded as failed with a reason", a
   );
   t.is(status, 200);
   await process();
-  t.deepEqual(await stored(), [{ type: REPORT, state: "failed" }]);
+  t.deepEqual(await stored(), [{ type: REPORT, state: "processed" }]);
   t.deepEqual(failed, [
     { id: "evt_unknown", type: REPORT, reason: "Stripe does not have the event evt_unknown." },
   ]);
