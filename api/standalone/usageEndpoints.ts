@@ -225,7 +225,7 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
     handle: async ({ caller, query: { period } }) => {
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       const owner = accountModeOf(caller);
-      const read = await readStatement({ db, clock, billing }, owner, month, null);
+      const read = await readStatement({ db, clock, billing }, owner, month);
       const usage = read.statements.flatMap((statement) =>
         statement.paidFrom === "usage" ? [statement] : [],
       );

@@ -10,8 +10,6 @@ import {
   describeInvoiceProblem,
   needingAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
-import { listStreamsNeedingAttention } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import { parseMode } from "../arguments.ts";
@@ -23,23 +21,9 @@ import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
-import { exitCodeOfProblems } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 
-/**
- * Returns whether Stripe's sum differs, beyond what is being sent or asked about, or could not be read. A customer to which
- * nothing was delivered cannot disagree.
- */
-const disagrees = (compared: StreamReport): boolean =>
-  listStreamsNeedingAttention([compared]).length > 0 &&
-  (compared.error === null || compared.delivered !== 0);
-
-const presentComparison = ({ differences, ...compared }: StreamReport) => ({
-  ...snakeCased(compared),
-  needs_attention: disagrees({ ...compared, differences }),
-});
-
-/** Returns a statement as clients see it, with Stripe's own sums. */
+/** Returns a statement as clients see it, with the differences that operators decide about. */
 export const presentForOperators = (
   { account, subscription, statements }: Statement,
   mode: Mode,
@@ -53,36 +37,25 @@ export const presentForOperators = (
       ? presentSums(statement)
       : {
           ...presentStatement(mode, subscription, [statement]).statements[0],
-          comparisons: statement.comparisons.map(presentComparison),
+          open_differences: statement.openDifferences.map(({ id, ...difference }) => ({
+            ...snakeCased(difference),
+            item: `D${id}`,
+          })),
         },
   ),
 });
 
-/** Says whether Stripe's sum agrees with what was delivered, and with what was registered. */
-const verdictOf = (compared: StreamReport, failed: number): string => {
-  if (compared.processorQuantity !== compared.delivered) {
-    return disagrees(compared)
-      ? "they differ; run impact usage reconcile"
-      : "they differ by usage that is being sent, was sent just now, or is asked about";
-  }
-  return failed === 0
-    ? "they agree"
-    : `but ${counted(failed, "unit has", "units have")} failed and ${failed === 1 ? "is" : "are"} not billed; run impact usage`;
-};
-
-/** Says what each customer at Stripe has, and whether that agrees; and which invoices have it, or why none has it. */
+/** Says which invoices have the usage, or why none has it, and where Stripe's sums differ. */
 export const describeBilling = (statement: KindStatement): readonly string[] => {
   if (statement.paidFrom === "balance") {
     return [];
   }
-  const { kind, comparisons, invoiced, total } = statement;
+  const { kind, openDifferences, invoiced } = statement;
   return [
-    ...comparisons.map((compared) => {
-      const { customerId, delivered, processorQuantity, error } = compared;
-      return error === null
-        ? `${kind}: Stripe has ${processorQuantity} of ${customerId}, delivered ${delivered}: ${verdictOf(compared, total.failed)}.`
-        : `${kind}: Stripe's sum of ${customerId} could not be read: ${error}`;
-    }),
+    ...openDifferences.map(
+      ({ id, units, customerId }) =>
+        `${kind}: Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered (D${id}).`,
+    ),
     ...invoiced.map((usage) => {
       const what =
         describeInvoiceProblem(usage) ?? `${usage.quantity} invoiced in ${usage.invoiceNumber}`;
@@ -110,21 +83,17 @@ export const printSums = (
   }
 };
 
-/** @throws CommandError if Stripe's sums or invoices do not confirm the statements */
+/** @throws CommandError if Stripe's sums or invoices did not confirm the statements when they were last compared */
 const requireConfirmed = (statements: readonly KindStatement[]): void => {
-  const billed = statements.flatMap((each) => (each.paidFrom === "usage" ? [each] : []));
-  const disagreements = billed.flatMap(({ comparisons }) => comparisons).filter(disagrees);
-  if (disagreements.length > 0) {
-    const unread = disagreements.filter(({ error }) => error !== null).length;
-    throw new CommandError(
-      exitCodeOfProblems(disagreements),
-      `Stripe does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
-    );
-  }
-  if (billed.some(({ invoiced }) => needingAttention(invoiced).length > 0)) {
+  const isUnconfirmed = statements.some(
+    (each) =>
+      each.paidFrom === "usage" &&
+      (each.openDifferences.length > 0 || needingAttention(each.invoiced).length > 0),
+  );
+  if (isUnconfirmed) {
     throw new CommandError(
       EXIT.failed,
-      "The invoices do not have exactly what was delivered. To compare them again, run: impact usage reconcile",
+      "Stripe does not have exactly what was delivered. To compare again, run: impact usage reconcile",
     );
   }
 };
@@ -135,14 +104,9 @@ as at Stripe. registered - refunded + differences = reported + late + failed + c
 documented + pending. closed is never billed; documented is billed or returned by an
 invoice item or a credit note; differences are units that an operator has sent, taken back
 or accepted without a registration.
-What is invoiced is as of the last comparison, each night or by impact usage reconcile.
-The exit code is 1 if a sum of Stripe differs, or could not be read, or if usage is not
-invoiced exactly once. It is 4 if none differs and Stripe cannot be used. A difference does
-not count if deliveries in progress or of the last 15 minutes explain it. impact export
-lists the registrations behind a statement.`;
-
-/** As long as comparing with the processor may take. */
-const TIMEOUT_MS = 10 * 60 * 1000;
+Invoices and differences are as of the last comparison, each night or by impact usage
+reconcile. The exit code is 1 if a difference is open, or usage is not invoiced exactly once.
+impact export lists the registrations behind a statement.`;
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
@@ -162,7 +126,6 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
         await openBilling(context),
         { accountId: account.id, mode },
         period === CURRENT ? null : period,
-        AbortSignal.timeout(TIMEOUT_MS),
       );
       const { statements, subscription } = read;
       if (io.json) {

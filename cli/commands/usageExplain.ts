@@ -39,9 +39,6 @@ import {
 
 type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
-/** As long as comparing with Stripe may take. */
-const TIMEOUT_MS = 10 * 60 * 1000;
-
 const explainOrganization = async (
   context: CliContext,
   account: Account,
@@ -53,7 +50,6 @@ const explainOrganization = async (
     deps,
     { accountId: account.id, mode: "live" },
     period === CURRENT ? null : period,
-    AbortSignal.timeout(TIMEOUT_MS),
   );
   const attention = await listUsageAttention(deps.db, account.id);
   const fields = {
@@ -235,8 +231,8 @@ const explain = async (
 };
 
 const EXPLAIN_HELP = `
-For an organization: what was registered, refunded and reported, what Stripe has, and what
-is open, with the next commands. For an event, a difference, a registration or an order:
+For an organization: what was registered, refunded, reported and invoiced, and what is open,
+with the next commands. For an event, a difference, a registration or an order:
 what was sent, why it is in its state, and the plan in steps. Nothing is changed.`;
 
 export const addExplainCommand = (parent: Command, context: CliContext): void => {

@@ -4,29 +4,30 @@ import { sumPrepaidByDay, sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
-import { minuteOf } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganizationOrStore } from "../accounts/getAccount.ts";
-import { readDatabaseTime } from "./readDatabaseTime.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
-import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
+import { listOpenDifferences } from "./reconciliation/usageDifferences.sql.ts";
+import type { UsageDifference } from "./reconciliation/usageDifferences.sql.ts";
 import { findKnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
 import type { KnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
-import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 import type { BillingContext } from "./context.ts";
 
+/** More are seen with `impact usage list`. */
+const MAXIMUM_DIFFERENCES = 100;
+
 type UsageStatement = SumsByDay<UsageSums> & {
   readonly paidFrom: "usage";
-  /** What was delivered to each of Stripe's customers in the period's whole minutes, and Stripe's own sum. */
-  readonly comparisons: readonly StreamReport[];
+  /** Where Stripe's sums differ from what was delivered, as they were last compared. */
+  readonly openDifferences: readonly UsageDifference[];
   /** What invoices have of the usage, and why they lack some, as it was last compared. */
   readonly invoiced: readonly InvoicedUsage[];
 };
 
-/** The statement of one kind. A store's usage is prepaid, so it has other sums and no comparison. */
+/** The statement of one kind. A store's usage is prepaid, so it has other sums and no invoices. */
 export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
   | UsageStatement
   | (SumsByDay<PrepaidSums> & { readonly paidFrom: "balance" })
@@ -57,33 +58,15 @@ const periodOf = async (
   return span;
 };
 
-/** Compares whole minutes of a period, because the processor has sums of those, and nothing that is yet to come. */
-const compareStream = async (
-  context: BillingContext,
-  { accountId, kind }: Owner,
-  { start: first, end: last }: Period,
-  signal: AbortSignal,
-): Promise<readonly StreamReport[]> => {
-  const now = await readDatabaseTime(context.db, context.clock);
-  const { start } = minuteOf(secondOf(first));
-  const lastSecond = Math.min(secondOf(last) - 1, secondOf(now));
-  const span = { start, end: Math.max(minuteOf(lastSecond).end, start + 60) };
-  const compared = await reconcileUsage(context, { accountId, span }, signal);
-  return compared.filter((stream) => stream.kind === kind);
-};
-
 /**
- * Reads what an account registered in a period, by day and kind, and how far it was billed. The processor's own sums are
- * beside it.
+ * Reads what an account registered in a period, by day and kind, and how far it was billed.
  * @param period null for the current billing cycle
- * @param signal null if the processor is not asked for its sums
  * @throws DomainError record_not_found if there is no such account
  */
 export const readStatement = async (
   context: BillingContext,
   owner: AccountMode,
   period: Period | null,
-  signal: AbortSignal | null,
 ): Promise<Statement> => {
   const { db } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
@@ -101,12 +84,18 @@ export const readStatement = async (
       continue;
     }
     const [start, end] = [secondOf(span.start), secondOf(span.end)];
+    const differences = isLive
+      ? await listOpenDifferences(db, {
+          accountId: owner.accountId,
+          span: { start, end },
+          limit: MAXIMUM_DIFFERENCES,
+        })
+      : [];
     statements.push({
       ...of,
       paidFrom: "usage",
       ...(await sumUsageByDay(db, stream, span)),
-      comparisons:
-        isLive && signal !== null ? await compareStream(context, stream, span, signal) : [],
+      openDifferences: differences.filter((each) => each.kind === kind),
       invoiced: invoiced.filter(
         (usage) => usage.kind === kind && usage.start < end && usage.end > start,
       ),

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { readJson, impactOf } from "./runImpact.ts";
-import type { Run } from "./runImpact.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { skipIds } from "../support/skipIds.ts";
@@ -15,69 +14,47 @@ const statement = z.looseObject({
     z.looseObject({
       kind: z.string(),
       days: z.array(z.looseObject({ day: z.string() })),
-      comparisons: z.array(z.looseObject({})).optional(),
     }),
   ),
 });
 
-test.serial(
-  "a statement adds up, and does not say that all agrees beside failed usage",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await scene.register(4);
-    await scene.drain();
-    await setCustomer(scene);
-    const billed = await scene.register(9);
-    await scene.refund(billed, 2);
-    await scene.drain();
-    await scene.register(5);
-    const args = ["statement", "--org", scene.id, "--period", scene.month];
-    const run = await scene.impact(...args, "--json");
-    t.is(run.exitCode, 0, run.stderr);
-    const [tree, bottle] = statement.parse(readJson(run)).statements;
-    t.like(tree, {
-      registered: 18,
-      refunded: 2,
-      reported: 7,
-      late: 0,
-      failed: 4,
-      closed: 0,
-      documented: 0,
-      pending: 5,
-      differences: 0,
-    });
-    t.is(tree?.days[0]?.day.slice(0, 7), scene.month);
-    t.true(
-      tree?.comparisons?.some(
-        ({ delivered, processor_quantity: theirs }) => delivered === 7 && theirs === 7,
-      ),
-    );
-    t.deepEqual(bottle?.days, []);
-    const human = await scene.impact(...args);
-    t.is(human.exitCode, 0, human.stderr);
-    t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5 +0\n/u);
-    t.regex(
-      human.stderr,
-      /Stripe has 7 of cus_\w+, delivered 7: but 4 units have failed and are not/u,
-    );
-    t.notRegex(human.stderr, /tree: .* they agree/u);
-    const closing = ["--never-bill", "--reason", "a test"];
-    const closed = await scene.impact("usage", "close", scene.id, ...closing);
-    t.is(closed.exitCode, 0, closed.stderr);
-    const agreed = await scene.impact(...args);
-    t.regex(agreed.stderr, /Stripe has 7 of cus_\w+, delivered 7: they agree/u);
-    t.like(statement.parse(readJson(await scene.impact(...args, "--json"))).statements[0], {
-      failed: 0,
-      closed: 4,
-    });
-  },
-);
-
-/** Returns what Stripe has of the customer to which trees were delivered. */
-const comparisonOf = (run: Run) =>
-  statement
-    .parse(readJson(run))
-    .statements[0]?.comparisons?.find(({ delivered }) => delivered !== 0);
+test.serial("a statement adds up, with pending, failed and closed usage", async (t) => {
+  const scene = await setUpUsage(t);
+  await scene.register(4);
+  await scene.drain();
+  await setCustomer(scene);
+  const billed = await scene.register(9);
+  await scene.refund(billed, 2);
+  await scene.drain();
+  await scene.register(5);
+  const args = ["statement", "--org", scene.id, "--period", scene.month];
+  const run = await scene.impact(...args, "--json");
+  t.is(run.exitCode, 0, run.stderr);
+  const [tree, bottle] = statement.parse(readJson(run)).statements;
+  t.like(tree, {
+    registered: 18,
+    refunded: 2,
+    reported: 7,
+    late: 0,
+    failed: 4,
+    closed: 0,
+    documented: 0,
+    pending: 5,
+    differences: 0,
+  });
+  t.is(tree?.days[0]?.day.slice(0, 7), scene.month);
+  t.deepEqual(bottle?.days, []);
+  const human = await scene.impact(...args);
+  t.is(human.exitCode, 0, human.stderr);
+  t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5 +0\n/u);
+  const closing = ["--never-bill", "--reason", "a test"];
+  const closed = await scene.impact("usage", "close", scene.id, ...closing);
+  t.is(closed.exitCode, 0, closed.stderr);
+  t.like(statement.parse(readJson(await scene.impact(...args, "--json"))).statements[0], {
+    failed: 0,
+    closed: 4,
+  });
+});
 
 test.serial(
   "if Stripe's sum differs, the exit code is 1 until the difference is closed",
@@ -88,36 +65,26 @@ test.serial(
     await scene.register(9);
     await scene.drain();
     const args = ["statement", "--org", scene.id, "--period", scene.month];
-    const lagging = await scene.impact(...args, "--json");
-    t.is(lagging.exitCode, 0, "Stripe's sums may lag");
-    t.like(comparisonOf(lagging), {
-      needs_attention: false,
-    });
-    const differing = await scene.impactLater(...args);
-    t.is(differing.exitCode, 1);
-    t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
-    t.regex(
-      differing.stderr,
-      /does not confirm the statement: 1 of its sums differs, 0 could not/u,
-    );
-    const json = await scene.impactLater(...args, "--json");
-    t.is(json.exitCode, 1);
-    t.like(comparisonOf(json), {
-      needs_attention: true,
-      error: null,
-    });
+    t.is((await scene.impact(...args)).exitCode, 0, "it was not compared yet");
     const reconciled = await scene.impactLater("usage", "reconcile", "--org", scene.id);
     const item = /^(?<item>D\d+) /mu.exec(reconciled.stdout)?.groups?.["item"] ?? "";
+    const differing = await scene.impact(...args);
+    t.is(differing.exitCode, 1);
+    t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
+    t.regex(differing.stderr, /Stripe has 9 units less of cus_\w+ than was delivered \(D\d+\)/u);
+    t.regex(differing.stderr, /Stripe does not have exactly what was delivered/u);
+    const json = await scene.impact(...args, "--json");
+    t.is(json.exitCode, 1);
+    t.like(statement.parse(readJson(json)).statements[0], { open_differences: [{ item }] });
     const note = ["--reason", "invoiced by hand"];
     const wrong = await scene.impact("usage", "close", item, "--credit-note", "cn_4", ...note);
     t.regex(wrong.stderr, /9 units to bill: name an invoice item/u);
     const closed = await scene.impact("usage", "close", item, "--invoice-item", "ii_4", ...note);
     t.is(closed.exitCode, 0, closed.stderr);
     t.regex(closed.stderr, /Closed: 9 units billed by ii_4/u);
-    const accepted = await scene.impactLater(...args);
+    const accepted = await scene.impact(...args);
     t.is(accepted.exitCode, 0, accepted.stderr);
     t.regex(accepted.stdout, /tree +total +9 +0 .* -9\n/u);
-    t.regex(accepted.stderr, /they agree/u);
   },
 );
 

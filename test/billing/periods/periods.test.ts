@@ -147,7 +147,7 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
   const error = await t.throwsAsync(refund(id, 1), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
-  await t.throwsAsync(readStatement(deps, stream, null, AbortSignal.timeout(60_000)), {
+  await t.throwsAsync(readStatement(deps, stream, null), {
     message: /has ended, so it has no current billing cycle/u,
   });
 });

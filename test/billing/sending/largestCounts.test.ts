@@ -46,7 +46,7 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
     processorQuantity: MOST - REFUNDED,
     differences: [],
   });
-  const { statements } = await readStatement(deps, stream, null, never);
+  const { statements } = await readStatement(deps, stream, null);
   const [trees] = statements;
   t.like(trees?.days[0], {
     registered: MOST,
@@ -65,7 +65,7 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
     refunded: MOST,
     reported: MOST,
   };
-  t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
+  t.like((await readStatement(deps, stream, null)).statements[0]?.days[0], all);
 
   const day = second - (second % DAY);
   t.like(await compare({ start: day, end: day + DAY }), {
