@@ -117,7 +117,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/migrate.ts")).defineMigrateCommand,
     },
     deployment: {
-      description: "Show and change what belongs to the whole deployment",
+      description: "Change what belongs to the whole deployment",
       load: async () => (await import("./commands/deployment.ts")).addDeploymentCommands,
     },
     workflow: {

@@ -1,44 +1,15 @@
 import type { Command } from "@commander-js/extra-typings";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import {
-  deploymentNameOf,
-  describeAccount,
-  describeHold,
-  findHold,
-} from "../../modules/billing/deployment.rules.ts";
+import { describeAccount, findHold } from "../../modules/billing/deployment.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { moveToStripe } from "../../modules/billing/moveToStripe.ts";
-import { separateDeployment } from "../../modules/billing/holdUsage.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, openChange, operatorName, withAudit } from "../operator.ts";
+import { openBillingChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printFields, printJson, printObjects, printResult, snakeCased } from "../output/print.ts";
+import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
-
-const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("show")
-    .description("Show the deployment's id, its processor and its database")
-    .action(async () => {
-      const {
-        processor,
-        hold: _hold,
-        isHoldFromElsewhere: _from,
-        ...recorded
-      } = await readDeployment(await connections.database());
-      const hold = findHold({ ...recorded, hold: _hold });
-      const fields = {
-        temporal_name: deploymentNameOf(recorded),
-        processor: processor?.name ?? "not recorded; no worker has started yet",
-        stripe_account: processor?.name === "stripe" ? describeAccount(processor.account) : null,
-        ...snakeCased(recorded),
-        usage_held: hold && describeHold(hold),
-      };
-      printResult(io, { ...fields, usage_held: hold }, () => printFields(io, fields));
-    });
-};
 
 type MoveOptions = ChangeOptions & {
   readonly dryRun?: true;
@@ -58,7 +29,7 @@ const moveDeploymentToStripe = async (
   }
   const { account, isRepeated, usage } = await moveToStripe(
     await openBillingChange(context, { as, reason }),
-    { isDryRun, operator: operatorName(as) },
+    { isDryRun },
   );
   if (io.json) {
     printJson(io, {
@@ -120,52 +91,6 @@ const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
     .action((options) => moveDeploymentToStripe(context, options));
 };
 
-const SEPARATE_HELP = `
-Use this for a copy that is used beside the original, such as a database for tests. The copy
-gets an id, and so workflows and task queues of its own. The first worker records its
-processor anew, which is never the original's live Stripe account. Usage is held, and all webhook
-endpoints are disabled. Run it before you start any program with the copy.`;
-
-const addSeparateCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("separate")
-      .description("Turn a copied database into a separate deployment")
-      .option(
-        "--is-copy",
-        "the database is a copy that looks like the original, such as a copied disk",
-      ),
-  )
-    .addHelpText("after", SEPARATE_HELP)
-    .action(async ({ isCopy, ...operator }) => {
-      const { io } = context;
-      const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
-        await openChange(context, operator),
-        { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
-      );
-      printResult(io, {
-        temporal_name: name,
-        original_temporal_name: originalName,
-        usage_held: hold,
-        disabled_webhook_endpoints: disabledEndpoints,
-      });
-      say(
-        io,
-        `This database is now deployment ${name}; ${originalName} continues without it. Start this deployment's programs with their own settings, without the original's Stripe key.`,
-      );
-      say(
-        io,
-        "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage resume --nothing-was-lost`.",
-      );
-      say(
-        io,
-        `${counted(disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here. To use one, run \`impact webhook update\` with the URL of your server and --enable.`,
-      );
-    });
-};
-
 export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
-  addShowCommand(deployment, context);
   addMoveToStripeCommand(deployment, context);
-  addSeparateCommand(deployment, context);
 };

@@ -77,7 +77,7 @@ const checkWorkers = async (
     const stranger = strangers.find(({ ageSeconds }) => ageSeconds < STRANGER_WITHIN_SECONDS);
     if (stranger) {
       return wrong(
-        `the worker ${stranger.identity} polls this deployment's task queues but uses another database. If you have just stopped it, wait half a minute. Otherwise one of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
+        `the worker ${stranger.identity} polls this deployment's task queues but uses another database. If you have just stopped it, wait half a minute. Otherwise one of the two databases is a copy: stop its programs and run \`impact usage hold\` and \`impact usage resume --as-copy\` with it`,
       );
     }
     if (pollers.length === strangers.length) {

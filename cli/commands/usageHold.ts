@@ -1,18 +1,15 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
-import { holdUsage } from "../../modules/billing/holdUsage.ts";
-import { readRestoreProgress } from "../../modules/billing/holdUsage.ts";
-import type { RestoreProgress } from "../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../modules/billing/holdUsage.ts";
-import type { ResumedUsage } from "../../modules/billing/holdUsage.ts";
+import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
+import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printText } from "../output/print.ts";
+import { printJson, printText, snakeCased } from "../output/print.ts";
 
 export const addHoldCommand = (parent: Command, context: CliContext): void => {
   parent
@@ -38,55 +35,34 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
 /** A step of the checklist. What waits needs no command. */
 type Step = { readonly state: "done" | "next" | "waits"; readonly text: string };
 
-const step = (state: Step["state"], text: string): Step => ({ state, text });
-
-const askingStep = ({ asked, isHeld, noticedAt, sumsCompleteAt }: RestoreProgress): Step => {
-  const since = `what was registered before ${formatTime(noticedAt)} and is not known to be delivered`;
-  const { events, unsealedFacts } = asked;
-  if (isHeld) {
-    return step("waits", `After that, Stripe is asked about ${since}.`);
-  }
-  return events + unsealedFacts === 0
-    ? step("done", `Stripe was asked about ${since}.`)
-    : step(
-        "waits",
-        `Stripe is asked about ${since}, from ${formatTime(sumsCompleteAt)} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
-      );
-};
-
-const comparisonStep = ({ asked, comparedAt, isHeld, sumsCompleteAt }: RestoreProgress): Step => {
-  const isAsking = isHeld || asked.events + asked.unsealedFacts > 0;
-  if (comparedAt !== null && !isAsking) {
-    return step("done", `The sums were compared at ${formatTime(comparedAt)}.`);
-  }
-  return step(
-    isAsking ? "waits" : "next",
-    `Find what the lost registrations and refunds have left at Stripe, after ${isAsking ? "that, and after " : ""}${formatTime(sumsCompleteAt)}: impact usage reconcile`,
-  );
-};
-
 /** Returns what a restore has left to do, in order. */
-const listSteps = (progress: RestoreProgress): readonly Step[] => {
-  const { noticedAt, isHeld, released, comparedAt, openItems } = progress;
+const listSteps = ({
+  noticedAt,
+  isHeld,
+  asked: { events, unsealedFacts },
+  sumsCompleteAt,
+}: RestoreProgress): readonly Step[] => {
+  const usage = `what was registered before ${formatTime(noticedAt)} and is not known to be delivered`;
+  const isAsking = isHeld || events + unsealedFacts > 0;
+  const state = isAsking ? "waits" : "next";
   return [
-    step("done", `The change of the database was noticed at ${formatTime(noticedAt)}.`),
     isHeld
-      ? step(
-          "next",
-          "Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume",
-        )
-      : step(
-          "done",
-          `The hold was ended${released === null ? "" : ` at ${formatTime(released.at)} by ${released.by}`}; this database replaces the old one.`,
-        ),
-    askingStep(progress),
-    comparisonStep(progress),
-    comparedAt !== null && openItems === 0
-      ? step("done", "No item needs a person.")
-      : step(
-          openItems > 0 ? "next" : "waits",
-          `Decide about what needs a person, ${counted(openItems, "item")} now: impact usage`,
-        ),
+      ? {
+          state: "next",
+          text: "Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume",
+        }
+      : { state: "done", text: "The hold was ended; this database replaces the old one." },
+    isAsking
+      ? {
+          state: "waits",
+          text: `Stripe is asked about ${usage}, from ${formatTime(sumsCompleteAt)} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
+        }
+      : { state: "done", text: `Stripe was asked about ${usage}.` },
+    {
+      state,
+      text: `Find what the lost registrations and refunds have left at Stripe, after ${formatTime(sumsCompleteAt)}: impact usage reconcile`,
+    },
+    { state, text: "Decide about what needs a person: impact usage" },
   ];
 };
 
@@ -99,17 +75,21 @@ const MARKS: Readonly<Record<Step["state"], string>> = {
 type ResumeOptions = ChangeOptions & {
   readonly nothingWasLost?: true;
   readonly afterRestore?: true;
+  readonly asCopy?: true;
   readonly dryRun?: true;
 };
 
 const describeResumption = (
-  { hold, doubtedUntil }: ResumedUsage,
+  { hold, doubtedUntil, copy }: ResumedUsage,
   { isDryRun, wasNothingLost }: { readonly isDryRun: boolean; readonly wasNothingLost: boolean },
 ): string => {
   if (hold === null) {
     return "Usage is not held.";
   }
   const ended = `${isDryRun ? "Nothing was changed. The command would end" : "Ended"} the hold of ${hold.by} (${hold.reason})`;
+  if (copy !== null) {
+    return `${ended}. This database is now deployment ${copy.name}; ${copy.originalName} continues without it, and sends what was pending in live mode. Start this deployment's programs with their own settings, without the original's Stripe key. ${counted(copy.disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here.`;
+  }
   if (doubtedUntil !== null) {
     return `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
   }
@@ -118,7 +98,7 @@ const describeResumption = (
 
 const resume = async (
   context: CliContext,
-  { nothingWasLost, afterRestore, dryRun, as, reason }: ResumeOptions,
+  { nothingWasLost, afterRestore, asCopy, dryRun, as, reason }: ResumeOptions,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openChange(context, { as, reason });
@@ -126,9 +106,10 @@ const resume = async (
     isDryRun: dryRun === true,
     wasNothingLost: nothingWasLost === true,
     isRestored: afterRestore === true,
+    isCopy: asCopy === true,
   };
-  const resumed = await resumeUsage(deps, { by: operatorName(as), ...choice });
-  const { hold, doubtedUntil } = resumed;
+  const resumed = await resumeUsage(deps, choice);
+  const { hold, doubtedUntil, copy } = resumed;
   // A hold that an operator had set has nothing to do with an earlier restore.
   const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
   const steps = progress === null ? [] : listSteps(progress);
@@ -137,6 +118,7 @@ const resume = async (
       ended_hold: hold,
       doubted_until: doubtedUntil,
       dry_run: choice.isDryRun,
+      copy: copy && snakeCased(copy),
       steps,
     });
     return;
@@ -153,7 +135,11 @@ Stripe is asked about usage that the lost history may have sent. Repeat the comm
 what is done, what waits until when, and the next step. Pass --nothing-was-lost only if the
 old database cannot have sent anything that this one lacks, as after a planned switchover.
 Pass --after-restore if a restore was not noticed, because the data folder was put back in its
-place, or rows were.`;
+place, or rows were.
+Pass --as-copy for a copy that is used beside the original, such as a database for tests. It
+gets an id, and so workflows and task queues of its own; the next worker records its processor,
+which is never the original's live Stripe account; and all webhook endpoints are disabled. Run
+it before you start any program with the copy.`;
 
 export const addResumeCommand = (parent: Command, context: CliContext): void => {
   withAudit(
@@ -167,6 +153,12 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
         ).conflicts("afterRestore"),
       )
       .option("--after-restore", "a restore was not noticed")
+      .addOption(
+        new Option(
+          "--as-copy",
+          "the database is a copy that is used beside the original",
+        ).conflicts(["nothingWasLost", "afterRestore"]),
+      )
       .option("--dry-run", "show what would be done"),
   )
     .addHelpText("after", RESUME_HELP)

@@ -18,9 +18,6 @@ CREATE TABLE deployment (
   processor text CONSTRAINT deployment_processor CHECK (processor IN ('stripe', 'ledger')),
   stripe_account_id text,
   stripe_livemode boolean,
-  processor_recorded_at timestamptz,
-  -- The operator who moved the deployment from the ledger to Stripe.
-  processor_recorded_by text,
   -- The Stripe account, in live mode, of the deployment from which this one was copied. This one never bills through it.
   original_stripe_account_id text,
   -- When this copy became a deployment of its own. What Stripe has from before is the original's usage.
@@ -41,10 +38,8 @@ CREATE TABLE deployment (
   doubted_fact_id bigint,
   -- When the hold after that restore began. The lost history has sent nothing later.
   doubted_until timestamptz,
-  -- The last hold that ended, and the operator who ended it.
+  -- When the last hold ended.
   released_at timestamptz,
-  released_by text,
-  released_hold text,
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) IN (0, 4)),
   CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) IN (0, 2)),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) IN (0, 4)),
@@ -331,8 +326,6 @@ CREATE TABLE reconciliation (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   started_at timestamptz NOT NULL,
   ended_at timestamptz NOT NULL,
-  -- How much usage the processor was still asked about when it began: events, and facts in no event yet.
-  asked bigint NOT NULL,
   -- How many streams were compared.
   streams integer NOT NULL,
   -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.

@@ -27,7 +27,6 @@ export const AUDIT_ACTIONS = [
   "import.key",
   "import.slug",
   "deployment.move_to_stripe",
-  "deployment.separate",
   "webhook.create",
   "webhook.update",
   "webhook.delete",

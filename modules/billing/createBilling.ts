@@ -31,7 +31,7 @@ export const requireProcessor = async (
       originalStripeAccountId: current.originalStripeAccountId,
     });
     if (decided.kind === "record") {
-      await recordProcessor(transaction, configured, null);
+      await recordProcessor(transaction, configured);
     }
     return decided;
   });

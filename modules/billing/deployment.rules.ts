@@ -81,7 +81,7 @@ export const findSealingProblem = (
 ): string | null =>
   recorded === null || recorded.name === configured
     ? null
-    : `this deployment bills live usage with ${recorded.name}, but this process is set up for ${configured}; see \`impact deployment show\``;
+    : `this deployment bills live usage with ${recorded.name}, but this process is set up for ${configured}; see \`impact doctor\``;
 
 /** Long enough that two deployments of a namespace have different names, and short enough to be read. */
 const NAME_CHARACTERS = 8;
@@ -92,7 +92,7 @@ export const deploymentNameOf = ({ id }: { readonly id: string }): string =>
 
 /** What an operator of a changed database must decide: its workflows may be those of another database. */
 export const UNDECIDED_COPY =
-  "The database was restored, promoted or copied. If it replaces the old one, run `impact usage resume`. If it is a copy, run `impact deployment separate`.";
+  "The database was restored, promoted or copied. If it replaces the old one, run `impact usage resume`. If it is a copy that is used beside the old one, run `impact usage resume --as-copy`.";
 
 /** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
 export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };

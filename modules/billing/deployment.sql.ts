@@ -13,15 +13,11 @@ const storedRow = z.strictObject({
   stripeLivemode: z.boolean().nullable(),
   originalStripeAccountId: z.string().nullable(),
   separatedAt: z.date().nullable(),
-  processorRecordedAt: z.date().nullable(),
-  processorRecordedBy: z.string().nullable(),
   systemIdentifier: z.string().nullable(),
   timeline: z.string().nullable(),
   doubtedFactId: safeInteger.nullable(),
   doubtedUntil: z.date().nullable(),
   releasedAt: z.date().nullable(),
-  releasedBy: z.string().nullable(),
-  releasedHold: z.string().nullable(),
   heldAt: z.date().nullable(),
   holdReason: z.string().nullable(),
   heldBy: z.string().nullable(),
@@ -115,19 +111,15 @@ const change = async (
   `);
 };
 
-/** @param by the operator; null if a program has recorded its own processor */
 export const recordProcessor = (
   transaction: DatabaseTransactionConnection,
   processor: LiveProcessor,
-  by: string | null,
 ): Promise<void> => {
   const account = processor.name === "stripe" ? processor.account : null;
   return change(transaction, {
     processor: processor.name,
     stripe_account_id: account?.id ?? null,
     stripe_livemode: account?.isLive ?? null,
-    processor_recorded_at: sql.fragment`now()`,
-    processor_recorded_by: by,
   });
 };
 
@@ -157,8 +149,6 @@ export const recordSeparation = (
     processor: null,
     stripe_account_id: null,
     stripe_livemode: null,
-    processor_recorded_at: null,
-    processor_recorded_by: null,
   });
 
 /** Records a hold that begins on the server of this connection. */
@@ -187,10 +177,29 @@ export const doubtUsage = (
       until === null ? null : sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
   });
 
-/** Ends the hold, and keeps a note of it. This server is the deployment's from then on. */
+const askedRow = z.strictObject({ events: safeInteger, unsealedFacts: safeInteger });
+
+/**
+ * Counts the usage about which the processor is asked before it is sent: events, and facts in no event yet that may have been
+ * sent in a lost history.
+ */
+export const countAskedUsage = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof askedRow>>> =>
+  db.one(sql.type(askedRow)`
+    SELECT
+      (SELECT count(*) FROM meter_event WHERE state = 'pending' AND asking_since IS NOT NULL) AS events,
+      (
+        SELECT count(*)
+        FROM usage_fact
+        WHERE meter_event_id IS NULL AND id <= (SELECT doubted_fact_id FROM deployment)
+      ) AS "unsealedFacts"
+  `);
+
+/** Ends the hold. This server is the deployment's from then on. */
 export const recordRelease = async (
   transaction: DatabaseTransactionConnection,
-  { at, by, reason }: { readonly at: Date; readonly by: string; readonly reason: string },
+  at: Date,
 ): Promise<void> => {
   await change(transaction, {
     held_at: null,
@@ -198,8 +207,6 @@ export const recordRelease = async (
     held_by: null,
     held_on: null,
     released_at: timestamp(at),
-    released_by: by,
-    released_hold: reason,
   });
   await transaction.query(sql.typeAlias("void")`
     UPDATE deployment SET (system_identifier, timeline, database_oid, table_oid) = ${server}

@@ -14,6 +14,7 @@ import {
 } from "./deployment.rules.ts";
 import type { Hold } from "./deployment.rules.ts";
 import {
+  countAskedUsage,
   doubtUsage,
   identifyDeployment,
   lockDeployment,
@@ -22,13 +23,10 @@ import {
   recordRelease,
   recordSeparation,
 } from "./deployment.sql.ts";
-import type { ServerMark } from "./deployment.sql.ts";
-import { countUsageAttention } from "./meterEventReports.sql.ts";
-import { needsOperator } from "./meterEvents.rules.ts";
+import type { Deployment, ServerMark } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
-import { countAskedUsage, findLastReconciliation } from "./reconciliation/reconciliations.sql.ts";
 import { disableEndpoints } from "../events/endpoints.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -91,6 +89,14 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
   });
 };
 
+/** A copy that has become a deployment of its own. */
+type SeparatedCopy = {
+  /** The names of both deployments in Temporal. */
+  readonly name: string;
+  readonly originalName: string;
+  readonly disabledEndpoints: number;
+};
+
 export type ResumedUsage = {
   /** The hold that has ended; null if usage was not held. */
   readonly hold: Hold | null;
@@ -99,114 +105,21 @@ export type ResumedUsage = {
    * lost.
    */
   readonly doubtedUntil: Date | null;
-};
-
-/**
- * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
- * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
- * once the sums show everything from before the hold. Failed usage is asked about when it is retried.
- * @param options.wasNothingLost the old database has sent nothing that this one does not know of
- * @param options.isRestored a restore went unnoticed: the data folder was put back in its place, or rows were
- * @param options.isDryRun nothing is changed
- */
-export const resumeUsage = (
-  { db, clock, actor }: OperatorContext,
-  {
-    by,
-    wasNothingLost,
-    isRestored = false,
-    isDryRun,
-  }: {
-    readonly by: string;
-    readonly wasNothingLost: boolean;
-    readonly isRestored?: boolean;
-    readonly isDryRun: boolean;
-  },
-): Promise<ResumedUsage> =>
-  db.transaction(async (transaction) => {
-    const deployment = await lockDeployment(transaction);
-    const hold = findHold(deployment);
-    if (!hold) {
-      return { hold, doubtedUntil: null };
-    }
-    const now = await readDatabaseTime(transaction, clock);
-    const hasChanged = isHoldMissing(deployment);
-    const { doubtedUntil } = deployment;
-    // A hold after a restore begins with the doubt; an operator's later one does not renew it.
-    const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
-    const isAfterRestore = hasChanged || isDoubted || isRestored;
-    const since = isDoubted && !hasChanged ? doubtedUntil : (!hasChanged && hold.at) || now;
-    const until = isAfterRestore && !wasNothingLost ? since : null;
-    if (isDryRun) {
-      return { hold, doubtedUntil: until };
-    }
-    if (isAfterRestore && !(isDoubted && until !== null)) {
-      await doubtUsage(transaction, until);
-    }
-    if (until !== null) {
-      await askAboutUnsent(transaction, until);
-    }
-    await recordRelease(transaction, { at: now, by, reason: hold.reason });
-    await recordAction(transaction, actor, now, {
-      action: "usage.resume",
-      details: { hold, doubtedUntil: until, wasNothingLost },
-    });
-    return { hold, doubtedUntil: until };
-  });
-
-/** What a restore, a promotion or a copy has left to do. */
-export type RestoreProgress = {
-  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
-  readonly noticedAt: Date;
-  readonly isHeld: boolean;
-  /** Who ended the last hold, and when; null if none has ended. */
-  readonly released: { readonly by: string; readonly at: Date } | null;
-  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
-  readonly asked: { readonly events: number; readonly unsealedFacts: number };
-  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
-  readonly sumsCompleteAt: Date;
-  /** When the last comparison began that covers everything, after everything was asked about; null if none has. */
-  readonly comparedAt: Date | null;
-  /** The items that need an operator. */
-  readonly openItems: number;
-};
-
-/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
-export const readRestoreProgress = async ({
-  db,
-}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
-  const deployment = await readDeployment(db);
-  const { doubtedUntil, releasedAt, releasedBy } = deployment;
-  if (doubtedUntil === null || deployment.processor?.name === "ledger") {
-    return null;
-  }
-  const sumsCompleteAt = new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS);
-  const last = await findLastReconciliation(db);
-  const isComplete = last?.error === null && last.asked === 0 && last.startedAt >= sumsCompleteAt;
-  return {
-    noticedAt: doubtedUntil,
-    isHeld: findHold(deployment) !== null,
-    released: releasedAt && releasedBy !== null ? { by: releasedBy, at: releasedAt } : null,
-    asked: await countAskedUsage(db),
-    sumsCompleteAt,
-    comparedAt: isComplete ? last.startedAt : null,
-    openItems: (await countUsageAttention(db))
-      .filter(({ cause }) => needsOperator(cause))
-      .reduce((sum, { items }) => sum + items, 0),
-  };
+  /** Null unless the database is a copy that is used beside the original. */
+  readonly copy: SeparatedCopy | null;
 };
 
 /** Workers record every four seconds that they look for work. */
 const IN_USE_SECONDS = 10;
 
-/** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
+/** @throws DomainError request_invalid if programs use the database, or it does not look like a copy */
 const requireUnusedCopy = async (
   transaction: DatabaseTransactionConnection,
-  isCopy: boolean,
+  hold: Hold | null,
 ): Promise<void> => {
-  if (!isCopy) {
+  if (hold === null) {
     throw invalidRequest(
-      "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
+      "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk, run `impact usage hold` first",
     );
   }
   const passes = await listLastPasses(transaction);
@@ -218,38 +131,110 @@ const requireUnusedCopy = async (
 };
 
 /**
- * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its usage is held:
- * what was pending is sent by the original. Its webhook endpoints are disabled, because they are the servers of the
- * original's clients. Its processor is forgotten, and it never bills through the original's live Stripe account.
- * @returns the names in Temporal, the hold, and how many endpoints were disabled
- * @throws DomainError request_invalid
+ * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its webhook endpoints
+ * are disabled, because they are the servers of the original's clients. Its processor is forgotten, and it never bills
+ * through the original's live Stripe account.
  */
-export const separateDeployment = (
+const separateCopy = async (
+  transaction: DatabaseTransactionConnection,
+  original: Deployment,
+  now: Date,
+): Promise<SeparatedCopy> => {
+  const id = await identifyDeployment(transaction);
+  await recordSeparation(transaction, now);
+  const disabled = await disableEndpoints(transaction, { reason: "requested", now });
+  return {
+    name: deploymentNameOf({ id }),
+    originalName: deploymentNameOf(original),
+    disabledEndpoints: disabled.length,
+  };
+};
+
+/**
+ * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
+ * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
+ * once the sums show everything from before the hold. Failed usage is asked about when it is retried.
+ * @param options.wasNothingLost the old database has sent nothing that this one does not know of
+ * @param options.isRestored a restore went unnoticed: the data folder was put back in its place, or rows were
+ * @param options.isCopy the original stays in use, and sends what was pending in live mode
+ * @param options.isDryRun nothing is changed
+ * @throws DomainError request_invalid if a copy is in use, or does not look like one
+ */
+export const resumeUsage = (
   { db, clock, actor }: OperatorContext,
-  { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
-): Promise<{
-  readonly name: string;
-  readonly originalName: string;
-  readonly hold: Hold;
-  readonly disabledEndpoints: number;
-}> =>
+  {
+    wasNothingLost = false,
+    isRestored = false,
+    isCopy = false,
+    isDryRun = false,
+  }: {
+    readonly wasNothingLost?: boolean;
+    readonly isRestored?: boolean;
+    readonly isCopy?: boolean;
+    readonly isDryRun?: boolean;
+  } = {},
+): Promise<ResumedUsage> =>
   db.transaction(async (transaction) => {
-    const original = await lockDeployment(transaction);
-    await requireUnusedCopy(transaction, original.isServerChanged || isKnownCopy);
-    const id = await identifyDeployment(transaction);
-    const originalName = deploymentNameOf(original);
+    const deployment = await lockDeployment(transaction);
+    const hold = findHold(deployment);
+    if (isCopy) {
+      await requireUnusedCopy(transaction, hold);
+    }
+    if (!hold) {
+      return { hold, doubtedUntil: null, copy: null };
+    }
     const now = await readDatabaseTime(transaction, clock);
-    const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
-    await recordHold(transaction, hold);
-    await recordSeparation(transaction, now);
-    const disabled = await disableEndpoints(transaction, { reason: "requested", now });
-    const disabledEndpoints = disabled.length;
+    const hasChanged = isHoldMissing(deployment);
+    const { doubtedUntil } = deployment;
+    // A hold after a restore begins with the doubt; an operator's later one does not renew it.
+    const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
+    const isAfterRestore = hasChanged || isDoubted || isRestored;
+    const since = isDoubted && !hasChanged ? doubtedUntil : (!hasChanged && hold.at) || now;
+    const until = isAfterRestore && !wasNothingLost && !isCopy ? since : null;
+    if (isDryRun) {
+      return { hold, doubtedUntil: until, copy: null };
+    }
+    const copy = isCopy ? await separateCopy(transaction, deployment, now) : null;
+    if (isAfterRestore && !(isDoubted && until !== null)) {
+      await doubtUsage(transaction, until);
+    }
+    if (until !== null) {
+      await askAboutUnsent(transaction, until);
+    }
+    await recordRelease(transaction, now);
     await recordAction(transaction, actor, now, {
-      action: "deployment.separate",
-      details: { id, originalId: original.id, disabledWebhookEndpoints: disabledEndpoints },
+      action: "usage.resume",
+      details: { hold, doubtedUntil: until, wasNothingLost, copy },
     });
-    return { name: deploymentNameOf({ id }), originalName, hold, disabledEndpoints };
+    return { hold, doubtedUntil: until, copy };
   });
+
+/** What a restore or a promotion has left to do. */
+export type RestoreProgress = {
+  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
+  readonly noticedAt: Date;
+  readonly isHeld: boolean;
+  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
+  readonly asked: { readonly events: number; readonly unsealedFacts: number };
+  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
+  readonly sumsCompleteAt: Date;
+};
+
+/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
+export const readRestoreProgress = async ({
+  db,
+}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
+  const deployment = await readDeployment(db);
+  const { doubtedUntil, processor } = deployment;
+  return doubtedUntil === null || processor?.name === "ledger"
+    ? null
+    : {
+        noticedAt: doubtedUntil,
+        isHeld: findHold(deployment) !== null,
+        asked: await countAskedUsage(db),
+        sumsCompleteAt: new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS),
+      };
+};
 
 /**
  * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has

@@ -37,12 +37,11 @@ export type MoveToStripe = {
 const recordStripe = (
   { db, clock, actor }: BillingContext & OperatorContext,
   account: StripeAccount,
-  operator: string,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
     const { processor } = await lockDeployment(transaction);
     if (processor?.name !== "stripe") {
-      await recordProcessor(transaction, { name: "stripe", account }, operator);
+      await recordProcessor(transaction, { name: "stripe", account });
       await recordAction(transaction, actor, clock.now(), {
         action: "deployment.move_to_stripe",
         details: { account },
@@ -99,7 +98,7 @@ const moveStream = (
  */
 export const moveToStripe = async (
   given: BillingContext & OperatorContext,
-  options: { readonly isDryRun: boolean; readonly operator: string },
+  options: { readonly isDryRun: boolean },
 ): Promise<MoveToStripe> => {
   const { db, billing } = given;
   const context = { ...given, clock: await correctClock(db, given.clock) };
@@ -119,7 +118,7 @@ export const moveToStripe = async (
   }
   if (!options.isDryRun) {
     // First, so that no process seals more live usage for the ledger.
-    await recordStripe(context, account, options.operator);
+    await recordStripe(context, account);
   }
   const usage: MovedUsage[] = [];
   for (const organization of await listOrganizations(db)) {

@@ -9,17 +9,11 @@ import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
-import {
-  copyDatabase,
-  createEmptyDatabase,
-  openTestPool,
-  testWithDatabase,
-} from "../support/database.ts";
+import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -45,7 +39,6 @@ const READING = [
   "evidence order list",
   "completion",
   "doctor",
-  "deployment show",
   "workflow list",
 ];
 
@@ -63,15 +56,6 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
   STRIPE_SECRET_KEY: double.secretKey,
   STRIPE_API_BASE: double.url,
 });
-
-/** Returns the settings of a copy of a database that a program has been started with. */
-const copyStarted = async (t: ExecutionContext) => {
-  const original = await copyDatabase(t);
-  const db = await openTestPool(t, original, 1);
-  await guardUsage({ db, clock: systemClock });
-  await db.end();
-  return { DATABASE_URL: await copyDatabase(t, original) };
-};
 
 /** Returns a failed meter event's id, and the settings of its Stripe. */
 const failUsage = async (t: ExecutionContext<DatabaseContext>) => {
@@ -179,7 +163,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     // The usage of the other scenarios has made Stripe the processor of their database.
     return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
-  "deployment separate": async (t) => ({ args: [], env: await copyStarted(t) }),
 };
 
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */

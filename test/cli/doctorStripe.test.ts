@@ -72,8 +72,8 @@ test("doctor of a separated copy rejects the original's live key, and does not a
     STRIPE_API_BASE: double.url,
   };
   t.regex(await diagnoseOne("billing processor", withKey), /^ok: the Stripe account acct_double/u);
-  const separate = ["deployment", "separate", "--is-copy", "--as", "maria"];
-  const separated = await runImpact(separate, { env: settings });
+  await runImpact(["usage", "hold", "--reason", "copied disk"], { env: settings });
+  const separated = await runImpact(["usage", "resume", "--as-copy"], { env: settings });
   t.is(separated.exitCode, 0, separated.stderr);
 
   t.regex(

@@ -145,7 +145,7 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       VALUES (${accountId}, 'tree', 'cus_1', 1, 5, ${NOW})
     `,
     sql.typeAlias("void")`
-      INSERT INTO reconciliation (started_at, ended_at, asked, streams, unreadable) VALUES (${NOW}, ${NOW}, 1, 1, '[]')
+      INSERT INTO reconciliation (started_at, ended_at, streams, unreadable) VALUES (${NOW}, ${NOW}, 1, '[]')
     `,
     sql.typeAlias("void")`
       INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)

@@ -13,8 +13,7 @@ import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
-import { guardUsage, holdUsage } from "../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../modules/billing/holdUsage.ts";
+import { guardUsage, holdUsage, resumeUsage } from "../../modules/billing/holdUsage.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
@@ -94,10 +93,7 @@ test("a hold is a metric, and a worker logs it with the next command until it en
     lines.join(""),
     /"level":50.*usage is held by ada: failover drill\. .*impact usage resume/u,
   );
-  await resumeUsage(
-    { db, clock, actor: SERVICE },
-    { by: "ada", wasNothingLost: false, isDryRun: false },
-  );
+  await resumeUsage({ db, clock, actor: SERVICE });
   await watchOnce();
   t.regex(await readMetric(), /^impact_usage_held 0$/mu);
   t.is(lines.length, 1);

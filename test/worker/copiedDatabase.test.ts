@@ -75,7 +75,7 @@ const fork = async (
   const name = await getDeploymentName({ db, clock: systemClock });
   await db.transaction(async (transaction) => {
     await lockDeployment(transaction);
-    await recordProcessor(transaction, processor, null);
+    await recordProcessor(transaction, processor);
   });
   await fill(db);
   await db.end();
@@ -112,7 +112,7 @@ test("a worker of a copied database waits until an operator says that it replace
   const { name, original, copy } = await fork(t);
   const { messages, named } = startWaiting(t, copy);
   await eventually(() => messages.length > 0);
-  t.regex(messages[0] ?? "", /usage resume.*separate.*does not poll Temporal/u);
+  t.regex(messages[0] ?? "", /usage resume.*--as-copy.*does not poll Temporal/u);
 
   const planned = await copy.impact("usage", "resume", "--dry-run");
   t.regex(planned.stdout, /Nothing was changed\. The command would end the hold of restore guard/u);
@@ -120,10 +120,7 @@ test("a worker of a copied database waits until an operator says that it replace
   const run = await copy.impact("usage", "resume", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(
-    run.stdout,
-    /\[done\] {2}The hold was ended at .* by maria; this database replaces the old one/u,
-  );
+  t.regex(run.stdout, /\[done\] {2}The hold was ended; this database replaces the old one/u);
   t.is((await named)?.name, name);
   t.like(await readDeployment(copy.db), {
     isServerChanged: false,
@@ -135,23 +132,23 @@ test("a worker of a copied database waits until an operator says that it replace
   t.like(readJson(again), { ended_hold: null, doubted_until: null });
 });
 
-test("a separated copy has a different name, and never bills through the original's live account", async (t) => {
+test("a copy beside the original has a different name, and never bills through the original's live account", async (t) => {
   const { name, original, copy } = await fork(t);
   const waiting = startWaiting(t, copy);
   await eventually(() => waiting.messages.length > 0);
 
-  const run = await copy.impact("deployment", "separate", "--as", "maria");
+  const run = await copy.impact("usage", "resume", "--as-copy", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
   // It may have checked its Stripe account against the original's.
   await t.throwsAsync(waiting.named, { message: /separated from .* Start the worker again/u });
   const separated = await startWaiting(t, copy).named;
   t.not(separated?.name, name);
-  t.regex(run.stderr, new RegExp(`deployment ${separated?.name}; ${name} continues`, "u"));
+  t.regex(run.stdout, new RegExp(`deployment ${separated?.name}; ${name} continues`, "u"));
   t.like(await readDeployment(copy.db), {
     isServerChanged: false,
     processor: null,
-    hold: { by: "maria", reason: `the database is a copy of ${name}` },
+    hold: null,
   });
   await t.throwsAsync(requireProcessor(copy.db, { name: "stripe", account: LIVE }), {
     instanceOf: ProcessorMismatchError,
@@ -162,7 +159,7 @@ test("a separated copy has a different name, and never bills through the origina
   t.like(await readDeployment(original.db), { hold: null, processor: { account: LIVE } });
 });
 
-test("a separated copy sends nothing to the original's webhook endpoints", async (t) => {
+test("a copy beside the original sends nothing to the original's webhook endpoints", async (t) => {
   const receiver = await startReceiver(t);
   const deps = { clock: systemClock, actor: SERVICE, webhookSettings: LOOPBACK };
   const created: { readonly id: string; readonly accountId: string }[] = [];
@@ -184,12 +181,12 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
   const deliver = ({ db }: Database) => createDeliveriesTo(deliveryContext(db), endpoint.id)();
   const events = z.array(z.object({ details: z.record(z.string(), z.unknown()) }));
 
-  const run = await copy.impact("deployment", "separate", "--as", "maria");
+  const run = await copy.impact("usage", "resume", "--as-copy", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, /1 webhook endpoint was disabled.*impact webhook update/u);
-  const audited = await copy.impact("audit", "list", "--action", "deployment.separate", "--json");
-  t.like(events.parse(readJson(audited))[0]?.details, { disabled_webhook_endpoints: 1 });
+  t.regex(run.stdout, /1 webhook endpoint was disabled/u);
+  const audited = await copy.impact("audit", "list", "--action", "usage.resume", "--json");
+  t.like(events.parse(readJson(audited))[0]?.details, { copy: { disabled_endpoints: 1 } });
   t.like(await findEndpoint(copy.db, endpoint.id), { disabledReason: "requested" });
   t.like(await findEndpoint(copy.db, gone.id), { disabledReason: "gone" });
   const owner = { accountId: endpoint.accountId, mode: "live" } as const;
@@ -198,26 +195,24 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
   t.is(receiver.received.length, 0);
   await deliver(original);
   t.is(receiver.received.length, 1);
-
-  const again = await copy.impact("deployment", "separate", "--is-copy", "--json");
-  t.like(readJson(again), { disabled_webhook_endpoints: 0 });
 });
 
-test("a database is separated only if it looks like a copy, or is said to be one, and is not in use", async (t) => {
+test("a database is a copy only if it looks like one, or is held, and is not in use", async (t) => {
   const { name, original, copy } = await fork(t);
 
-  const refused = await original.impact("deployment", "separate");
+  const refused = await original.impact("usage", "resume", "--as-copy");
   t.is(refused.exitCode, 1);
-  t.regex(refused.stderr, /does not look like a copy.*--is-copy/u);
+  t.regex(refused.stderr, /does not look like a copy.*impact usage hold/u);
   await recordPass(copy.db, "dispatcher");
-  const used = await copy.impact("deployment", "separate");
+  const used = await copy.impact("usage", "resume", "--as-copy");
   t.is(used.exitCode, 1);
   t.regex(used.stderr, /a worker uses this database/u);
   t.is(await getDeploymentName({ db: original.db, clock: systemClock }), name);
 
-  const known = await original.impact("deployment", "separate", "--is-copy", "--json");
+  await original.impact("usage", "hold", "--reason", "copied disk");
+  const known = await original.impact("usage", "resume", "--as-copy", "--json");
   t.is(known.exitCode, 0, known.stderr);
-  t.like(readJson(known), { original_temporal_name: name });
+  t.like(readJson(known), { copy: { original_name: name, disabled_endpoints: 0 } });
   t.not(await getDeploymentName({ db: original.db, clock: systemClock }), name);
 });
 
@@ -242,7 +237,7 @@ test("doctor names a copied database that is undecided, and a worker that uses a
 
   t.is((await diagnose(original.impact)).of("deployment"), `ok: ${name} is its name in Temporal`);
   const undecided = await diagnose(copy.impact);
-  t.regex(undecided.of("deployment"), /^wrong: .*usage resume.*separate/u);
+  t.regex(undecided.of("deployment"), /^wrong: .*usage resume.*--as-copy/u);
   t.regex(undecided.of("worker (background)"), /^skipped/u);
 
   // The mistake: usage of the copy is resumed as if it replaced the original.
@@ -255,7 +250,7 @@ test("doctor names a copied database that is undecided, and a worker that uses a
   await eventually(() => isPolled(client, backgroundQueue(name)));
   t.regex(
     (await diagnose(original.impact)).of("worker (background)"),
-    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait half a minute\. Otherwise .* `impact deployment separate`/u,
+    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait half a minute\. Otherwise .* `impact usage resume --as-copy`/u,
   );
 });
 

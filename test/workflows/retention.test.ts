@@ -41,8 +41,8 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
     CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
   `);
   await db.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation (started_at, ended_at, asked, streams, unreadable)
-    VALUES ('2025-01-01', '2025-01-01', 0, 0, '[]')
+    INSERT INTO reconciliation (started_at, ended_at, streams, unreadable)
+    VALUES ('2025-01-01', '2025-01-01', 0, '[]')
   `);
 };
 

@@ -15,7 +15,6 @@ const unreadableStream = z.strictObject({
 const reconciliationRow = z.strictObject({
   startedAt: z.date(),
   endedAt: z.date(),
-  asked: safeInteger,
   streams: z.int(),
   unreadable: z.array(unreadableStream),
   error: z.string().nullable(),
@@ -26,34 +25,15 @@ export type StoredReconciliation = Readonly<z.output<typeof reconciliationRow>>;
 
 const columns = columnsOf("reconciliation", reconciliationRow);
 
-const askedRow = z.strictObject({ events: safeInteger, unsealedFacts: safeInteger });
-
-/**
- * Counts the usage about which the processor is asked before it is sent: events, and facts in no event yet that may have been
- * sent in a lost history.
- */
-export const countAskedUsage = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof askedRow>>> =>
-  db.one(sql.type(askedRow)`
-    SELECT
-      (SELECT count(*) FROM meter_event WHERE state = 'pending' AND asking_since IS NOT NULL) AS events,
-      (
-        SELECT count(*)
-        FROM usage_fact
-        WHERE meter_event_id IS NULL AND id <= (SELECT doubted_fact_id FROM deployment)
-      ) AS "unsealedFacts"
-  `);
-
 /** Stores a reconciliation that has ended. */
 export const insertReconciliation = async (
   db: CommonQueryMethods,
-  { startedAt, endedAt, asked, streams, unreadable, error }: StoredReconciliation,
+  { startedAt, endedAt, streams, unreadable, error }: StoredReconciliation,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation (started_at, ended_at, asked, streams, unreadable, error)
+    INSERT INTO reconciliation (started_at, ended_at, streams, unreadable, error)
     VALUES (
-      ${timestamp(startedAt)}, ${timestamp(endedAt)}, ${asked}, ${streams}, ${JSON.stringify(unreadable)}::jsonb,
+      ${timestamp(startedAt)}, ${timestamp(endedAt)}, ${streams}, ${JSON.stringify(unreadable)}::jsonb,
       ${error}
     )
   `);

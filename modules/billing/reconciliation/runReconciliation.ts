@@ -1,4 +1,4 @@
-import { countAskedUsage, insertReconciliation } from "./reconciliations.sql.ts";
+import { insertReconciliation } from "./reconciliations.sql.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { Span } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
@@ -54,7 +54,6 @@ export const runReconciliation = async (
   const { db } = context;
   const clock = await correctClock(db, context.clock);
   const startedAt = clock.now();
-  const { events, unsealedFacts } = await countAskedUsage(db);
   const span = givenSpan ?? defaultSpan(startedAt);
   const streams = await reconcileUsage(context, { accountId, span }, signal);
   const drifting = listStreamsNeedingAttention(streams);
@@ -70,7 +69,6 @@ export const runReconciliation = async (
       await insertReconciliation(transaction, {
         startedAt,
         endedAt: clock.now(),
-        asked: events + unsealedFacts,
         streams: streams.length,
         unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
           error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],

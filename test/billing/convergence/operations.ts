@@ -1,5 +1,4 @@
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { meterEventIdentifierStem } from "../../../modules/billing/usage.rules.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
@@ -138,7 +137,7 @@ export const createOperations = (world: World, random: Random) => {
   const resume = (wasNothingLost = false): Promise<boolean> =>
     attempt(`resume${wasNothingLost ? " --nothing-was-lost" : ""}`, async () => {
       const { deps } = world;
-      await asOperator(() => resumeUsage(deps(), { by: "maria", wasNothingLost, isDryRun: false }));
+      await asOperator(() => resumeUsage(deps(), { wasNothingLost }));
       isHeld = false;
     });
 

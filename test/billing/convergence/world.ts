@@ -311,7 +311,7 @@ export const createWorld = async (
         isOnLedger = false;
         deps = createDeps(true);
       }
-      const { usage } = await moveToStripe(deps, { isDryRun: false, operator: "maria" });
+      const { usage } = await moveToStripe(deps, { isDryRun: false });
       await deps.billing.prepare();
       write(`move ${usage.reduce((sum, { quantity }) => sum + quantity, 0)} to Stripe`);
     },

@@ -96,7 +96,7 @@ test("moved usage from before the subscription is late once it is sent", async (
   });
   await register(5);
 
-  const { usage } = await moveToStripe(deps, { isDryRun: false, operator: "ada" });
+  const { usage } = await moveToStripe(deps, { isDryRun: false });
   await drain();
 
   t.like(usage, [{ events: 1, quantity: 3 }]);

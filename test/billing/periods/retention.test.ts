@@ -38,7 +38,6 @@ const storeReconciliation = (
   return insertReconciliation(db, {
     startedAt,
     endedAt: startedAt,
-    asked: 0,
     streams: 1,
     unreadable: [{ ...name, accountIds: [accountId], error: "No such customer" }],
     error: null,

@@ -7,8 +7,7 @@ import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { listLastPasses } from "../../../db/perpetualWork.sql.ts";
-import { guardUsage, holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
+import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { deploymentNameOf } from "../../../modules/billing/deployment.rules.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
@@ -143,7 +142,7 @@ test("after a restore, subscriptions are read again when usage is resumed", asyn
   const readStatus = async () =>
     (await listWatchedSubscriptions(restored.db, stream.accountId))[0]?.status;
   t.is(await readStatus(), "active");
-  await resumeUsage(restored.deps, { by: "ada", wasNothingLost: false, isDryRun: false });
+  await resumeUsage(restored.deps);
 
   const { temporal } = await startSweepWorker(t, restored.deps);
   await startDispatcher(t, { db: restored.db, clock: restored.deps.clock, temporal });
@@ -158,7 +157,7 @@ test("when a hold begins, subscriptions are read again once", async (t) => {
   double.control.changeSubscription({ subscriptionId, status: "canceled" });
   pass(60);
   const hold = await holdUsage(deps, { reason: "a test", by: "ada" });
-  t.teardown(() => resumeUsage(deps, { by: "ada", wasNothingLost: true, isDryRun: false }));
+  t.teardown(() => resumeUsage(deps, { wasNothingLost: true }));
   const { temporal, name } = await startSweepWorker(t, deps);
   const first = await startDispatcher(t, { db: deps.db, temporal });
 

@@ -172,8 +172,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
     t,
     operator,
     () => Promise.resolve(),
-    (deps) =>
-      runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
+    (deps) => runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
   );
   const open = await listOpenDifferences(operator.deps().db, {
     accountId: null,
@@ -203,9 +202,7 @@ test("the end of a restore's hold that breaks at any statement asks about each e
       await operator.send();
     });
   };
-  await breakEverywhere(t, operator, prepare, (deps) =>
-    resumeUsage(deps, { by: "maria", wasNothingLost: false, isDryRun: false }),
-  );
+  await breakEverywhere(t, operator, prepare, (deps) => resumeUsage(deps));
   await operator.retryAll();
   await operator.settle();
   await requireDelivered(t, operator);
@@ -223,7 +220,7 @@ test(
       t,
       operator,
       () => Promise.resolve(),
-      (deps) => moveToStripe(deps, { isDryRun: false, operator: "maria" }),
+      (deps) => moveToStripe(deps, { isDryRun: false }),
     );
     t.is(operator.billedTo(0), 5);
   },

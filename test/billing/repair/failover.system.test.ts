@@ -48,7 +48,7 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
   t.like((await readDeployment(promoted)).hold, { by: "restore guard" });
   await world.register(accountId, 1000);
   await world.send();
-  await resumeUsage(world.deps(), { by: "maria", wasNothingLost: false, isDryRun: false });
+  await resumeUsage(world.deps());
   await createRepairs(world, random, (command) => command()).finish();
 
   t.deepEqual(await world.compareWithTruth(), {});

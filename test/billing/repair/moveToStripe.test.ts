@@ -26,7 +26,7 @@ test("the ledger's usage of the cycle moves to Stripe once, of organizations wit
   });
   const planned = await moveToStripe(
     { db, clock, actor, billing: createBilling({ db, stripe }) },
-    { isDryRun: true, operator: "maria" },
+    { isDryRun: true },
   );
   t.like(planned, {
     isRepeated: false,
@@ -43,7 +43,7 @@ test("the ledger's usage of the cycle moves to Stripe once, of organizations wit
   await operator.move();
   await operator.send();
   t.is(operator.billedTo(1), 4);
-  const repeated = await moveToStripe(operator.deps(), { isDryRun: false, operator: "maria" });
+  const repeated = await moveToStripe(operator.deps(), { isDryRun: false });
   t.deepEqual(repeated.usage, []);
   t.true(repeated.isRepeated);
   t.deepEqual(await operator.reconcile(), []);

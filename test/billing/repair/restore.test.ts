@@ -1,7 +1,6 @@
 import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
-import { holdUsage, readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
@@ -89,21 +88,6 @@ test("usage that is registered after a restore is sent at once", async (operator
   t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
   t.like(await countUsageAttention(operator.deps().db), [{ cause: "asking", items: 1 }]);
   await operator.settle();
-});
-
-test("the checklist counts a comparison only if it began after everything was asked about", async (operator) => {
-  const { t } = operator;
-  await operator.register(accountOf(operator), 6);
-  await operator.restore(() => operator.send());
-  await operator.resume();
-  const compare = async () => {
-    operator.pass(16 * 60);
-    await runReconciliation(operator.deps(), {}, new AbortController().signal);
-    return (await readRestoreProgress(operator.deps()))?.comparedAt ?? null;
-  };
-  t.is(await compare(), null);
-  await operator.settle();
-  t.not(await compare(), null);
 });
 
 test("lost registrations are differences, which a retry takes back", async (operator) => {
