@@ -1,7 +1,7 @@
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
-import { runReconciliation } from "../modules/billing/reconciliation/runReconciliation.ts";
+import { reconcileUsage } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
@@ -57,7 +57,7 @@ export const createBillingActivities = (
   /** Compares the processor's sums with ours. Fails, so that Temporal retries, if some could not be read and may be later. */
   reconcileUsage: async (): Promise<{ readonly compared: number; readonly drifting: number }> => {
     const { streams, drifting, failure } = await withHeartbeat((signal) =>
-      runReconciliation(context, {}, signal),
+      reconcileUsage(context, {}, signal),
     );
     context.observeDrift(drifting);
     if (failure !== null) {

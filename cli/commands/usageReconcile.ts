@@ -21,10 +21,14 @@ import {
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
-import { defaultSpan } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { runReconciliation } from "../../modules/billing/reconciliation/runReconciliation.ts";
-import type { Reconciliation } from "../../modules/billing/reconciliation/runReconciliation.ts";
+import {
+  defaultSpan,
+  reconcileUsage,
+} from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import type {
+  StreamReport,
+  Reconciliation,
+} from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -184,7 +188,7 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const deps = { ...(await openBilling(context)), pace: await connections.pace() };
   const compared = { accountId, span: isPartial ? span : null };
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const reconciled = await runReconciliation(deps, compared, signal);
+  const reconciled = await reconcileUsage(deps, compared, signal);
   const { streams, drifting } = reconciled;
   const failure = await compareWithInvoices(context, deps, accountId);
   const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });

@@ -209,7 +209,7 @@ test("cells that share a customer at Stripe see only their own usage", async (t)
     ],
   );
   for (const context of cells) {
-    const compared = await reconcileUsage(context, {}, new AbortController().signal);
+    const { streams: compared } = await reconcileUsage(context, {}, new AbortController().signal);
     t.deepEqual(
       compared.flatMap(({ differences }) => differences),
       [],

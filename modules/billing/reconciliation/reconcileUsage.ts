@@ -1,13 +1,17 @@
+import type { CommonQueryMethods } from "slonik";
 import { unhurriedPace, openBulkPool } from "../../../db/createBulkPace.ts";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
+import { insertReconciliation } from "./reconciliations.sql.ts";
+import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
 import { isProcessorUnusable, LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../processor.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
-import type { ReportedStream } from "./minutes.sql.ts";
+import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
 import type { FoundUnits } from "./usageDifferences.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
@@ -30,35 +34,24 @@ const split = ({ start, end }: Span, step: number): readonly Span[] => {
 };
 
 /** The units of a stream in a part of a span: what was delivered, and what the processor has. */
-type Sums = {
-  readonly readOurs: (part: Span) => Promise<number>;
-  readonly readTheirs: (part: Span) => Promise<number>;
-};
-
-/** Returns what was delivered in a span. It is read in short steps, because a busy stream has an event in each second. */
-const sumOurs = async (span: Span, readOurs: Sums["readOurs"]): Promise<number> => {
-  let sum = 0;
-  for (const day of split(span, DAY)) {
-    sum += await readOurs(day);
-  }
-  return sum;
-};
+type Sums = { readonly ours: number; readonly theirs: number };
 
 /**
- * Finds the differing minutes of a span of whole minutes: compares days, then the hours of differing days, then minutes.
- * Differences that add up to zero within a day, or an hour, are not found.
+ * Finds the differing minutes of a span of whole minutes, and what the processor has of them: compares days, then the hours of
+ * differing days, then minutes. Differences that add up to zero within a day, or an hour, are not found.
  */
 async function* findDifferences(
   span: Span,
-  sums: Sums,
+  readSums: (part: Span) => Promise<Sums>,
   [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
-): AsyncGenerator<Span, void, void> {
+): AsyncGenerator<{ readonly minute: Span; readonly theirs: number }, void, void> {
   for (const part of split(span, step)) {
-    if ((await sums.readOurs(part)) !== (await sums.readTheirs(part))) {
+    const { ours, theirs } = await readSums(part);
+    if (ours !== theirs) {
       if (finerSteps.length === 0) {
-        yield part;
+        yield { minute: part, theirs };
       } else {
-        yield* findDifferences(part, sums, finerSteps);
+        yield* findDifferences(part, readSums, finerSteps);
       }
     }
   }
@@ -141,24 +134,13 @@ const readDifference = async (
   };
 };
 
-const listDifferences = async (
-  context: BillingContext,
-  reported: ReportedStream,
-  span: Span,
-  { sums, usageLagMs }: { readonly sums: Sums; readonly usageLagMs: number },
-): Promise<readonly MinuteDifference[]> => {
-  const found: MinuteDifference[] = [];
-  for await (const minute of findDifferences(span, sums)) {
-    const theirs = await sums.readTheirs(minute);
-    const difference = await readDifference(context, reported, minute, { theirs, usageLagMs });
-    if (difference !== null) {
-      found.push(difference);
-    }
-    if (found.length === MAXIMUM_DIFFERENCES) {
-      break;
-    }
+/** Sums what was delivered in a span. It is read in short steps, because a busy stream has an event in each second. */
+const sumOurs = async (db: CommonQueryMethods, stream: CustomerStream, span: Span) => {
+  let sum = 0;
+  for (const day of split(span, DAY)) {
+    sum += await sumDeliveredUnits(db, stream, day);
   }
-  return found;
+  return sum;
 };
 
 const compareStream = async (
@@ -169,29 +151,32 @@ const compareStream = async (
 ): Promise<StreamReport> => {
   const { db, billing } = context;
   const stream = streamOf(reported);
-  const readOurs = (part: Span) => sumDeliveredUnits(db, stream, part);
-  const delivered = await sumOurs(span, readOurs);
-  const report = {
-    ...reported,
-    delivered,
-    differences: [],
-    error: null,
-    isErrorTemporary: false,
-  } as const;
+  const delivered = await sumOurs(db, stream, span);
+  const report = { ...reported, delivered, error: null, isErrorTemporary: false } as const;
+  const differences: MinuteDifference[] = [];
   if (span.start >= span.end) {
-    return { ...report, processorQuantity: 0 };
+    return { ...report, processorQuantity: 0, differences };
   }
   try {
-    const stripe = requireStripe(billing);
-    const readTheirs = (part: Span) =>
-      stripe.sumUsage(reported.customerId, reported.kind, part, signal);
+    const { usageLagMs, sumUsage } = requireStripe(billing);
+    const readTheirs = (part: Span) => sumUsage(reported.customerId, reported.kind, part, signal);
     const processorQuantity = await readTheirs(span);
     if (processorQuantity === delivered) {
-      return { ...report, processorQuantity };
+      return { ...report, processorQuantity, differences };
     }
-    const { usageLagMs } = stripe;
-    const sums = { readOurs, readTheirs };
-    const differences = await listDifferences(context, reported, span, { sums, usageLagMs });
+    const found = findDifferences(span, async (part) => ({
+      ours: await sumOurs(db, stream, part),
+      theirs: await readTheirs(part),
+    }));
+    for await (const { minute, theirs } of found) {
+      const difference = await readDifference(context, reported, minute, { theirs, usageLagMs });
+      if (difference !== null) {
+        differences.push(difference);
+      }
+      if (differences.length === MAXIMUM_DIFFERENCES) {
+        break;
+      }
+    }
     return { ...report, processorQuantity, differences };
   } catch (cause) {
     signal.throwIfAborted();
@@ -199,6 +184,7 @@ const compareStream = async (
     return {
       ...report,
       processorQuantity: null,
+      differences: [],
       error: cause instanceof Error ? cause.message : String(cause),
       isErrorTemporary: isProcessorUnusable(cause) || !(cause instanceof UsageUnreadableError),
     };
@@ -224,32 +210,77 @@ export const listStreamsNeedingAttention = (
       : stream.isErrorTemporary || stream.delivered !== 0,
   );
 
+export type Reconciliation = {
+  readonly streams: readonly StreamReport[];
+  /** The ids of the differences that no event explains. */
+  readonly openIds: ReadonlyMap<FoundUnits, bigint>;
+  /** The streams that differ or could not be read. */
+  readonly drifting: readonly StreamReport[];
+  /** Why it does not count as a success: the processor may be down or not configured. */
+  readonly failure: string | null;
+};
+
+const failureOf = (drifting: readonly StreamReport[]): string | null => {
+  const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
+  return unread.length === 0
+    ? null
+    : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
+};
+
+/** Returns the part of a span in which a stream was compared: with very many differences, up to the last one that was found. */
+const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span => ({
+  start,
+  end: differences.length < MAXIMUM_DIFFERENCES ? end : (differences.at(-1)?.second ?? end),
+});
+
 /**
- * Compares Stripe's usage with what was delivered, stream by stream. The built-in ledger is our own table, so there is nothing
- * to compare. Differences that add up to zero within the span are not found.
- * @param options.accountId compares only the streams of this account
+ * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. It
+ * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
+ * the span are not found.
+ * @param options.accountId compares only the streams of this account; null for all
+ * @param options.span null for the default one. Only a reconciliation of all accounts in that is stored
  */
 export const reconcileUsage = async (
   { pace = unhurriedPace, ...given }: BillingContext & { readonly pace?: BulkPace | undefined },
   {
     accountId = null,
     span: givenSpan = null,
-  }: {
-    readonly accountId?: string | null;
-    readonly span?: Span | null;
-  },
+  }: { readonly accountId?: string | null; readonly span?: Span | null },
   signal: AbortSignal,
-): Promise<readonly StreamReport[]> => {
+): Promise<Reconciliation> => {
   const clock = await correctClock(given.db, given.clock);
   const context = { ...given, clock, db: openBulkPool(given.db, pace) };
+  const startedAt = clock.now();
   const { separatedAt, processor } = await readDeployment(context.db);
-  if (processor?.name !== "stripe") {
-    return [];
-  }
-  const span = ownSpanOf(givenSpan ?? defaultSpan(clock.now()), separatedAt);
-  const streams = await listStripeStreams(context.db, span, accountId);
-  return runConcurrently(streams, (stream) => compareStream(context, stream, span, signal), {
-    concurrency: CONCURRENT_READS,
-    signal,
+  const span = ownSpanOf(givenSpan ?? defaultSpan(startedAt), separatedAt);
+  const compared =
+    processor?.name === "stripe" ? await listStripeStreams(context.db, span, accountId) : [];
+  const streams = await runConcurrently(
+    compared,
+    (stream) => compareStream(context, stream, span, signal),
+    { concurrency: CONCURRENT_READS, signal },
+  );
+  const drifting = listStreamsNeedingAttention(streams);
+  const failure = failureOf(drifting);
+  const openIds = await given.db.transaction(async (transaction) => {
+    const ids: (readonly [FoundUnits, bigint])[] = [];
+    for (const stream of streams.filter(({ error }) => error === null)) {
+      const part = comparedSpan(stream, span);
+      const found = listUnexplained(stream);
+      ids.push(...(await replaceOpenDifferences(transaction, stream, part, found, startedAt)));
+    }
+    if (accountId === null && givenSpan === null) {
+      await insertReconciliation(transaction, {
+        startedAt,
+        endedAt: clock.now(),
+        streams: streams.length,
+        unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
+          error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],
+        ),
+        error: failure,
+      });
+    }
+    return new Map(ids);
   });
+  return { streams, openIds, drifting, failure };
 };

@@ -8,7 +8,7 @@ import {
   retryUsage,
   sendDifference,
 } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { Random } from "../../support/random.ts";
@@ -115,7 +115,7 @@ export const createRepairs = (
     await passLag();
     const deps = world.deps();
     const { signal } = new AbortController();
-    const compare = (span: Span) => asOperator(() => runReconciliation(deps, { span }, signal));
+    const compare = (span: Span) => asOperator(() => reconcileUsage(deps, { span }, signal));
     await compare(world.comparedSpan());
     const all = { accountId: null, span: null, limit: 1000 };
     if ((await listOpenDifferences(deps.db, all)).length === 0) {

@@ -3,7 +3,6 @@ import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
 import {
   defaultSpan,
   listStreamsNeedingAttention,
@@ -28,7 +27,7 @@ const LAGGING = { summaryDelaySeconds: 120 };
 
 /** Compares the customer's trees. */
 const compare = async ({ deps, stream, customerId }: BillingSetup): Promise<StreamReport> => {
-  const streams = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
+  const { streams } = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
   const report = streams.find((each) => each.customerId === customerId && each.kind === "tree");
   if (!report) {
     throw new Error("The stream was not compared.");
@@ -37,7 +36,7 @@ const compare = async ({ deps, stream, customerId }: BillingSetup): Promise<Stre
 };
 
 const reconcile = ({ deps, stream }: BillingSetup) =>
-  runReconciliation(deps, { accountId: stream.accountId }, signal);
+  reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
 const openDifferences = ({ deps, stream }: BillingSetup) =>
   listOpenDifferences(deps.db, { accountId: stream.accountId, span: null, limit: 100 });
@@ -96,7 +95,7 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   const { accountId } = stream;
   const run = async (billing: typeof deps.billing) => {
     const { db, clock } = deps;
-    return runReconciliation({ db, clock, billing }, { accountId }, signal);
+    return reconcileUsage({ db, clock, billing }, { accountId }, signal);
   };
 
   const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
@@ -133,7 +132,7 @@ test("a customer that moves to another account makes no difference", async (t) =
   pass(3600);
 
   for (const accountId of [stream.accountId, successor]) {
-    const streams = await reconcileUsage(deps, { accountId }, signal);
+    const { streams } = await reconcileUsage(deps, { accountId }, signal);
     t.deepEqual(
       streams.map(({ kind }) => kind),
       ["bottle", "tree"],
@@ -167,7 +166,7 @@ test("usage and refunds that the processor has before the sender records it are 
   const deps = replaceCalls(setup, (stripe) => ({
     send: async (...given) => {
       const outcome = await stripe.send(...given);
-      found.push(...(await reconcileUsage(setup.deps, { ...stream, span }, signal)));
+      found.push(...(await reconcileUsage(setup.deps, { ...stream, span }, signal)).streams);
       return outcome;
     },
   }));
@@ -206,7 +205,7 @@ test("usage that is sent while the processor's sums are read is no difference", 
     },
   }));
 
-  const streams = await reconcileUsage(deps, { ...stream, span }, signal);
+  const { streams } = await reconcileUsage(deps, { ...stream, span }, signal);
 
   const trees = streams.find(({ kind }) => kind === "tree");
   t.true(Number(trees?.processorQuantity) > Number(trees?.delivered));

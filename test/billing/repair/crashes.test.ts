@@ -4,7 +4,7 @@ import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { retryUsage, sendDifference } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
@@ -172,7 +172,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
     t,
     operator,
     () => Promise.resolve(),
-    (deps) => runReconciliation(deps, { span: operator.comparedSpan() }, new AbortController().signal),
+    (deps) => reconcileUsage(deps, { span: operator.comparedSpan() }, new AbortController().signal),
   );
   const open = await listOpenDifferences(operator.deps().db, {
     accountId: null,

@@ -14,7 +14,7 @@ import {
 } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { RetriedItem } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
-import { runReconciliation } from "../../../modules/billing/reconciliation/runReconciliation.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
@@ -53,7 +53,7 @@ const createOperator = (world: World) => {
   const reconcile = async (): Promise<readonly UsageDifference[]> => {
     world.pass(LAG_SECONDS);
     const { signal } = new AbortController();
-    await runReconciliation(world.deps(), { span: world.comparedSpan() }, signal);
+    await reconcileUsage(world.deps(), { span: world.comparedSpan() }, signal);
     return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
   };
   /** Returns the first difference that a comparison finds. */

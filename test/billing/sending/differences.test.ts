@@ -40,7 +40,7 @@ const sendBeforeLoss = async (
 
 /** Returns the units by which Stripe's sums differ from what was delivered. */
 const differenceOf = async ({ deps, stream }: BillingSetup): Promise<number> => {
-  const streams = await reconcileUsage(deps, stream, new AbortController().signal);
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
   return streams
     .flatMap(({ differences }) => differences)
     .reduce((sum, { units }) => sum + units, 0);

@@ -38,9 +38,9 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
 
   pass(3600);
   const compare = async (compared: Span) =>
-    (await reconcileUsage(deps, { accountId: stream.accountId, span: compared }, never)).find(
-      ({ kind }) => kind === "tree",
-    );
+    (
+      await reconcileUsage(deps, { accountId: stream.accountId, span: compared }, never)
+    ).streams.find(({ kind }) => kind === "tree");
   t.like(await compare(span), {
     delivered: MOST - REFUNDED,
     processorQuantity: MOST - REFUNDED,
