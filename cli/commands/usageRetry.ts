@@ -1,15 +1,9 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { OperatorContext } from "../../modules/accounts/context.ts";
-import type { BillingContext } from "../../modules/billing/context.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import {
-  endUsageDelays,
-  listRetriableItems,
-  retryItems,
-} from "../../modules/billing/reconciliation/retryUsage.ts";
-import type { RetriedItem, UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { listRetriableItems, retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
+import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
   OperatorAnswer,
   Retry,
@@ -23,8 +17,6 @@ import type { ChangeOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 import { nameOf, selectUsage, USAGE_NAME } from "../usageNames.ts";
-
-type Deps = BillingContext & OperatorContext;
 
 /** What a command has done, or would do, with one item; or the error that kept it from that. */
 type Result = {
@@ -98,21 +90,6 @@ const resultOf = (retried: RetriedItem): Result =>
     ? { item: nameOf(retried), units: null, result: "refused", error: retried.refusal }
     : { item: nameOf(retried), units: retried.units, result: RETRIES[retried.retry] };
 
-/** Finds what was named, or all that is open. */
-const select = async (
-  deps: Deps,
-  names: readonly string[],
-  { all, dryRun }: RetryOptions,
-): Promise<readonly UsageItem[]> => {
-  const listOpen = async (accountId: string | null) => {
-    if (!dryRun) {
-      await endUsageDelays(deps, accountId);
-    }
-    return listRetriableItems(deps, accountId);
-  };
-  return all ? listOpen(null) : selectUsage(deps.db, names, listOpen);
-};
-
 const retry = async (
   context: CliContext,
   names: readonly string[],
@@ -122,7 +99,8 @@ const retry = async (
   const { io } = context;
   const deps = await openBillingChange(context, options);
   const isDryRun = options.dryRun === true;
-  const items = await select(deps, names, options);
+  const listOpen = (accountId: string | null) => listRetriableItems(deps, accountId);
+  const items = options.all ? await listOpen(null) : await selectUsage(deps.db, names, listOpen);
   const results: Result[] = [];
   for await (const retried of retryItems(deps, items, {
     reason: options.reason ?? "sent by impact usage retry",

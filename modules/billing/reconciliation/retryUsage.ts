@@ -20,7 +20,6 @@ import type { OperatorAnswer, Retry } from "./retryUsage.rules.ts";
 import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import { endDelays } from "../sending/attempts.sql.ts";
 import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { BillingTarget } from "../usage.rules.ts";
@@ -239,20 +238,6 @@ export async function* retryItems(
     }
   }
 }
-
-/** Lets the senders attempt at once what is delayed, of an organization or of all (null). */
-export const endUsageDelays = (
-  { db, clock, actor }: OperatorContext,
-  accountId: string | null,
-): Promise<void> =>
-  db.transaction(async (transaction) => {
-    const now = await readDatabaseTime(transaction, clock);
-    const endedDelays = await endDelays(transaction, accountId, now);
-    if (endedDelays > 0) {
-      const details = { endedDelays };
-      await recordAction(transaction, actor, now, { action: "usage.retry", accountId, details });
-    }
-  });
 
 /** Lists everything of an organization, or of all (null), that a retry may settle. Documents settle the others. */
 export const listRetriableItems = async (

@@ -162,32 +162,3 @@ export const recordOutcomes = (
     RETURNING meter_event.id, meter_event.is_late AS "isLate"
   `);
 };
-
-/**
- * Makes the next attempt of delayed meter events due.
- * @param accountId null: of all accounts
- * @returns how many were delayed
- */
-export const endDelays = async (
-  db: CommonQueryMethods,
-  accountId: string | null,
-  due: Date,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    WITH delayed AS (
-      SELECT id
-      FROM meter_event
-      WHERE state = 'pending'
-        AND leased_until IS NULL
-        AND retry_at > ${timestamp(due)}
-        AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
-      ORDER BY id
-      FOR UPDATE
-    )
-    UPDATE meter_event
-    SET retry_at = ${timestamp(due)}
-    FROM delayed
-    WHERE meter_event.id = delayed.id
-  `);
-  return rowCount;
-};

@@ -2,7 +2,6 @@ import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.t
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import {
-  endUsageDelays,
   listRetriableItems,
   retryItems,
   retryUsage,
@@ -50,7 +49,6 @@ export const createRepairs = (
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      await endUsageDelays(deps, null);
       for await (const item of retryItems(deps, await listRetriableItems(deps, null), BY)) {
         const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
         retried.push(`${item.letter}${item.id}${refused}`);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
-import { readJson } from "../../cli/runImpact.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -207,4 +207,41 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   t.regex(settled.stderr, /Nothing needs a person/u);
   t.is((await scene.impact("usage", "retry", item)).exitCode, 1);
   t.is((await scene.impact("usage", "retry", "D999999")).exitCode, 3);
+});
+
+test("usage retry says that nothing is sent while usage is held", async (t) => {
+  const scene = await setUpUsage(t);
+  const { impact } = scene;
+  await setCustomer(scene);
+  scene.double.control.addFault({
+    kind: "respond",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+  });
+  await scene.register(3);
+  await scene.drain();
+  const [failed = ""] = await scene.failedEvents();
+  t.is((await impact("usage", "hold", "--reason", "upgrade", "--as", "ada")).exitCode, 0);
+
+  for (const args of [[failed], [scene.id], [scene.id, "--json"]]) {
+    const { exitCode, stderr } = await impact("usage", "retry", ...args);
+    t.is(exitCode, 0, stderr);
+    if (args[0] === failed) {
+      t.regex(stderr, /Nothing is sent: usage is held by ada: upgrade\. .*`impact usage resume`/u);
+    }
+    t.notRegex(stderr, /workers? (?:will )?send|within seconds|sent again/iu);
+  }
+  const resumed = await impact("usage", "resume");
+  t.is(resumed.exitCode, 0, resumed.stderr);
+  t.regex(resumed.stdout, /^Ended the hold of ada \(upgrade\)\. The workers send usage within/u);
+  await scene.drain();
+  t.is(scene.billed(), 3);
+});
+
+test("usage retry without open usage says so", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const run = await runImpact(["usage", "retry", id], { env: { DATABASE_URL: databaseUrl } });
+  t.is(run.exitCode, 0);
+  t.regex(run.stderr, /Nothing has failed/u);
 });
