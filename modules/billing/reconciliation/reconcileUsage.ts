@@ -65,7 +65,7 @@ const LAG = LONGEST_USAGE_LAG_MS / 1000;
 const CONCURRENT_READS = 4;
 
 /** The most differences that are looked for in a stream. Each of them costs calls to Stripe. */
-export const MAXIMUM_DIFFERENCES = 20;
+const MAXIMUM_DIFFERENCES = 20;
 
 /** A minute in which Stripe's sum differs from what was delivered. */
 export type MinuteDifference = FoundUnits & {
@@ -192,7 +192,7 @@ const compareStream = async (
 };
 
 /** Returns the minutes of streams that a decision has to explain: neither lag nor usage that is asked about does. */
-export const listUnexplained = ({
+const listUnexplained = ({
   differences,
 }: Pick<StreamReport, "differences">): readonly MinuteDifference[] =>
   differences.filter(({ mayLag, askedIds }) => !mayLag && askedIds.length === 0);
