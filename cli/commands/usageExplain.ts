@@ -7,14 +7,13 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryUsage, sendDifference } from "../../modules/billing/reconciliation/retryUsage.ts";
-import type { Retry } from "../../modules/billing/reconciliation/retryUsage.rules.ts";
+import { retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
+import type { UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
@@ -29,7 +28,7 @@ import {
   printPlan,
 } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
-import { findUsageName, USAGE_NAME } from "../usageNames.ts";
+import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
 import { explainRegistration } from "./usageOfRegistration.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
 import {
@@ -77,54 +76,47 @@ const explainOrganization = async (
   printAttention(io, attention);
 };
 
-const RETRIES: Readonly<Record<Retry, readonly string[]>> = {
-  send: [
-    "Remove the cause.",
-    "Send it again under a new identifier: impact usage retry EVENT",
-    "If it can never be sent, bill it by hand: impact usage close EVENT DOCUMENT --reason TEXT",
-  ],
-  ask: [
-    "Have Stripe asked whether it has it; what it lacks is sent: impact usage retry EVENT",
-    "If it stays unclear, look at Stripe, and answer: impact usage retry EVENT --delivered, or --absent",
-  ],
-  record: [],
-};
-
-/** Returns what settles a failed event: a retry, or what it says instead. */
-const planFailed = async (
+/** Returns what a retry of an item would do, or why it is refused, and what else settles it. Stripe is read for a difference. */
+const planOpen = async (
   context: CliContext,
-  { id, quantity }: ListedMeterEvent,
+  item: UsageItem,
+  units: number,
 ): Promise<readonly string[]> => {
-  try {
-    const deps = await openBillingChange(context, {});
-    const { retry } = await retryUsage(deps, id, { isDryRun: true });
-    return RETRIES[retry].map((step) =>
-      step.replace("EVENT", `E${id}`).replace("DOCUMENT", documentOption(quantity)),
-    );
-  } catch (error) {
-    if (!(error instanceof DomainError)) {
-      throw error;
+  const name = nameOf(item);
+  const close = `impact usage close ${name} ${documentOption(units)} --reason TEXT`;
+  const deps = await openBillingChange(context, {});
+  const planned = retryItems(deps, [item], { reason: "", by: "", isDryRun: true });
+  const steps: string[] = [];
+  for await (const retried of planned) {
+    if ("refusal" in retried) {
+      steps.push(`A retry is refused: ${retried.refusal.message}.`);
+    } else if (retried.retry === "ask") {
+      steps.push(
+        `Have Stripe asked whether it has it; what it lacks is sent: impact usage retry ${name}`,
+        `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
+      );
+    } else {
+      const sent = counted(Math.abs(units), "unit");
+      steps.push(
+        ...(item.letter === "E" ? ["Remove the cause."] : []),
+        `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
+        `Or, if a document corrects it: ${close}`,
+        `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
+      );
     }
-    return [`A retry is refused: ${error.message}.`];
   }
+  return steps;
 };
 
 const planEvent = (
   context: CliContext,
-  event: ListedMeterEvent,
+  { id, state, quantity, isLate, documentReference }: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
-  const { id, state, quantity, isLate, documentReference, askingSince, attempts } = event;
   if (state === "failed") {
-    return planFailed(context, event);
+    return planOpen(context, { letter: "E", id }, quantity);
   }
   if (state === "pending") {
-    return [
-      askingSince !== null
-        ? "Nothing to do: Stripe is asked whether it has it, when its sums can no longer lag."
-        : attempts > 0
-          ? "Nothing to do: the workers try again."
-          : "Nothing to do: the workers send it.",
-    ];
+    return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
   }
   return isLate && documentReference === null
     ? [
@@ -166,34 +158,13 @@ const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
   printPlan(io, plan);
 };
 
-/** Returns what settles an open difference. Stripe is read, because the difference may be gone. */
-const planDifference = async (
-  context: CliContext,
-  { id, units }: { readonly id: bigint; readonly units: number },
-): Promise<readonly string[]> => {
-  const close = `impact usage close D${id} ${documentOption(-units)} --reason TEXT`;
-  try {
-    const deps = await openBillingChange(context, {});
-    await sendDifference(deps, id, { reason: "", by: "", isDryRun: true });
-    const sent = counted(Math.abs(units), "unit");
-    return [
-      `${units > 0 ? `Take ${sent} back at Stripe` : `Send ${sent} to Stripe`}: impact usage retry D${id}`,
-      `Or, if a document corrects it: ${close}`,
-      `Or, if it is right as it is: impact usage close D${id} --never-bill --reason TEXT`,
-    ];
-  } catch (error) {
-    if (!(error instanceof DomainError)) {
-      throw error;
-    }
-    return [`A retry is refused: ${error.message}.`, `To accept it: ${close}, or --never-bill`];
-  }
-};
-
 const explainDifference = async (context: CliContext, id: bigint): Promise<void> => {
   const { io, connections } = context;
   const difference = await getDifference(await connections.database(), id);
   const plan =
-    difference.state === "open" ? await planDifference(context, difference) : ["Nothing to do."];
+    difference.state === "open"
+      ? await planOpen(context, { letter: "D", id }, -difference.units)
+      : ["Nothing to do."];
   const { minute, second: _second, ...given } = difference;
   const fields = { ...snakeCased(given), id: `D${id}`, minute: timeOf(minute) };
   if (io.json) {
