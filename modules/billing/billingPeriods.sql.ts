@@ -11,19 +11,6 @@ export type Subscription = {
   readonly kind: Kind;
 };
 
-/** Longer than it takes to read a subscription and to store the result. */
-const LONGEST_READ_MS = 60_000;
-
-/**
- * Returns the condition that a stored result was read after another one that is to be stored now: reads can overlap. A
- * result from much later was dated by a fast clock, so it does not count.
- */
-export const wasReadLater = (storedReadAt: FragmentSqlToken, readAt: Date): FragmentSqlToken =>
-  sql.fragment`(
-    ${storedReadAt} > ${timestamp(readAt)}
-    AND ${storedReadAt} <= ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
-  )`;
-
 const payerRow = z.strictObject({
   accountId: z.uuid(),
   kind: kindColumn,
@@ -87,10 +74,7 @@ export const listBillingPeriods = (
     ORDER BY starts_at DESC
   `);
 
-/**
- * Stores a period, unless one that was read later is stored. Earlier periods stay; one that a change of the billing day has
- * cut short ends where the new one starts.
- */
+/** Stores a period. Earlier periods stay; one that a change of the billing day has cut short ends where the new one starts. */
 export const saveBillingPeriod = async (
   transaction: DatabaseTransactionConnection,
   { accountId, subscriptionId, kind }: Subscription,
@@ -99,14 +83,6 @@ export const saveBillingPeriod = async (
 ): Promise<void> => {
   const [startsAt, endsAt] = [timestamp(start), timestamp(end)];
   const own = sql.fragment`account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}`;
-  const isStale = await transaction.exists(sql.typeAlias("void")`
-    SELECT
-    FROM billing_period
-    WHERE ${own} AND ${wasReadLater(sql.fragment`read_at`, readAt)}
-  `);
-  if (isStale) {
-    return;
-  }
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM billing_period
     WHERE ${own} AND starts_at > ${startsAt}

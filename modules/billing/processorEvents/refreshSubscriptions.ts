@@ -72,10 +72,11 @@ export const readSubscription = async (
   const readAt = clock.now();
   const state = await stripe.readSubscription(subscriptionId, signal);
   await db.transaction(async (transaction) => {
-    await saveSubscriptionState(transaction, { accountId, subscriptionId }, state, readAt);
+    const own = { accountId, subscriptionId };
+    const isStored = await saveSubscriptionState(transaction, own, state, readAt);
     for (const kind of KINDS) {
       const period = state.periods[kind];
-      if (period !== null) {
+      if (isStored && period !== null) {
         await saveBillingPeriod(transaction, { accountId, subscriptionId, kind }, period, readAt);
       }
     }

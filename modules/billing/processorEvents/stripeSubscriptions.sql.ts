@@ -4,13 +4,16 @@ import { SUBSCRIPTION_POLICIES } from "../../accounts/accounts.rules.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { SubscriptionState } from "../subscriptions.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
-import { wasReadLater } from "../billingPeriods.sql.ts";
 import { sql, timestamp, values } from "../../../db/sql.ts";
 
+/** Longer than it takes to read a subscription and to store the result. */
+const LONGEST_READ_MS = 60_000;
+
 /**
- * Stores what Stripe returned of an account's subscription. It replaces what was read earlier, and is dropped if the account
- * has another subscription now. A program that does not know the prices of donations leaves what another has found out
- * about their items.
+ * Stores what Stripe returned of an account's subscription. It is dropped if the account has another subscription now, or what
+ * was read later is stored: reads can overlap. What is dated much later was dated by a fast clock, so it does not count. A
+ * program that does not know the prices of donations leaves what another has found out about their items.
+ * @returns whether it was stored
  */
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
@@ -24,8 +27,8 @@ export const saveSubscriptionState = async (
     hasDonationItems,
   }: Omit<SubscriptionState, "customerId" | "periods">,
   readAt: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO stripe_subscription (
       account_id, subscription_id, status, paused_by, trial_starts_at, trial_ends_at, metered_kinds, unit_prices,
       has_donation_items, read_at
@@ -54,8 +57,10 @@ export const saveSubscriptionState = async (
       ),
       read_at = excluded.read_at
     WHERE stripe_subscription.subscription_id <> excluded.subscription_id
-      OR NOT ${wasReadLater(sql.fragment`stripe_subscription.read_at`, readAt)}
+      OR stripe_subscription.read_at <= ${timestamp(readAt)}
+      OR stripe_subscription.read_at > ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
   `);
+  return rowCount > 0;
 };
 
 const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() }).nullable();
