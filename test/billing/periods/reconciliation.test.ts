@@ -275,24 +275,3 @@ test("the difference of many minutes is reported as a whole, with its first twen
     Array.from({ length: 20 }, (_, minute) => second + minute * 60),
   );
 });
-
-test("a difference that is found again keeps its id, and one that is gone disappears", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, double, reportElsewhere } = setup;
-  const second = double.control.now();
-  await register(7);
-  await drain();
-  pass(3600);
-  const find = async (units: number) => {
-    reportElsewhere(units, second);
-    await reconcile(setup);
-    return openDifferences(setup);
-  };
-
-  const [found] = await find(2);
-  t.like(found, { units: 2 });
-  t.like(await find(3), [{ id: found?.id, units: 5 }]);
-  t.deepEqual(await find(-5), []);
-  const [later] = await find(4);
-  t.not(later?.id, found?.id);
-});

@@ -37,31 +37,6 @@ test("refused usage is sent again by a retry, as the same event, and billed once
   );
 });
 
-test("usage that is refused again fails again, and can be retried again", async (operator) => {
-  const { t } = operator;
-  const event = await operator.fail(4);
-  for (const generation of [1, 2]) {
-    await operator.retry(event.id);
-    operator.control.addFault(REFUSED);
-    await operator.send();
-    t.like(await operator.find(event.id), { failure: "refused", generation });
-  }
-  await operator.retryAll();
-  await operator.send();
-  t.is(operator.billedTo(0), 4);
-});
-
-test("a retry sends refused usage to the customer that the organization has by then", async (operator) => {
-  const { t } = operator;
-  const event = await operator.fail(4);
-  await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
-
-  await operator.retry(event.id);
-  await operator.send();
-
-  t.is(operator.billedTo(4), 4);
-});
-
 test("usage of an organization without a customer is retried once it has one", async (operator) => {
   const { t } = operator;
   const accountId = operator.accountIds[0] ?? "";
@@ -116,17 +91,6 @@ for (const isApplied of [true, false]) {
     t.is(operator.billedTo(isApplied ? 0 : 4), 6);
   });
 }
-
-test("other usage is sent while Stripe is asked about an event", async (operator) => {
-  const { t } = operator;
-  const event = await operator.failUnknown(6, true);
-  await operator.retry(event.id);
-  operator.pass(60);
-  await operator.sendNew(3);
-
-  t.is(operator.billedTo(0), 9);
-  await operator.settle();
-});
 
 test("of usage of which Stripe has a part, the rest is sent without an operator", async (operator) => {
   const { t } = operator;

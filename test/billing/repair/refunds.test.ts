@@ -34,22 +34,6 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
   t.is(operator.billedTo(4), 4);
 });
 
-test("a refund of usage that is refused again waits again", async (operator) => {
-  const { t } = operator;
-  const usage = await operator.fail(7);
-  await operator.refund(operator.registrations()[0] ?? t.fail(), 7);
-  await operator.send();
-  operator.control.addFault(REFUSED);
-  await operator.retry(usage.id);
-  await operator.send();
-  t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
-
-  await operator.retryAll();
-  await operator.send();
-
-  t.deepEqual(operator.billed(), {});
-});
-
 test("a refused refund is retried at the customer of its usage", async (operator) => {
   const { t } = operator;
   const registration = await operator.sendNew(7);
@@ -173,21 +157,4 @@ test("refunds of usage of which Stripe has a part take it back after its rest wa
   await operator.settle();
 
   t.is(operator.billedTo(0), 1);
-});
-
-test("registrations that share a second fail and are retried together, and are refunded one by one", async (operator) => {
-  const { t } = operator;
-  const accountId = operator.accountIds[0] ?? "";
-  const first = await operator.register(accountId, 2);
-  const second = await operator.register(accountId, 3);
-  operator.control.addFault(REFUSED);
-  await operator.send();
-  await operator.refund(first, 2);
-  await operator.send();
-  await operator.retryAll();
-  await operator.send();
-  await operator.refund(second, 1);
-  await operator.send();
-
-  t.is(operator.billedTo(0), 2);
 });

@@ -62,22 +62,6 @@ for (const [instant, prepare] of Object.entries(INSTANTS)) {
   }
 }
 
-test("a refund is sent once after a restore, whether or not the lost history has sent it", async (operator) => {
-  const { t } = operator;
-  const first = await operator.sendNew(6);
-  operator.pass(60);
-  const second = await operator.sendNew(6);
-  await operator.refund(first, 2);
-  await operator.refund(second, 2);
-  await operator.restore(async () => {
-    await operator.send();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  await operator.settle();
-  t.deepEqual(operator.billed(), { 0: 4, 1: 4 });
-});
-
 test("usage that is registered after a restore is sent at once", async (operator) => {
   const { t } = operator;
   await operator.register(accountOf(operator), 6);
@@ -108,38 +92,6 @@ test("lost registrations are differences, which a retry takes back", async (oper
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 10 });
   t.deepEqual(await operator.reconcile(), []);
-});
-
-test("lost registrations that clients repeat under their keys are billed once", async (operator) => {
-  const { t } = operator;
-  await operator.restore(async () => {
-    await operator.sendNew(24);
-  });
-  await operator.resume();
-  await operator.register(accountOf(operator), 24);
-  await operator.settle();
-  await operator.reconcile();
-  await operator.retryAll();
-  await operator.settle();
-  t.is(operator.billedTo(0), 24);
-});
-
-test("lost refunds are differences, which a retry bills again", async (operator) => {
-  const { t } = operator;
-  const registration = await operator.sendNew(10);
-  await operator.restore(async () => {
-    await operator.refund(registration, 4);
-    await operator.send();
-  });
-  await operator.resume();
-  const [difference] = await operator.reconcile();
-  t.is(difference?.units, -4);
-  await operator.retryAll();
-  await operator.send();
-  t.deepEqual(operator.billed(), { 0: 10 });
-  await operator.refund(operator.registrations()[0] ?? t.fail(), 4);
-  await operator.settle();
-  t.deepEqual(operator.billed(), { 0: 6 });
 });
 
 test("a lost organization's usage is found again when it is created with its customer", async (operator) => {
@@ -204,44 +156,4 @@ test("lost refunds are billed by an invoice item when their difference is closed
   t.is((await operator.close([], { differences, document })).units, 4);
   operator.offset(differences);
   t.deepEqual(await operator.reconcile(), []);
-});
-
-test("two restores, the second during the questions of the first, bill once", async (operator) => {
-  const { t } = operator;
-  await operator.register(accountOf(operator), 6);
-  operator.pass(60);
-  await operator.register(accountOf(operator), 3);
-  await operator.restore(async () => {
-    await operator.send();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  await operator.send();
-  await operator.restore(async () => {
-    await operator.settle();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  await operator.settle();
-  t.deepEqual(operator.billed(), { 0: 6, 1: 3 });
-});
-
-test("a promoted standby that lacks the last 12 seconds sends only what Stripe lacks", async (operator) => {
-  const { t } = operator;
-  const registerFor = async (seconds: number, countAt: (second: number) => number) => {
-    for (let second = 0; second < seconds; second += 3) {
-      await operator.register(accountOf(operator), countAt(second));
-      operator.pass(3);
-      await operator.world.send();
-    }
-  };
-  await registerFor(30, (second) => 1 + second);
-  await operator.restore(() => registerFor(12, () => 100));
-  await operator.resume();
-  await operator.register(accountOf(operator), 1000);
-  await operator.settle();
-  await operator.reconcile();
-  await operator.retryAll();
-  await operator.settle();
-  t.is(operator.billedTo(0), 145 + 1000);
 });
