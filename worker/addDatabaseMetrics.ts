@@ -7,7 +7,7 @@ import { ATTENTION_CAUSES } from "../modules/billing/meterEvents.rules.ts";
 import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql.ts";
 import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
-import { countSubscriptionsByState } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import { listWatchedSubscriptions } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { listWaitingStreams } from "../modules/billing/sending/waitingStreams.sql.ts";
 import { listLastPasses } from "../db/perpetualWork.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
@@ -191,15 +191,14 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     ],
   }),
   gaugesOf({
-    read: ({ db }) => countSubscriptionsByState(db),
+    read: ({ db }) => listWatchedSubscriptions(db, null),
     isCostly: true,
     gauges: [
       {
         name: "impact_subscriptions",
         help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
         labelNames: ["status", "policy"],
-        values: (states) =>
-          states.map(({ status, policy, subscriptions }) => [{ status, policy }, subscriptions]),
+        values: (states) => states.map(({ status, policy }) => [{ status, policy }, 1]),
       },
       {
         name: "impact_subscription_problems",
@@ -211,7 +210,7 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
           ),
           ...states.flatMap((state) =>
             [...new Set(listSubscriptionProblems(state).map(({ kind }) => kind))].map(
-              (problem) => [{ problem, policy: state.policy }, state.subscriptions] as const,
+              (problem) => [{ problem, policy: state.policy }, 1] as const,
             ),
           ),
         ],

@@ -137,7 +137,11 @@ export const listOrganizationsWithoutCustomer = (
     ORDER BY created_at, id
   `);
 
-const stateRow = z.strictObject({
+const watchedRow = z.strictObject({
+  accountId: z.uuid(),
+  accountName: z.string(),
+  hasDonationItems: z.boolean().nullable(),
+  readAt: z.date(),
   policy: z.enum(SUBSCRIPTION_POLICIES),
   status: z.string(),
   pausedBy: z.string().nullable(),
@@ -146,34 +150,6 @@ const stateRow = z.strictObject({
   usedKinds: z.array(kindColumn),
   /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
   lostDonationItems: z.boolean(),
-});
-
-/** What the problems of a subscription depend on. */
-const stateColumns = sql.fragment`
-  account.subscription_policy AS policy,
-  stripe_subscription.status,
-  stripe_subscription.paused_by AS "pausedBy",
-  stripe_subscription.metered_kinds AS "meteredKinds",
-  -- Most subscriptions have a price for every kind, so that this looks nothing up.
-  ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
-  (
-    stripe_subscription.has_donation_items IS false AND EXISTS (
-      SELECT
-      FROM donor
-      WHERE donor.account_id = account.id
-        AND donor.mode = 'live'
-        AND donor.subscription_id = stripe_subscription.subscription_id
-        AND donor.active_since IS NOT NULL
-        AND donor.verified_at <= stripe_subscription.read_at
-    )
-  ) AS "lostDonationItems"
-`;
-
-const watchedRow = stateRow.extend({
-  accountId: z.uuid(),
-  accountName: z.string(),
-  hasDonationItems: z.boolean().nullable(),
-  readAt: z.date(),
 });
 
 /** An organization's subscription as Stripe last returned it. */
@@ -190,25 +166,26 @@ export const listWatchedSubscriptions = (
       account.name AS "accountName",
       stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
-      ${stateColumns}
+      account.subscription_policy AS policy,
+      stripe_subscription.status,
+      stripe_subscription.paused_by AS "pausedBy",
+      stripe_subscription.metered_kinds AS "meteredKinds",
+      -- Most subscriptions have a price for every kind, so that this looks nothing up.
+      ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+      (
+        stripe_subscription.has_donation_items IS false AND EXISTS (
+          SELECT
+          FROM donor
+          WHERE donor.account_id = account.id
+            AND donor.mode = 'live'
+            AND donor.subscription_id = stripe_subscription.subscription_id
+            AND donor.active_since IS NOT NULL
+            AND donor.verified_at <= stripe_subscription.read_at
+        )
+      ) AS "lostDonationItems"
     FROM ${currentSubscriptions}
     WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ORDER BY account.created_at, account.id
-  `);
-
-const countedRow = stateRow.extend({ subscriptions: z.int() });
-
-/** Subscriptions that have the same state, and so the same problems. */
-export type CountedSubscriptions = Readonly<z.output<typeof countedRow>>;
-
-/** Counts the current subscriptions of all organizations by their state, as far as they have been read. */
-export const countSubscriptionsByState = (
-  db: CommonQueryMethods,
-): Promise<readonly CountedSubscriptions[]> =>
-  db.any(sql.type(countedRow)`
-    SELECT subscription.*, count(*)::integer AS subscriptions
-    FROM (SELECT ${stateColumns} FROM ${currentSubscriptions}) AS subscription
-    GROUP BY policy, status, "pausedBy", "meteredKinds", "usedKinds", "lostDonationItems"
   `);
 
 const idRow = z.strictObject({ id: z.uuid() });
