@@ -18,27 +18,15 @@ import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 import { nameOf, selectUsage, USAGE_NAME } from "../usageNames.ts";
 
-/** What a command has done, or would do, with one item; or the error that kept it from that. */
-type Result = {
-  readonly item: string;
-  readonly units: number | null;
-  readonly result: string;
-  readonly error?: unknown;
-};
-
-const present = ({ error, ...result }: Result) => ({
-  ...result,
-  reason: error === undefined ? null : describeError(error),
-});
-
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
-const requireSuccess = (results: readonly Result[]): void => {
-  const codes = results.map(({ error }) => (error === undefined ? EXIT.ok : exitCodeOf(error)));
-  const refused = codes.filter((code) => code !== EXIT.ok).length;
-  if (refused > 0) {
+const requireSuccess = (retried: readonly RetriedItem[]): void => {
+  const codes = retried.flatMap((item) => ("refusal" in item ? exitCodeOf(item.refusal) : []));
+  if (codes.length > 0) {
     throw new CommandError(
-      codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${refused} of ${results.length} could not be retried.`,
+      codes.length === retried.length && codes.every((code) => code === EXIT.notFound)
+        ? EXIT.notFound
+        : EXIT.failed,
+      `${codes.length} of ${retried.length} could not be retried.`,
     );
   }
 };
@@ -85,10 +73,13 @@ const RETRIES: Readonly<Record<Retry, string>> = {
   record: "recorded as delivered",
 };
 
-const resultOf = (retried: RetriedItem): Result =>
-  "refusal" in retried
-    ? { item: nameOf(retried), units: null, result: "refused", error: retried.refusal }
-    : { item: nameOf(retried), units: retried.units, result: RETRIES[retried.retry] };
+/** Returns what a command has done, or would do, with an item. */
+const present = (retried: RetriedItem) => ({
+  item: nameOf(retried),
+  ...("refusal" in retried
+    ? { units: null, result: "refused", reason: describeError(retried.refusal) }
+    : { units: retried.units, result: RETRIES[retried.retry], reason: null }),
+});
 
 const retry = async (
   context: CliContext,
@@ -101,14 +92,14 @@ const retry = async (
   const isDryRun = options.dryRun === true;
   const listOpen = (accountId: string | null) => listRetriableItems(deps, accountId);
   const items = options.all ? await listOpen(null) : await selectUsage(deps.db, names, listOpen);
-  const results: Result[] = [];
+  const results: RetriedItem[] = [];
   for await (const retried of retryItems(deps, items, {
     reason: options.reason ?? "sent by impact usage retry",
     by: operatorName(options.as),
     answer: answerOf(options),
     isDryRun,
   })) {
-    results.push(resultOf(retried));
+    results.push(retried);
   }
   const shown = results.map(present);
   if (io.json) {

@@ -1,7 +1,7 @@
 import { Stripe } from "stripe";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
-import { inspectMeters, listMeterIds } from "./meters.ts";
+import { findMeters, inspectMeters } from "./meters.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { isMissing, readSubscriptionState } from "./subscriptions.ts";
 import { listSubscriptionProblems } from "../subscriptions.rules.ts";
@@ -29,7 +29,8 @@ const inspectSubscription = async (
   subscriptionId: string,
   kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
-  const meters = await listMeterIds(stripe, cell);
+  const { tree, bottle } = await findMeters(stripe, cell);
+  const meters = { tree: tree?.id ?? null, bottle: bottle?.id ?? null };
   const usedKinds = kinds.filter((kind) => meters[kind] !== null);
   const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
   const { customerId: owner, meteredKinds, periods } = state;

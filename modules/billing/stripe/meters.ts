@@ -68,30 +68,43 @@ export type FoundMeter = {
   readonly problem: string | null;
 };
 
-const findOrCreateMeter = async (
+/** Returns a cell's meters at Stripe; null for one that does not exist. */
+export const findMeters = async (
   stripe: Stripe,
-  existing: readonly Meter[],
-  { eventName, displayName }: ReturnType<typeof namesOfMeter>,
+  cell: string | null,
+): Promise<Record<Kind, FoundMeter | null>> => {
+  const existing = await listMeters(stripe);
+  const find = (kind: Kind): FoundMeter | null => {
+    const { eventName } = namesOfMeter(kind, cell);
+    const meter = findMeter(existing, eventName);
+    return meter ? { id: meter.id, eventName, problem: findProblem(meter) } : null;
+  };
+  return { tree: find("tree"), bottle: find("bottle") };
+};
+
+const createMeter = async (
+  stripe: Stripe,
+  kind: Kind,
+  cell: string | null,
 ): Promise<FoundMeter> => {
-  let meter = findMeter(existing, eventName);
-  if (meter === undefined) {
-    try {
-      meter = await stripe.billing.meters.create({
-        display_name: displayName,
-        event_name: eventName,
-        default_aggregation: { formula: "sum" },
-        customer_mapping: { type: "by_id", event_payload_key: CUSTOMER_KEY },
-        value_settings: { event_payload_key: VALUE_KEY },
-      });
-    } catch (error) {
-      // Another process may have created it first.
-      meter = findMeter(await listMeters(stripe), eventName);
-      if (meter === undefined) {
-        throw error;
-      }
+  const { eventName, displayName } = namesOfMeter(kind, cell);
+  try {
+    const { id } = await stripe.billing.meters.create({
+      display_name: displayName,
+      event_name: eventName,
+      default_aggregation: { formula: "sum" },
+      customer_mapping: { type: "by_id", event_payload_key: CUSTOMER_KEY },
+      value_settings: { event_payload_key: VALUE_KEY },
+    });
+    return { id, eventName, problem: null };
+  } catch (error) {
+    // Another process may have created it first.
+    const created = (await findMeters(stripe, cell))[kind];
+    if (created === null) {
+      throw error;
     }
+    return created;
   }
-  return { id: meter.id, eventName, problem: findProblem(meter) };
 };
 
 /** Returns a cell's meters at Stripe; creates those that are missing. */
@@ -99,21 +112,11 @@ export const findOrCreateMeters = async (
   stripe: Stripe,
   cell: string | null,
 ): Promise<Record<Kind, FoundMeter>> => {
-  const existing = await listMeters(stripe);
-  const tree = await findOrCreateMeter(stripe, existing, namesOfMeter("tree", cell));
-  const bottle = await findOrCreateMeter(stripe, existing, namesOfMeter("bottle", cell));
-  return { tree, bottle };
-};
-
-/** Returns the ids of a cell's meters; null for a meter that does not exist. */
-export const listMeterIds = async (
-  stripe: Stripe,
-  cell: string | null,
-): Promise<Record<Kind, string | null>> => {
-  const existing = await listMeters(stripe);
-  const idOf = (kind: Kind): string | null =>
-    findMeter(existing, namesOfMeter(kind, cell).eventName)?.id ?? null;
-  return { tree: idOf("tree"), bottle: idOf("bottle") };
+  const { tree, bottle } = await findMeters(stripe, cell);
+  return {
+    tree: tree ?? (await createMeter(stripe, "tree", cell)),
+    bottle: bottle ?? (await createMeter(stripe, "bottle", cell)),
+  };
 };
 
 /** Returns why a cell's meters cannot be used, in sentences. */
@@ -121,13 +124,10 @@ export const inspectMeters = async (
   stripe: Stripe,
   cell: string | null,
 ): Promise<readonly string[]> => {
-  const existing = await listMeters(stripe);
+  const meters = await findMeters(stripe, cell);
   return KINDS.map((kind) => {
-    const { eventName } = namesOfMeter(kind, cell);
-    const meter = findMeter(existing, eventName);
-    return meter === undefined
-      ? `Stripe has no meter ${eventName} yet. A worker with this key creates it.`
-      : findProblem(meter);
+    const missing = `Stripe has no meter ${namesOfMeter(kind, cell).eventName} yet. A worker with this key creates it.`;
+    return meters[kind] === null ? missing : meters[kind].problem;
   }).filter((problem) => problem !== null);
 };
 
