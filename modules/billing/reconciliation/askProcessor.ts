@@ -38,36 +38,30 @@ import { closeDifference } from "./usageDifferences.sql.ts";
 /** A customer that may have usage of a minute, and the accounts whose usage that is. */
 type Place = { readonly stream: CustomerStream; readonly accountIds: ReadonlySet<string> };
 
-/** Our side of a minute: at the customer that is asked first, and at others that may have usage of its accounts instead. */
-type OwnMinute = {
-  readonly places: readonly [Place, ...Place[]];
-  /** The events of the minute at each of the places. */
-  readonly events: readonly (readonly StoredMeterEvent[])[];
-};
+/** A place with its events of a minute. */
+type PlaceInMinute = Place & { readonly events: readonly StoredMeterEvent[] };
 
-const readOwnMinute = async (
+/** Reads our side of a minute: the customer that is asked first, then others that may have usage of its accounts instead. */
+const readPlaces = async (
   db: CommonQueryMethods,
   stream: CustomerStream,
   minute: Span,
-): Promise<OwnMinute> => {
-  const own = await listEventsOfSpan(db, stream, minute);
-  const accountIds = new Set(own.filter(isAskedAbout).map(({ accountId }) => accountId));
+): Promise<readonly PlaceInMinute[]> => {
+  const events = await listEventsOfSpan(db, stream, minute);
+  const accountIds = new Set(events.filter(isAskedAbout).map(({ accountId }) => accountId));
   const possible = await listPossibleCustomers(db, [...accountIds]);
-  const others = Map.groupBy(
-    possible.filter(({ customerId }) => customerId !== stream.customerId),
-    ({ customerId }) => customerId,
-  );
-  const places: [Place, ...Place[]] = [{ stream, accountIds }];
-  const events = [own];
-  for (const [customerId, accounts] of others) {
-    const other = { ...stream, customerId };
-    places.push({
-      stream: other,
-      accountIds: new Set(accounts.map(({ accountId }) => accountId)),
-    });
-    events.push(await listEventsOfSpan(db, other, minute));
+  const places: PlaceInMinute[] = [{ stream, accountIds, events }];
+  for (const [customerId, accounts] of Map.groupBy(possible, (each) => each.customerId)) {
+    if (customerId !== stream.customerId) {
+      const other = { ...stream, customerId };
+      places.push({
+        stream: other,
+        accountIds: new Set(accounts.map(({ accountId }) => accountId)),
+        events: await listEventsOfSpan(db, other, minute),
+      });
+    }
   }
-  return { places, events };
+  return places;
 };
 
 /** Reads the processor's sum of the minute for one customer. Without a customer, nothing was ever sent. */
@@ -219,10 +213,11 @@ const concernsFailed = ({ failure }: StoredMeterEvent, answer: Answer): boolean 
   answer.kind === "delivered" ||
   (failure === "waits_for_usage" && answer.kind === "absent");
 
-const keyOf = (events: OwnMinute["events"]): string =>
+/** Returns what a decision about a minute depends on, for comparison. */
+const keyOf = (places: readonly PlaceInMinute[]): string =>
   JSON.stringify(
-    events.map((each) =>
-      each.map(({ id, state, attempts, quantity, generation }) =>
+    places.map(({ events }) =>
+      events.map(({ id, state, attempts, quantity, generation }) =>
         [id, state, attempts, quantity, generation].map(String),
       ),
     ),
@@ -243,21 +238,20 @@ const askAboutMinute = async (
   signal: AbortSignal,
 ): Promise<Obstacle | null> => {
   const { db, clock, billing } = context;
-  const { places, events } = await readOwnMinute(db, stream, minute);
+  const places = await readPlaces(db, stream, minute);
   const { usageLagMs } = requireStripe(billing);
-  const obstacle = findObstacle(events.flat(), usageLagMs, await readDatabaseTime(db, clock));
+  const events = places.flatMap((place) => place.events);
+  const obstacle = findObstacle(events, usageLagMs, await readDatabaseTime(db, clock));
   if (obstacle !== null) {
     return obstacle;
   }
-  const minutes = await Promise.all(
-    places.map(async (place, index) => ({
+  const [own, ...others] = await Promise.all(
+    places.map(async (place) => ({
+      ...place,
       customerId: place.stream.customerId,
-      accountIds: place.accountIds,
-      events: events[index] ?? [],
       theirs: await readTheirs(context, place.stream, minute, signal),
     })),
   );
-  const [own, ...others] = minutes;
   if (!own) {
     return null;
   }
@@ -267,8 +261,7 @@ const askAboutMinute = async (
     const now = await readDatabaseTime(transaction, clock);
     const locked = await lockMeterEvents(transaction, [...answers.keys()]);
     // Another process may have answered, or usage of the minute may have been sent or closed.
-    const current = await readOwnMinute(transaction, stream, minute);
-    if (keyOf(current.events) !== keyOf(events) || current.places.length !== places.length) {
+    if (keyOf(await readPlaces(transaction, stream, minute)) !== keyOf(places)) {
       return CHANGED;
     }
     const { doubtedUntil } = await readDeployment(transaction);
