@@ -488,7 +488,6 @@ CREATE TABLE processor_event (
   id text COLLATE "C" NOT NULL,
   type text NOT NULL,
   object_id text,
-  created_at timestamp with time zone NOT NULL,
   received_at timestamp with time zone NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   next_attempt_at timestamp with time zone NOT NULL,

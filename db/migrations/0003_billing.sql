@@ -305,7 +305,6 @@ CREATE TABLE processor_event (
   type text NOT NULL,
   -- What it is about, such as a subscription or a customer.
   object_id text,
-  created_at timestamptz NOT NULL,
   received_at timestamptz NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   -- Set before an attempt, so that a process that dies delays the next one only.

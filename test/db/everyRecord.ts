@@ -148,8 +148,8 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       INSERT INTO reconciliation (started_at, ended_at, streams, unreadable) VALUES (${NOW}, ${NOW}, 1, '[]')
     `,
     sql.typeAlias("void")`
-      INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
-      VALUES ('evt_1', 'customer.subscription.updated', ${NOW}, ${NOW}, ${NOW})
+      INSERT INTO processor_event (id, type, received_at, next_attempt_at)
+      VALUES ('evt_1', 'customer.subscription.updated', ${NOW}, ${NOW})
     `,
     sql.typeAlias("void")`
       INSERT INTO planting_claim (partner, reference, order_id, trees)

@@ -84,8 +84,8 @@ const BATCH_ROWS = 100;
 /** Inserts old rows in a random order, so that those of a batch are in different pages. */
 const insertOldRows = async (filler: DatabasePool): Promise<void> => {
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
-    SELECT number::text, 'customer.subscription.updated', time, time, time, 'processed', time
+    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
+    SELECT number::text, 'customer.subscription.updated', time, time, 'processed', time
     FROM (
       SELECT number, ${OLD.toISOString()}::timestamptz - number * interval '1 minute' AS time
       FROM generate_series(1, ${BATCHES * BATCH_ROWS}::integer) AS number

@@ -76,8 +76,8 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
     `);
   });
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
-    SELECT 'processed-' || number, 'customer.subscription.updated', now(), now(), now(), 'processed', now()
+    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
+    SELECT 'processed-' || number, 'customer.subscription.updated', now(), now(), 'processed', now()
     FROM ${numbers}
   `);
   await filler.query(sql.typeAlias("void")`
@@ -103,8 +103,8 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
     `);
   });
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
-    SELECT 'pending-' || number, 'customer.subscription.updated', now(), now(), now()
+    INSERT INTO processor_event (id, type, received_at, next_attempt_at)
+    SELECT 'pending-' || number, 'customer.subscription.updated', now(), now()
     FROM generate_series(1, ${ROWS}::integer) AS number
   `);
   const busy = await filler.anyFirst(sql.type(uuidRow)`

@@ -35,8 +35,8 @@ const deps = { clock: { now: () => NOW } };
 
 const insertOldRows = async (db: DatabasePool): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
-    SELECT 'old-' || number, 'customer.deleted', time, time, time, 'processed', time
+    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
+    SELECT 'old-' || number, 'customer.deleted', time, time, 'processed', time
     FROM generate_series(1, ${OLD_ROWS}::integer) AS number
     CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
   `);

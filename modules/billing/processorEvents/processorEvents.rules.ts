@@ -9,8 +9,6 @@ export type ProcessorEvent = {
   readonly type: string;
   /** What it is about, such as a subscription or a Checkout session. */
   readonly objectId: string | null;
-  /** When it happened at the processor. */
-  readonly createdAt: Date;
   /** Whether it happened in live mode. A destination of the other mode may be signed with a known secret by mistake. */
   readonly isLive: boolean;
 };

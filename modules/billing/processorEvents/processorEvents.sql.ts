@@ -16,13 +16,13 @@ import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
  */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
-  { id, type, objectId, createdAt }: Omit<ProcessorEvent, "isLive">,
+  { id, type, objectId }: Omit<ProcessorEvent, "isLive">,
   receivedAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, object_id, created_at, received_at, next_attempt_at)
+    INSERT INTO processor_event (id, type, object_id, received_at, next_attempt_at)
     VALUES (
-      ${id}, ${type}, ${objectId}, ${timestamp(createdAt)}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)}
+      ${id}, ${type}, ${objectId}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)}
     )
     ON CONFLICT (id) DO NOTHING
   `);

@@ -18,11 +18,6 @@ const announcedEvent = z.object({
   id: z.string().min(1).max(255),
   type: z.string().min(1).max(255),
   livemode: z.boolean(),
-  // Snapshot events have unix seconds, thin events a time.
-  created: z.union([
-    z.int().transform((second) => second * 1000),
-    z.iso.datetime({ offset: true }),
-  ]),
 });
 
 /** Snapshot events contain their object, thin events name it. */
@@ -85,7 +80,6 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
           id: event.id,
           type: event.type,
           objectId,
-          createdAt: new Date(event.created),
           isLive: event.livemode,
         };
       } catch (error) {

@@ -128,7 +128,7 @@ export const createWorld = async (
     for (const report of reports) {
       const id = `evt_${crypto.randomUUID()}`;
       const type = "v1.billing.meter.error_report_triggered";
-      const announced = { id, type, objectId: null, createdAt: report.refusedAt };
+      const announced = { id, type, objectId: null };
       await insertProcessorEvent(db, announced, clock.now());
       const samples = [{ identifier: report.identifier, message: "refused" }];
       try {

@@ -20,11 +20,7 @@ const storeEvent = async (
   id: string,
   { settledAt, error }: { readonly settledAt: Date; readonly error?: string },
 ): Promise<void> => {
-  await insertProcessorEvent(
-    db,
-    { id, type: "customer.deleted", objectId: null, createdAt: settledAt },
-    settledAt,
-  );
+  await insertProcessorEvent(db, { id, type: "customer.deleted", objectId: null }, settledAt);
   await recordProcessing(db, id, { isSettled: true, error: error ?? null, now: settledAt });
 };
 
@@ -54,7 +50,7 @@ test("processed events and reconciliations are deleted after their retention, an
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), error: "given up" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89) });
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
-  await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
+  await insertProcessorEvent(db, pending, daysAgo(500));
   const { id: accountId } = await createTestOrganization(db);
   await storeReconciliation(db, accountId, daysAgo(401));
   await storeReconciliation(db, accountId, daysAgo(399));

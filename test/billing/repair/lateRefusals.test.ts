@@ -15,7 +15,7 @@ const applyReport = async (
   const { db, clock } = operator.deps();
   const id = "evt_1";
   const type = "v1.billing.meter.error_report_triggered";
-  await insertProcessorEvent(db, { id, type, objectId: null, createdAt: at }, clock.now());
+  await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
   const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
   await applyRefusalReport({ ...operator.deps(), observeLateRefusal: () => undefined }, id, {
     windowEnd: at,

@@ -64,7 +64,7 @@ const startsDespiteFailure = test.macro(
     const id = `evt_${crypto.randomUUID()}`;
     const type = "customer.subscription.updated";
     const now = systemClock.now();
-    await insertProcessorEvent(db, { id, type, objectId: "sub_unknown", createdAt: now }, now);
+    await insertProcessorEvent(db, { id, type, objectId: "sub_unknown" }, now);
     const rename = async (from: string, to: string): Promise<void> => {
       await owner.query(sql.typeAlias("void")`
         ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
