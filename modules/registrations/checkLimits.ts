@@ -48,7 +48,7 @@ const findExcesses = <Entry extends NewRegistration>(
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
   return findRejections(entries, knownKeys, (entry) => {
     const use = uses.get(accountModeKey(entry));
-    const excess = use ? findExcess(use, "count", entry.count) : null;
+    const excess = entry.refusal ?? (use ? findExcess(use, "count", entry.count) : null);
     if (use && excess === null) {
       uses.set(accountModeKey(use), { ...use, countToday: use.countToday + entry.count });
     }

@@ -28,6 +28,8 @@ export type NewRegistration = Owner &
   > & {
     /** Whether an operator has set limits for the account. */
     readonly isLimited: boolean;
+    /** Why it can only repeat an earlier registration; null or undefined if it can be recorded. */
+    readonly refusal?: DomainError | null;
   };
 
 /** Returns what is recorded for an entry. */

@@ -312,6 +312,27 @@ test("items beyond the limit of a day are rejected by their index, except repeat
   t.is((await readAccountSums(db, accountId)).total, 100n);
 });
 
+test("an item that may only repeat one beyond the limit is not recorded instead of it", async (t) => {
+  const { db } = t.context;
+  const { call, key, id: accountId } = await startApiOf(t);
+  await setLimits(db, accountId, { countPerRequest: null, countPerDay: 10 });
+  await call("POST", "/plant/trees", { key, body: { count: 6 } });
+  const items = [
+    { count: 9, idempotency_key: "k" },
+    { count: 1, fractional_count: 0.5, idempotency_key: "k" },
+  ];
+
+  const { results } = batchIn(
+    await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }),
+  );
+
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [403, 400],
+  );
+  t.is((await readAccountSums(db, accountId)).total, 6n);
+});
+
 test("items that would increase the total beyond what JSON carries are rejected by their index", async (t) => {
   const { call, key } = await startApiOf(t);
   const body = { items: [{ count: 5 }, { count: Number.MAX_SAFE_INTEGER }, { count: 6 }] };
