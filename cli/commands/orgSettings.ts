@@ -72,6 +72,24 @@ const refreshAtStripe = async (
 };
 
 /**
+ * Refuses a customer that Stripe does not know: all usage would be rejected, and whoever repairs it would have to decide about
+ * sums that cannot be read. If Stripe cannot be asked, the warning of `checkAtStripe` says so.
+ */
+const requireKnownCustomer = async (
+  { connections }: CliContext,
+  customerId: string | null,
+): Promise<void> => {
+  const stripe = await connections.stripe();
+  if (stripe === null || customerId === null) {
+    return;
+  }
+  const problem = await stripe.inspectCustomer(customerId).catch(() => null);
+  if (problem !== null) {
+    throw new CommandError(EXIT.failed, `${problem} Nothing was changed.`);
+  }
+};
+
+/**
  * Reads an organization's customer and subscription at Stripe, if Stripe is switched on. The state of the subscription is
  * stored, so that policies apply immediately. Settings with which Stripe never bills the organization are warned about:
  * Stripe rejects usage without a customer, and accepts but never invoices usage that no item of the subscription prices.
@@ -166,6 +184,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
     if (stripeSubscription !== null && stripeCustomer === null) {
       throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
     }
+    await requireKnownCustomer(context, stripeCustomer);
     const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
     const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
       await openChange(context, options),
@@ -221,6 +240,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     if (Object.keys(changes).length === 0 && limits === null && profile === null) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
+    await requireKnownCustomer(context, nullIfNone(stripeCustomer) ?? null);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");

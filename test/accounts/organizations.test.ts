@@ -182,7 +182,7 @@ test("whole keys are printed when they are issued and never again", async (t) =>
   t.true(runs[3]?.stdout.includes(`${key.slice(0, 16)} `));
 });
 
-test("org create and org update warn about a customer that Stripe does not know", async (t) => {
+test("org create and org update refuse a customer that Stripe does not know", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   const env = {
@@ -200,10 +200,11 @@ test("org create and org update warn about a customer that Stripe does not know"
     env,
   });
 
-  t.is(createdRun.exitCode, 0);
-  t.regex(createdRun.stderr, /Warning: No such customer: 'cus_unknown1'.* live usage is rejected/u);
-  t.is(updatedRun.exitCode, 0);
-  t.regex(updatedRun.stderr, /Warning: No such customer: 'cus_unknown2'.* live usage is rejected/u);
+  t.is(createdRun.exitCode, 1);
+  t.regex(createdRun.stderr, /No such customer: 'cus_unknown1'\. Nothing was changed\./u);
+  t.is(updatedRun.exitCode, 1);
+  t.regex(updatedRun.stderr, /No such customer: 'cus_unknown2'\. Nothing was changed\./u);
+  t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
 });
 
 test("org update warns about a charity provider without its API key", async (t) => {
