@@ -2,6 +2,8 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
+import { findHold } from "../../modules/billing/deployment.rules.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   listSealingsOfSecond,
   listUsageAttention,
@@ -26,6 +28,7 @@ import {
   presentMeterEvent,
   printAttention,
   printPlan,
+  sayHold,
 } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
@@ -74,6 +77,7 @@ const explainOrganization = async (
     printText(io, "Nothing is open: whatever is pending is sent by the workers.");
   }
   printAttention(io, attention);
+  sayHold(io, findHold(await readDeployment(deps.db)));
 };
 
 /** Returns what a retry of an item would do, or why it is refused, and what else settles it. Stripe is read for a difference. */

@@ -35,13 +35,14 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
 /** A step of the checklist. What waits needs no command. */
 type Step = { readonly state: "done" | "next" | "waits"; readonly text: string };
 
-/** Returns what a restore has left to do, in order. */
-const listSteps = ({
-  noticedAt,
-  isHeld,
-  asked: { events, unsealedFacts },
-  sumsCompleteAt,
-}: RestoreProgress): readonly Step[] => {
+/**
+ * Returns what a restore has left to do, in order.
+ * @param isUnnoticed whether the operator has to say that there was a restore
+ */
+const listSteps = (
+  { noticedAt, isHeld, asked: { events, unsealedFacts }, sumsCompleteAt }: RestoreProgress,
+  isUnnoticed: boolean,
+): readonly Step[] => {
   const usage = `what was registered before ${formatTime(noticedAt)} and is not known to be delivered`;
   const isAsking = isHeld || events + unsealedFacts > 0;
   const state = isAsking ? "waits" : "next";
@@ -49,7 +50,7 @@ const listSteps = ({
     isHeld
       ? {
           state: "next",
-          text: "Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume",
+          text: `Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume${isUnnoticed ? " --after-restore" : ""}`,
         }
       : { state: "done", text: "The hold was ended; this database replaces the old one." },
     isAsking
@@ -60,7 +61,7 @@ const listSteps = ({
       : { state: "done", text: `Stripe was asked about ${usage}.` },
     {
       state,
-      text: `Find what the lost registrations and refunds have left at Stripe, after ${formatTime(sumsCompleteAt)}: impact usage reconcile`,
+      text: `Find what the lost registrations and refunds have left at Stripe, after ${formatTime(sumsCompleteAt)}, and again while minutes may lag: impact usage reconcile`,
     },
     { state, text: "Decide about what needs a person: impact usage" },
   ];
@@ -112,7 +113,7 @@ const resume = async (
   const { hold, doubtedUntil, copy } = resumed;
   // A hold that an operator had set has nothing to do with an earlier restore.
   const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
-  const steps = progress === null ? [] : listSteps(progress);
+  const steps = progress === null ? [] : listSteps(progress, choice.isRestored);
   if (io.json) {
     printJson(io, {
       ended_hold: hold,

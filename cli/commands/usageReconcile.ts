@@ -12,6 +12,7 @@ import type { TimeRange } from "../timeRange.ts";
 import { exitCodeOfProblems } from "../output/printUsage.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
+import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
 import {
@@ -20,6 +21,7 @@ import {
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/processor.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import {
   defaultSpan,
@@ -97,10 +99,12 @@ const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
   return { start, end };
 };
 
+const MAY_LAG = "may lag";
+
 /** Why a minute that differs is no difference. */
 const noteOf = ({ mayLag, askedIds }: StreamReport["differences"][number]): string | null =>
   mayLag
-    ? "may lag"
+    ? MAY_LAG
     : askedIds.length > 0
       ? `may be ${askedIds.map((id) => `E${id}`).join(" ")}`
       : null;
@@ -175,6 +179,15 @@ const sayCompared = (
   }
 };
 
+/**
+ * Checks the key that this command has, so that a wrong one is not recorded as a comparison that failed.
+ * @throws ProcessorUnavailableError or ProcessorMismatchError
+ */
+const requireUsableKey = async ({ db, billing }: Deps): Promise<void> => {
+  const account = await billing.findStripeAccount();
+  await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
+};
+
 const reconcile = async (context: CliContext, options: ReconcileOptions): Promise<void> => {
   const { io, clock, connections } = context;
   if (options.until !== undefined) {
@@ -186,6 +199,10 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const accountId = await readAccountFilter(db, options.org);
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
   const deps = { ...(await openBilling(context)), pace: await connections.pace() };
+  const { separatedAt, processor } = await readDeployment(db);
+  if (processor?.name === "stripe") {
+    await requireUsableKey(deps);
+  }
   const compared = { accountId, span: isPartial ? span : null };
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const reconciled = await reconcileUsage(deps, compared, signal);
@@ -205,8 +222,17 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
     printComparison(io, streams, minutes);
     sayInvoiceProblems(io, uninvoiced);
   }
-  const { separatedAt } = await readDeployment(db);
   sayCompared(io, drifting, span, separatedAt);
+  const lagging = minutes.filter(({ note }) => note === MAY_LAG).length;
+  if (lagging > 0) {
+    const completeAt = new Date(
+      (await readDatabaseTime(db, clock)).getTime() + LONGEST_USAGE_LAG_MS,
+    );
+    say(
+      io,
+      `${counted(lagging, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
+    );
+  }
   if (drifting.length > 0) {
     const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(

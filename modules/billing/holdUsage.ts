@@ -158,7 +158,7 @@ const separateCopy = async (
  * @param options.isRestored a restore went unnoticed: the data folder was put back in its place, or rows were
  * @param options.isCopy the original stays in use, and sends what was pending in live mode
  * @param options.isDryRun nothing is changed
- * @throws DomainError request_invalid if a copy is in use, or does not look like one
+ * @throws DomainError request_invalid if a copy is in use, or does not look like one, or a restore is named without a hold
  */
 export const resumeUsage = (
   { db, clock, actor }: OperatorContext,
@@ -181,6 +181,11 @@ export const resumeUsage = (
       await requireUnusedCopy(transaction, hold);
     }
     if (!hold) {
+      if (isRestored) {
+        throw invalidRequest(
+          "usage is not held, so nothing would be asked about; hold it first: impact usage hold",
+        );
+      }
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);

@@ -130,9 +130,6 @@ const attentionRow = z.strictObject({
 /** The usage of an organization and kind that has an operator's attention for one cause. */
 export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 
-/** Attempts of an event after which its stream is in trouble. Most failures of single calls pass sooner. */
-const TROUBLED_ATTEMPTS = 3;
-
 /** The events and differences that have an operator's attention, as a table. */
 const attended = sql.fragment`
   (
@@ -155,7 +152,7 @@ const attended = sql.fragment`
       CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END,
       last_error
     FROM meter_event
-    WHERE state = 'pending' AND (asking_since IS NOT NULL OR attempts >= ${TROUBLED_ATTEMPTS})
+    WHERE state = 'pending' AND (asking_since IS NOT NULL OR last_error IS NOT NULL)
     UNION ALL
     SELECT 'D', id, account_id, kind, second, units, 'difference', NULL
     FROM usage_difference

@@ -60,6 +60,33 @@ export const isClosedAlready = (
 };
 
 /**
+ * Checks that a difference may be closed.
+ * @param document null: it is accepted without one
+ * @returns whether it was closed with the same document before
+ * @throws DomainError request_invalid
+ */
+export const isDifferenceClosedAlready = (
+  {
+    id,
+    state,
+    documentReference,
+  }: {
+    readonly id: bigint;
+    readonly state: "open" | "sent" | "accepted";
+    readonly documentReference: string | null;
+  },
+  document: BillingDocument | null,
+): boolean => {
+  if (state === "sent") {
+    throw invalidRequest(`D${id} is ${state}: there is nothing to close`);
+  }
+  if (state === "accepted" && documentReference !== (document?.reference ?? null)) {
+    throw invalidRequest(`D${id} was closed with ${documentReference ?? "no document"}`);
+  }
+  return state === "accepted";
+};
+
+/**
  * Checks that a document fits the items that it closes, and their units.
  * @param expectedUnits what the operator says that it has; null if that is not to be checked
  * @throws DomainError request_invalid

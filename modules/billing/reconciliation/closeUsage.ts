@@ -8,7 +8,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";
 import { lockStreams } from "../streams.sql.ts";
-import { isClosedAlready, requireDocument } from "./closeUsage.rules.ts";
+import { isClosedAlready, isDifferenceClosedAlready, requireDocument } from "./closeUsage.rules.ts";
 import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts";
@@ -81,7 +81,9 @@ export const closeUsage = (
         open.push(event);
       }
     }
-    const openDifferences = differences.filter(({ state }) => state === "open");
+    const openDifferences = differences.filter(
+      (difference) => !isDifferenceClosedAlready(difference, document),
+    );
     const units =
       events.reduce((sum, { quantity }) => sum + quantity, 0) -
       differences.reduce((sum, each) => sum + each.units, 0);

@@ -174,4 +174,8 @@ test("one credit note closes a difference and a refund together", async (operato
 
   t.deepEqual(await operator.reconcile(), []);
   t.is((await operator.close(refunds, { differences, document: CREDIT_NOTE })).units, -6);
+  const other = { ...CREDIT_NOTE, reference: "cn_2" };
+  await t.throwsAsync(operator.close([], { differences, document: other }), {
+    message: /^D\d+ was closed with cn_1$/u,
+  });
 });

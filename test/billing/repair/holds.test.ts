@@ -40,6 +40,12 @@ test("an operator's later hold does not renew the doubt of a restore", async (op
   t.is(operator.billedTo(0), 6);
 });
 
+test("a restore that was not noticed is named when a hold ends, not without one", async (operator) => {
+  await operator.t.throwsAsync(operator.resume({ isRestored: true }), {
+    message: /usage is not held, so nothing would be asked about/u,
+  });
+});
+
 test("another operator or reason gets no second hold, and the same one is repeated", async (operator) => {
   const { t } = operator;
   const first = await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });

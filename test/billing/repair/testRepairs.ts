@@ -153,9 +153,8 @@ const createOperator = (world: World) => {
     },
     sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
       sendDifference(world.deps(), id, { ...BY, isDryRun }),
-    resume: (
-      options: { wasNothingLost?: boolean; isCopy?: boolean; isDryRun?: boolean } = {},
-    ): Promise<ResumedUsage> => resumeUsage(world.deps(), options),
+    resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>
+      resumeUsage(world.deps(), options),
     /** Lets the senders work until the sums have decided everything. */
     settle: async (): Promise<void> => {
       for (let round = 0; round < 3; round += 1) {

@@ -136,6 +136,7 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
   const lagging = await scene.impact(...args);
   t.is(lagging.exitCode, 0, lagging.stderr);
   t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+  t.regex(lagging.stderr, /1 minute may lag\. Stripe's sums are complete after .*; repeat/u);
   scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
   // Another program reports usage of the same customer.
   const customer = scene.double.control.usage({})[0]?.customer ?? "";
@@ -209,7 +210,30 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   t.is(settled.exitCode, 0);
   t.regex(settled.stderr, /Nothing needs a person/u);
   t.is((await scene.impact("usage", "retry", item)).exitCode, 1);
+  const closed = await scene.impact("usage", "close", item, "--never-bill", "--reason", "sent");
+  t.is(closed.exitCode, 1);
+  t.regex(closed.stderr, new RegExp(`${item} is sent: there is nothing to close`, "u"));
   t.is((await scene.impact("usage", "retry", "D999999")).exitCode, 3);
+});
+
+test("a comparison without Stripe's key is refused, and does not count as one that failed", async (t) => {
+  const scene = await setUpUsage(t);
+  const refused = await scene.impactWithoutStripe("usage", "reconcile");
+  t.is(refused.exitCode, 4);
+  t.regex(refused.stderr, /STRIPE_SECRET_KEY is not set/u);
+  const overview = await scene.impact("usage", "--json");
+  t.like(readJson(overview), { last_reconciliation: null, unreadable: [] });
+});
+
+test("usage is in trouble from its first failed attempt on, and needs no person", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  scene.double.control.addFault({ kind: "server_error" });
+  await scene.register(3);
+  await scene.drain();
+  const overview = await scene.impact("usage", "--org", scene.id);
+  t.is(overview.exitCode, 0, overview.stderr);
+  t.regex(overview.stdout, /Settles by itself:\n.*\n.* in trouble +3 /u);
 });
 
 test("usage retry says that nothing is sent while usage is held", async (t) => {
@@ -234,6 +258,8 @@ test("usage retry says that nothing is sent while usage is held", async (t) => {
     }
     t.notRegex(stderr, /workers? (?:will )?send|within seconds|sent again/iu);
   }
+  const explained = await impact("usage", "explain", scene.id);
+  t.regex(explained.stderr, /Nothing is sent: usage is held by ada: upgrade\./u);
   const resumed = await impact("usage", "resume");
   t.is(resumed.exitCode, 0, resumed.stderr);
   t.regex(resumed.stdout, /^Ended the hold of ada \(upgrade\)\. The workers send usage within/u);
