@@ -2,9 +2,8 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { z } from "zod";
-import { systemClock } from "../../runtime/clock.ts";
-import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -12,23 +11,28 @@ const IMPACT = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 /** Nothing listens there. */
 const UNUSED_PORT = "1";
 
-const showDeployment = async (
+/** Returns the names of the organizations in the database that a command connects to. */
+const listOrganizations = async (
   settings: Readonly<Record<string, string>>,
-): Promise<{ readonly temporal_name: string }> => {
+): Promise<readonly string[]> => {
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    [IMPACT, "deployment", "show", "--json"],
-    { env: { ...process.env, ...settings } },
+    [IMPACT, "org", "list", "--json"],
+    {
+      env: { ...process.env, ...settings },
+    },
   );
-  return z.object({ temporal_name: z.string() }).parse(JSON.parse(stdout));
+  const organizations = z.array(z.object({ name: z.string() })).parse(JSON.parse(stdout));
+  return organizations.map(({ name }) => name);
 };
 
 test("PGUSER, PGPASSWORD, PGPORT and PGDATABASE fill in what DATABASE_URL leaves out, and PGHOST does not", async (t) => {
   const { db, databaseUrl } = t.context;
-  const name = await getDeploymentName({ db, clock: systemClock });
+  const name = crypto.randomUUID();
+  await createTestOrganization(db, { name });
   const { hostname, port, username, password, pathname } = new URL(databaseUrl);
 
-  const filledIn = await showDeployment({
+  const filledIn = await listOrganizations({
     DATABASE_URL: `postgres://${hostname}`,
     PGHOST: "elsewhere.invalid",
     PGPORT: port,
@@ -36,14 +40,14 @@ test("PGUSER, PGPASSWORD, PGPORT and PGDATABASE fill in what DATABASE_URL leaves
     PGPASSWORD: password,
     PGDATABASE: pathname.slice(1),
   });
-  const withoutHost = await showDeployment({
+  const withoutHost = await listOrganizations({
     DATABASE_URL: `postgres://${pathname}`,
     PGHOST: "elsewhere.invalid",
     PGPORT: port,
     PGUSER: username,
     PGPASSWORD: password,
   });
-  const given = await showDeployment({
+  const given = await listOrganizations({
     DATABASE_URL: databaseUrl,
     PGHOST: "elsewhere.invalid",
     PGPORT: UNUSED_PORT,
@@ -52,16 +56,16 @@ test("PGUSER, PGPASSWORD, PGPORT and PGDATABASE fill in what DATABASE_URL leaves
     PGDATABASE: "nothing",
   });
 
-  t.is(filledIn.temporal_name, name);
-  t.is(withoutHost.temporal_name, name);
-  t.is(given.temporal_name, name);
+  t.deepEqual(filledIn, [name]);
+  t.deepEqual(withoutHost, [name]);
+  t.deepEqual(given, [name]);
 });
 
 test("without DATABASE_URL, these variables name no database", async (t) => {
   const { hostname, port, username, password, pathname } = new URL(t.context.databaseUrl);
 
   await t.throwsAsync(
-    showDeployment({
+    listOrganizations({
       DATABASE_URL: "",
       DATA_DIR: "/nonexistent/impact-data",
       PGHOST: hostname,
