@@ -58,8 +58,11 @@ type Overview = Awaited<ReturnType<typeof readOverview>>;
 const printOverview = (io: Io, overview: Overview): void => {
   const { attention, hold, last, unreadable } = overview;
   printAttention(io, attention);
+  if (attention.length > 0 && unreadable.length > 0) {
+    printText(io, "");
+  }
   for (const { accountName, kind, customerId, error } of unreadable) {
-    printText(io, `\nNot compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
+    printText(io, `Not compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
   }
   if (last !== null && last.error !== null) {
     say(
@@ -76,7 +79,9 @@ const showOverview = async (context: CliContext, { org }: OverviewOptions): Prom
   const overview = await readOverview(context, org);
   const { attention, hold, last, unreadable } = overview;
   const needing = [...attention.filter(({ cause }) => needsOperator(cause)), ...unreadable];
-  const matters = needing.length + (hold ? 1 : 0) + (last?.error ? 1 : 0);
+  // A comparison fails because of the sums that it could not read.
+  const hasFailed = unreadable.length === 0 && last !== null && last.error !== null;
+  const matters = needing.length + (hold ? 1 : 0) + (hasFailed ? 1 : 0);
   if (io.json) {
     printJson(io, {
       needs_person: matters > 0,

@@ -73,13 +73,16 @@ const RETRIES: Readonly<Record<Retry, string>> = {
   record: "recorded as delivered",
 };
 
-/** Returns what a command has done, or would do, with an item. */
-const present = (retried: RetriedItem) => ({
-  item: nameOf(retried),
-  ...("refusal" in retried
-    ? { units: null, result: "refused", reason: describeError(retried.refusal) }
-    : { units: retried.units, result: RETRIES[retried.retry], reason: null }),
-});
+/** Returns what a command has done, or would do, with an item. Units of a difference that Stripe has too many are negative. */
+const present = (retried: RetriedItem) => {
+  const item = nameOf(retried);
+  if ("refusal" in retried) {
+    return { item, units: null, result: "refused", reason: describeError(retried.refusal) };
+  }
+  const { letter, units } = retried;
+  const result = letter === "D" && units < 0 ? "taken back" : RETRIES[retried.retry];
+  return { item, units, result, reason: null };
+};
 
 const retry = async (
   context: CliContext,
