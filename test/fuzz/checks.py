@@ -38,7 +38,7 @@ EXCEPTIONS = {
     "a filter of metadata is JSON": r"metadata: must (be (valid JSON|a JSON object)|have at most \d+ pairs)",
     "a webhook is sent to a public https URL that no other endpoint has": r"url: (must (be a URL|begin with|not have) .*|the host must have a public address; .*|the endpoint [\w-]+ has this URL.*)",
     "an endpoint's state limits what can be done": r"the webhook endpoint is disabled; .*|there are \d+ webhook endpoints, .*|\d+ secrets of the endpoint sign already; .*",
-    "events can be recovered for some days": r"since: must be a time of the last \d+ days",
+    "events are recovered by their id, or since a time of some days": r"since: required|since: must be a time of the last \d+ days",
     "a page starts after a delivery": r"starting_after: must be the id of a delivery",
     "metadata is limited in bytes and levels": r"metadata.*: must (be at most \d+ bytes as JSON|not be nested deeper than \d+ levels).*",
     "texts in metadata can be stored": r"metadata.*: must be well-formed Unicode without NUL characters( in its name)?",
