@@ -77,7 +77,6 @@ const describeOperation = ({ method, path, operation }: Operation, schemas: Json
     path,
     key: keyOf(operation, schemas),
     takes: partsOf(operation),
-    isPublic: Array.isArray(operation["security"]) && operation["security"].length === 0,
   })},`;
 
 /**

@@ -94,24 +94,25 @@ test("a batch whose responses are lost is recorded once, with a key for each ite
   t.true(["order-2", "night#item-0", "night#item-2"].every((key) => keys.includes(key)));
 });
 
-test("a key that is too long for the items of a batch is rejected before anything is sent", async (t) => {
-  const { impact, seen, direct } = await startBehindProxy(t, []);
-  const items = Array.from({ length: 11 }, () => ({ count: 1 }));
-  const send = (idempotencyKey: string, own = items) =>
-    impact.registerTreesInBatch({ items: own }, {}, { idempotencyKey });
+test("a key that a header would change is rejected before anything is sent", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, []);
+  const items = [{ count: 1 }];
 
-  for (const key of ["k".repeat(993), "", " k", "k\n"]) {
-    await t.throwsAsync(send(key), {
-      instanceOf: ImpactError,
-      message: /^idempotencyKey: must be 1 to \d+ characters/u,
-    });
+  for (const idempotencyKey of ["", " k", "k\n"]) {
+    for (const send of [
+      () => impact.registerTreesInBatch({ items }, {}, { idempotencyKey }),
+      () => impact.registerTrees({ count: 1 }, { idempotencyKey }),
+    ]) {
+      await t.throwsAsync(send, { instanceOf: ImpactError, message: /^idempotencyKey: must not/u });
+    }
   }
   t.is(seen.length, 0);
-  // Counted as the service does: a character that has two units is one.
-  t.is((await send("🌳".repeat(992))).succeeded, 11);
-  const keyed = items.map((_, index) => ({ count: 1, idempotency_key: `order-${index}` }));
-  t.is((await send("k".repeat(1000), keyed)).succeeded, 11);
-  await direct.registerTrees({ count: 1 }, { idempotencyKey: "🌳".repeat(1000) });
+  // As long as the service allows: a character that has two units is one.
+  t.is(
+    (await impact.registerTrees({ count: 1 }, { idempotencyKey: "🌳".repeat(1000) }))
+      .total_planted_trees,
+    1,
+  );
 });
 
 test("the error of a rejected batch names the items", async (t) => {

@@ -1,11 +1,10 @@
 import { createMethods } from "./createMethods.ts";
-import type { List, Methods, ReadNext } from "./createMethods.ts";
-import { createTransport } from "./createTransport.ts";
+import type { Methods, ReadNext } from "./createMethods.ts";
+import { checkHeaderValue, createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { OPERATIONS } from "./generated/standalone.ts";
 import type { components, operations } from "./generated/standalone.ts";
 import type { QueryOf } from "./operationTypes.ts";
-import { checkHeaderValue } from "./parseOptions.ts";
 import { wait } from "./retries.ts";
 
 export type ImpactClientOptions = TransportOptions & {
@@ -69,28 +68,10 @@ const certificatePath = (urlOrToken: string): string => {
   return `/certificate/${encodeURIComponent(segments.at(-1) ?? "")}.json`;
 };
 
-/**
- * Returns a list whose loop yields each donation once. Their pages are counted, so a donation that is made meanwhile moves the
- * last one of a page to the next.
- */
-const withoutRepetitions = <Page>(list: List<Page>): List<Page> => ({
-  ...list,
-  [Symbol.asyncIterator]: async function* donations() {
-    const seen = new Set<string>();
-    for await (const donation of list) {
-      const { id } = donation as { readonly id: string };
-      if (!seen.has(id)) {
-        seen.add(id);
-        yield donation;
-      }
-    }
-  },
-});
-
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication =
-    apiKey === undefined ? null : { Authorization: checkHeaderValue("apiKey", apiKey) };
+    apiKey === undefined ? {} : { Authorization: checkHeaderValue("apiKey", apiKey) };
   const send = createTransport(options, authentication, ["error"]);
   const methods = createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, readNext);
 
@@ -99,7 +80,6 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
 
   return {
     ...methods,
-    listDonations: (query, own) => withoutRepetitions(methods.listDonations(query, own)),
     followEvents: async function* follow(query = {}, { pollIntervalMs = 5_000, ...own } = {}) {
       let next = query;
       for (;;) {

@@ -15,9 +15,6 @@ const UNKNOWN: ReadonlySet<number> = new Set([500, 502, 504]);
 /** The fields that the service's own errors have, which those of a proxy lack. */
 export type ErrorFields = readonly ("error" | "code")[];
 
-const hasFields = (body: unknown, fields: ErrorFields): boolean =>
-  fields.every((field) => typeof (body as Record<string, unknown> | null)?.[field] === "string");
-
 /**
  * Returns whether a request may be sent again. Proxies also respond with a 503 after the service has acted, so only its own
  * says that nothing was done.
@@ -27,10 +24,13 @@ export const isRetryable = (
   { status, body }: ImpactApiError,
   isRepeatable: boolean,
   fields: ErrorFields,
-): boolean =>
-  isRepeatable
+): boolean => {
+  const given = body as Record<string, unknown> | null;
+  return isRepeatable
     ? NOTHING_DONE.has(status) || UNKNOWN.has(status)
-    : NOTHING_DONE.has(status) && (status !== 503 || hasFields(body, fields));
+    : NOTHING_DONE.has(status) &&
+        (status !== 503 || fields.every((field) => typeof given?.[field] === "string"));
+};
 
 /**
  * Returns how long to wait after an attempt: twice as long each time, and at random, so that clients that failed together do not
@@ -57,19 +57,16 @@ export const readRetryAfterMs = (headers: Headers, nowMs = Date.now()): number |
  * Waits.
  * @throws the signal's reason, if the caller aborts the call
  */
-export const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, ms);
-    const stop = (): void => {
+export const wait = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
+  signal?.throwIfAborted();
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
       clearTimeout(timer);
-      // oxlint-disable-next-line typescript/prefer-promise-reject-errors -- as fetch does, with the caller's own reason.
-      reject(signal?.reason);
+      signal?.removeEventListener("abort", end);
+      resolve();
     };
-    if (signal?.aborted === true) {
-      stop();
-    }
-    signal?.addEventListener("abort", stop, { once: true });
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
   });
+  signal?.throwIfAborted();
+};
