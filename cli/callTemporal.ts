@@ -34,10 +34,9 @@ const toCommandError = (temporal: Client, error: unknown): CommandError | null =
     );
   }
   if (error instanceof WorkflowNotFoundError) {
-    const { workflowId, runId } = error;
     return new CommandError(
       EXIT.notFound,
-      `Temporal has no workflow ${workflowId}${runId === undefined ? "" : ` with the run ${runId}`}: ` +
+      `Temporal has no workflow ${error.workflowId}: ` +
         "the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.",
       { cause: error },
     );

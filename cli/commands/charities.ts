@@ -22,7 +22,7 @@ import { readTextLines } from "../input/readLines.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressBar } from "../output/createProgressBar.ts";
+import { createProgressLine } from "../output/createProgressLine.ts";
 import {
   only,
   printDetails,
@@ -42,8 +42,8 @@ const withFile = async <Counts extends object>(
   run: (file: ImportedFile) => Promise<Counts>,
 ): Promise<Counts & { readonly file: string }> => {
   const name = basename(path);
-  const bar = createProgressBar(io);
-  const { bytes, bytesRead, sizeBytes } = await openInput(path, io);
+  const progress = createProgressLine(io);
+  const { bytes } = await openInput(path, io);
   let bad = 0;
   try {
     const counts = await run({
@@ -52,15 +52,11 @@ const withFile = async <Counts extends object>(
       onBadLine: (line, problem) => {
         bad += 1;
         if (bad <= BAD_LINES_SHOWN) {
-          bar.clear();
+          progress.clear();
           say(io, `${name}:${line} skipped: ${problem}`);
         }
       },
-      onProgress: (lines) =>
-        bar.update(
-          sizeBytes === null ? null : bytesRead() / sizeBytes,
-          `${name}: ${counted(lines, "line")}`,
-        ),
+      onProgress: (lines) => progress.update(`${name}: ${counted(lines, "line")}`),
     });
     return { file: name, ...counts };
   } catch (error) {
@@ -70,7 +66,7 @@ const withFile = async <Counts extends object>(
         })
       : error;
   } finally {
-    bar.clear();
+    progress.clear();
   }
 };
 

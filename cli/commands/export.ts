@@ -30,16 +30,14 @@ import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import { onlyGiven, parseMode, parsePath } from "../arguments.ts";
+import { onlyGiven, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
+import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
-import { writeNewFile } from "../output/writeNewFile.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 
 const LISTS = [
@@ -170,12 +168,6 @@ async function* escapeForTerminal(
   }
 }
 
-const writeToStdout = async (io: Io, chunks: AsyncIterable<string>): Promise<void> => {
-  for await (const chunk of chunks) {
-    await writeOut(io, chunk);
-  }
-};
-
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
 bottles, donations, usage (billing statuses) and events (of 30 days, oldest first); a
@@ -183,10 +175,10 @@ store has trees, bottles, donations and balance (its ledger). The files of a sto
 personal data of its customers, so the audit log records each export of them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
 On a terminal, control characters are escaped; in files and pipes they are not.
-An --output file appears when it is complete.
+A file is complete only if the exit code is 0.
 
 Examples:
-  impact export trees --org <id> --since 2026-01-01 --output trees.csv
+  impact export trees --org <id> --since 2026-01-01 > trees.csv
   impact export balance --org demo.myshopify.com --format ndjson | gzip > ledger.gz`;
 
 export const defineExportCommand = (command: Command, context: CliContext): void => {
@@ -201,13 +193,12 @@ export const defineExportCommand = (command: Command, context: CliContext): void
     )
     .addOption(sinceOption())
     .addOption(untilOption())
-    .option("--output <file>", "file to create (default: stdout)", parsePath)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
     .action(async (list, options) => {
       const { io, connections, clock } = context;
-      const { mode, format, since, until, output } = options;
+      const { mode, format, since, until } = options;
       requireTimeRange(options);
       const { account } = await openAccount(context, options);
       const owner = { accountId: account.id, mode };
@@ -229,24 +220,22 @@ export const defineExportCommand = (command: Command, context: CliContext): void
         };
         return readOfOrganization(deps, owner, list, range);
       };
-      const progress = createProgressBar(io);
+      const progress = createProgressLine(io);
       let exported = 0;
       const formatted = inChunks(
         formatPages(await readRows(), format, (rows) => {
           exported = rows;
-          progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
+          progress.update(`${counted(rows, "row")}${yieldingNote(pace)}`);
         }),
       );
-      const isShown = output === undefined && io.stdout.isTTY === true;
-      const chunks = isShown ? escapeForTerminal(formatted) : formatted;
+      const chunks = io.stdout.isTTY === true ? escapeForTerminal(formatted) : formatted;
       try {
-        await (output === undefined ? writeToStdout(io, chunks) : writeNewFile(io, output, chunks));
+        for await (const chunk of chunks) {
+          await writeOut(io, chunk);
+        }
       } finally {
         progress.clear();
       }
-      say(
-        io,
-        `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`,
-      );
+      say(io, `Exported ${counted(exported, "row")}.`);
     });
 };

@@ -85,25 +85,8 @@ async function* readHistory(
   }
 }
 
-/** The files of a command, read one after the other. */
-type History = {
-  readonly lines: (account: Account, mode: Mode) => AsyncGenerator<ImportLine, void, void>;
-  /** Returns the share of the files that was read; null if one is a pipe. */
-  readonly shareRead: () => number | null;
-};
-
-const shareOf = (inputs: readonly Input[]): number | null => {
-  let read = 0;
-  let size = 0;
-  for (const { sizeBytes, bytesRead } of inputs) {
-    if (sizeBytes === null) {
-      return null;
-    }
-    read += bytesRead();
-    size += sizeBytes;
-  }
-  return size === 0 ? 1 : read / size;
-};
+/** Returns the lines of the files, which are read one after the other. */
+type ReadLines = (account: Account, mode: Mode) => AsyncGenerator<ImportLine, void, void>;
 
 /**
  * Finds all files before the first is read, so that a misspelt name changes nothing.
@@ -113,7 +96,7 @@ export const openHistory = async (
   context: CliContext,
   paths: readonly string[],
   { kind, source }: Pick<HistoryOptions, "kind" | "source">,
-): Promise<History> => {
+): Promise<ReadLines> => {
   const inputs: Input[] = [];
   const repeated = paths.find(
     (path, index) => paths.findIndex((earlier) => resolve(earlier) === resolve(path)) < index,
@@ -124,18 +107,15 @@ export const openHistory = async (
   for (const path of paths) {
     inputs.push(await openInput(path, context.io));
   }
-  return {
-    async *lines({ fractionalCounting, type }, mode) {
-      for (const input of inputs) {
-        yield* readHistory(input, {
-          now: context.clock.now(),
-          fractionalCounting,
-          storeMode: type === "store" ? mode : null,
-          kind: kind ?? null,
-          source: source ?? null,
-        });
-      }
-    },
-    shareRead: () => shareOf(inputs),
+  return async function* readAll({ fractionalCounting, type }, mode) {
+    for (const input of inputs) {
+      yield* readHistory(input, {
+        now: context.clock.now(),
+        fractionalCounting,
+        storeMode: type === "store" ? mode : null,
+        kind: kind ?? null,
+        source: source ?? null,
+      });
+    }
   };
 };

@@ -8,13 +8,12 @@ import { verifyImport } from "../../modules/history/verifyImport.ts";
 import { openAccount } from "../accountOptions.ts";
 import { parsePath } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { withEndingSignals } from "../endingSignals.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { say, sayError } from "../io.ts";
+import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
+import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
 import { printObjects, printResult } from "../output/print.ts";
 import { openHistory, withHistory } from "./historyFiles.ts";
 import type { HistoryOptions } from "./historyFiles.ts";
@@ -105,11 +104,11 @@ const runImport = async (
   const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
-  const history = await openHistory(context, paths, options);
+  const readLines = await openHistory(context, paths, options);
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
-  const bar = createProgressBar(io);
-  const rejects = await createRejects(io, options.rejects, paths, bar.clear);
+  const progress = createProgressLine(io);
+  const rejects = await createRejects(io, options.rejects, paths, progress.clear);
   if (isImport) {
     await recordAction(db, actor, clock.now(), {
       action: "import.history",
@@ -119,19 +118,12 @@ const runImport = async (
   }
   const pace = await context.connections.pace();
   const startedAtMs = performance.now();
-  let linesDone = 0;
-  const again = isImport ? " Run it again to complete it; nothing is imported twice." : "";
-  const sayInterruption = (exitCode: number): void => {
-    bar.clear();
-    const message = `The ${purpose} was interrupted after at least ${counted(linesDone, "line")}.${again}`;
-    sayError(io, { message, exitCode });
-  };
   const owner = { accountId: account.id, mode, isStore: account.type === "store" };
   const run = (): Promise<ImportSummary> =>
     importHistory(
       { db, clock, actor, pace },
       owner,
-      history.lines(account, mode),
+      readLines(account, mode),
       {
         purpose,
         ordersPlanting: options.orderPlanting === true,
@@ -140,23 +132,23 @@ const runImport = async (
       {
         onRejected: rejects.add,
         onProgress: ({ lines }) => {
-          linesDone = lines;
           const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
-          const done = `${counted(lines, "line")}, ${grouped(rate)} a second`;
-          bar.update(history.shareRead(), `${done}${yieldingNote(pace)}`);
+          progress.update(
+            `${counted(lines, "line")}, ${grouped(rate)} a second${yieldingNote(pace)}`,
+          );
         },
       },
     );
-  const summary = await withEndingSignals(sayInterruption, run).catch(async (error: unknown) => {
-    bar.clear();
+  const summary = await run().catch(async (error: unknown) => {
+    progress.clear();
     // The first error is the reason.
     await rejects.end().catch(() => undefined);
     if (isImport) {
-      say(io, `The import stopped.${again}`);
+      say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
     }
     throw error;
   });
-  bar.clear();
+  progress.clear();
   await rejects.end();
   const verification = options.verify ? await verifyImport(db, owner, summary) : null;
   const { records: _records, ...counts } = summary;

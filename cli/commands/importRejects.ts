@@ -1,14 +1,18 @@
 import { constants, open, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import type { Rejection } from "../../modules/history/importLine.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { printable } from "../output/printable.ts";
-import { unwritableFileError } from "../output/writeNewFile.ts";
 
 const SHOWN = 20;
 const REASON_SHOWN = 500;
+
+const unwritableFileError = (path: string, exitCode: number, error: unknown): CommandError =>
+  new CommandError(exitCode, `${path} cannot be written: ${describeError(error)}.`, {
+    cause: error,
+  });
 
 type Rejects = {
   readonly add: (rejection: Rejection) => Promise<void>;
