@@ -197,7 +197,7 @@ test("two concurrent imports of one file import each registration once", async (
   t.is(sums.total, sums.registered);
 });
 
-test("the progress bar is shown on terminals", async (t) => {
+test("progress is shown on terminals", async (t) => {
   const { id } = await setUpImport(t);
   const { databaseUrl } = t.context;
   const run = await runImpact(["import", "history", "-", "--org", id], {
