@@ -5,22 +5,13 @@ import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
-import { CHARITY_PROVIDERS } from "../../modules/accounts/accounts.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
-import { STORE, findNamedStore } from "../accountOptions.ts";
+import { STORE, charityProviderOption, findNamedStore } from "../accountOptions.ts";
 import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
-import {
-  nonBlank,
-  nullIfNone,
-  orNone,
-  parseCharityProvider,
-  parseId,
-  parseSwitch,
-  parserOf,
-} from "../arguments.ts";
+import { nonBlank, nullIfNone, orNone, parseId, parseSwitch, parserOf } from "../arguments.ts";
 import { warnAboutCharityProvider } from "../charitySettings.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -150,11 +141,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
       "whether the store's keys are accepted; its records and its balance remain",
       parseSwitch,
     )
-    .option(
-      "--charity-provider <name>",
-      `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
-      parseCharityProvider,
-    );
+    .addOption(charityProviderOption());
   withAudit(addLimitOptions(update)).action(async (idOrDomain, options) => {
     const { io } = context;
     const { org, charityProvider } = options;

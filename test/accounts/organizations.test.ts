@@ -45,7 +45,7 @@ test("org create prints the id, the name and two working keys, and nothing else"
 test("org create stores every setting", async (t) => {
   const impact = impactOf(t);
   const run = await impact(
-    ..."org create --name All --fractional --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
+    ..."org create --name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
       " ",
     ),
   );
