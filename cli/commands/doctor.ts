@@ -1,12 +1,9 @@
-import { listCharityApis, readCharitySettings } from "../../modules/charities/createCharities.ts";
 import { resolve } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
 import {
   describeUnknownSettings,
   findUnknownSettings,
 } from "../../runtime/config/findUnknownSettings.ts";
-import { findProxy } from "../../runtime/outgoing.ts";
-import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporalClient.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -17,29 +14,6 @@ import { DATABASE_CHECKS } from "./doctorDatabase.ts";
 import { check, ok, runChecks, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Finding, Result } from "./doctorFindings.ts";
 import { DEPLOYMENT_CHECKS, WORKER_CHECKS, checkTemporal } from "./doctorWorkers.ts";
-
-/** Names a proxy without its password. */
-const describeRoute = (proxy: URL | null): string =>
-  proxy === null ? "directly" : `through ${proxy.protocol}//${proxy.host}`;
-
-/** Shows how this process reaches other companies and Temporal: the proxies are settings of its environment. */
-const checkRoutes = ({ connections }: CliContext): Result => {
-  const config = connections.config();
-  const { address } = readTemporalConfig().connectionOptions;
-  const companies = [
-    { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
-    { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
-  ].filter(({ isUsed }) => isUsed !== undefined);
-  const routes = [
-    { name: "Temporal", proxy: findTemporalProxy(address) },
-    ...[...companies, ...listCharityApis(readCharitySettings(config))].map(({ name, url }) => ({
-      name,
-      proxy: findProxy(url),
-    })),
-  ];
-  const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
-  return ok(`${parts.join(", ")}; webhooks and the database directly`);
-};
 
 const API_TIMEOUT_MS = 5000;
 
@@ -152,7 +126,6 @@ const checkServices = async (context: CliContext): Promise<readonly Finding[]> =
     ...(await runChecks(context, {
       "planting partner": () => checkPartner(context, stripe.status === "ok"),
       "donation prices": checkPrices,
-      routes: checkRoutes,
     })),
     ...(await checkApi(context)),
   ];
