@@ -1,12 +1,7 @@
 import { findMeterEvent } from "../billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../billing/meterEvents.sql.ts";
-import {
-  findMeterEventId,
-  listFoundAccounts,
-  listFoundKeys,
-  listStoreWritesByKey,
-} from "./accountLookups.sql.ts";
-import type { FoundAccount, FoundKey, FoundStoreWrite } from "./accountLookups.sql.ts";
+import { findMeterEventId, listFoundAccounts, listFoundKeys } from "./accountLookups.sql.ts";
+import type { FoundAccount, FoundKey } from "./accountLookups.sql.ts";
 import { listFoundDonations, listFoundRegistrations } from "./recordLookups.sql.ts";
 import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
 import { parseLookup } from "./lookup.rules.ts";
@@ -22,7 +17,6 @@ export type FoundRecords = {
   readonly meterEvents: readonly StoredMeterEvent[];
   readonly registrations: readonly (FoundRegistration & { readonly usage: RegistrationUsage })[];
   readonly donations: readonly FoundDonation[];
-  readonly storeWrites: readonly FoundStoreWrite[];
   /** Whether there are more records than the limit. */
   readonly hasMore: boolean;
 };
@@ -92,7 +86,6 @@ export const findRecords = async (
     keys: await listFoundKeys(db, lookup, options),
     registrations: await listFoundRegistrations(db, lookup, meterEventId, options),
     donations: await listFoundDonations(db, lookup, options),
-    storeWrites: await listStoreWritesByKey(db, options),
   };
   const registrations: FoundRecords["registrations"][number][] = [];
   for (const registration of lists.registrations.slice(0, limit)) {
@@ -104,7 +97,6 @@ export const findRecords = async (
     meterEvents: meterEvent === null ? [] : [meterEvent],
     registrations,
     donations: lists.donations.slice(0, limit),
-    storeWrites: lists.storeWrites.slice(0, limit),
     hasMore: Object.values(lists).some(({ length }) => length > limit),
   };
   await recordSearch(context, found);

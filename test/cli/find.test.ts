@@ -245,14 +245,18 @@ test.serial("accounts and keys are found by what an operator sees of them", asyn
   t.is((await find(t, key.slice(0, 10))).exitCode, 0);
 });
 
-test.serial("a store's idempotency key leads to its ledger", async (t) => {
+test.serial("a store's record is found by the idempotency key of its request", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  await post("/app/api/plant", { ...store.live, "Idempotency-Key": "shop-key-1" }, { trees: 1 });
+  const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
+  const planted = await post("/app/api/plant", headers, { trees: 1 });
 
-  t.like((await find(t, "shop-key-1")).records[0], {
-    record: "store request",
-    operation: "plant",
-    next: `impact store ledger ${store.id}`,
+  const { records } = await find(t, "shop-key-1");
+  t.is(records.length, 1);
+  t.like(records[0], {
+    record: "registration",
+    id: planted.headers.get("Record-Id"),
+    found_by: ["idempotency_key"],
+    account_id: store.id,
   });
 });
 
