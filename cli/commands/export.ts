@@ -1,9 +1,8 @@
 import { Argument, Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
+import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
@@ -56,74 +55,58 @@ type Rows = {
 
 type Range = { readonly from?: Date; readonly until?: Date };
 
-const KIND_OF_LIST: Readonly<Record<`${Kind}s`, Kind>> = { trees: "tree", bottles: "bottle" };
+type ExportContext = ListContext & BillingContext & { readonly pace: BulkPace };
 
-const notListed = (list: List, owner: string): CommandError =>
-  new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
+type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
 
-const readOfOrganization = (
-  deps: ListContext & BillingContext & { readonly pace: BulkPace },
-  owner: AccountMode,
-  list: List,
-  range: Range,
-): Rows => {
-  switch (list) {
-    case "trees":
-    case "bottles":
-      return {
-        columns: REGISTRATION_COLUMNS,
-        pages: presentPages(
-          rowsOf(
-            listRegistrations(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
-              startingAfter: null,
-              limit: null,
-            }).pages,
-          ),
-          presentRegistration,
+/** From the first record to the last. */
+const ALL = { startingAfter: null, limit: null } as const;
+
+const registrationsOf =
+  (kind: Kind): ReadRows =>
+  (context, owner, range) => ({
+    columns: REGISTRATION_COLUMNS,
+    pages: presentPages(
+      rowsOf(listRegistrations(context, { ...owner, kind }, range, ALL).pages),
+      presentRegistration,
+    ),
+  });
+
+const listOfStore =
+  (list: keyof typeof STORE_LISTS): ReadRows =>
+  ({ db }, owner, range) => ({
+    columns: STORE_LISTS[list].columns,
+    pages: STORE_LISTS[list].readAll(db, owner, range),
+  });
+
+const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRows>>>>> = {
+  organization: {
+    trees: registrationsOf("tree"),
+    bottles: registrationsOf("bottle"),
+    donations: ({ db }, owner, range) => ({
+      columns: DONATION_COLUMNS,
+      pages: presentPages(listAllDonations(db, owner, range), presentDonation),
+    }),
+    usage: (context, owner, { from = null, until = null }) => ({
+      columns: USAGE_COLUMNS,
+      pages: presentPages(
+        rowsOf(
+          listUsageReports(context, owner, { ...ALL, kinds: KINDS, state: null, from, until }),
         ),
-      };
-    case "donations":
-      return {
-        columns: DONATION_COLUMNS,
-        pages: presentPages(listAllDonations(deps.db, owner, range), presentDonation),
-      };
-    case "usage":
-      return {
-        columns: USAGE_COLUMNS,
-        pages: presentPages(
-          rowsOf(
-            listUsageReports(deps, owner, {
-              kinds: KINDS,
-              state: null,
-              startingAfter: null,
-              limit: null,
-              from: range.from ?? null,
-              until: range.until ?? null,
-            }),
-          ),
-          presentUsage,
-        ),
-      };
-    case "events":
-      return {
-        columns: ["id", "timestamp", "type", "data"],
-        pages: presentPages(readWholeFeed(deps, owner, range), presentEvent),
-      };
-    case "balance":
-      throw notListed(list, "an organization");
-  }
-};
-
-const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Range): Rows => {
-  switch (list) {
-    case "trees":
-    case "bottles":
-    case "donations": {
-      const { columns, readAll } = STORE_LISTS[list];
-      return { columns, pages: readAll(db, owner, range) };
-    }
-    case "balance":
-      if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
+        presentUsage,
+      ),
+    }),
+    events: (context, owner, range) => ({
+      columns: ["id", "timestamp", "type", "data"],
+      pages: presentPages(readWholeFeed(context, owner, range), presentEvent),
+    }),
+  },
+  store: {
+    trees: listOfStore("trees"),
+    bottles: listOfStore("bottles"),
+    donations: listOfStore("donations"),
+    balance: ({ db }, { accountId, mode }, { from, until }) => {
+      if (from !== undefined || until !== undefined || mode === "test") {
         throw new CommandError(
           EXIT.usage,
           "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
@@ -131,12 +114,10 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
       }
       return {
         columns: BALANCE_COLUMNS,
-        pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
+        pages: presentPages(readWholeLedger(db, accountId, null), presentBalanceEntry),
       };
-    case "usage":
-    case "events":
-      throw notListed(list, "a store");
-  }
+    },
+  },
 };
 
 /** Formats the rows, and reports how many there are. */
@@ -205,27 +186,24 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const db = await connections.bulkDatabase();
       const pace = await connections.pace();
       const range = onlyGiven({ from: since, until });
-      const readRows = async (): Promise<Rows> => {
-        if (account.type === "store") {
-          const rows = readOfStore(db, owner, list, range);
-          await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
-          return rows;
-        }
-        const deps = {
-          db,
-          lists: db,
-          clock,
-          pace,
-          billing: await connections.billing(),
-        };
-        return readOfOrganization(deps, owner, list, range);
-      };
+      const read = READERS[account.type][list];
+      if (!read) {
+        throw new CommandError(
+          EXIT.usage,
+          `${account.type === "store" ? "A store" : "An organization"} has no list of ${list}. See impact export --help.`,
+        );
+      }
+      const billing = await connections.billing();
+      const rows = read({ db, lists: db, clock, pace, billing }, owner, range);
+      if (account.type === "store") {
+        await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
+      }
       const progress = createProgressLine(io);
       let exported = 0;
       const formatted = inChunks(
-        formatPages(await readRows(), format, (rows) => {
-          exported = rows;
-          progress.update(`${counted(rows, "row")}${yieldingNote(pace)}`);
+        formatPages(rows, format, (count) => {
+          exported = count;
+          progress.update(`${counted(count, "row")}${yieldingNote(pace)}`);
         }),
       );
       const chunks = io.stdout.isTTY === true ? escapeForTerminal(formatted) : formatted;

@@ -23,8 +23,6 @@ const created = z.strictObject({
   api_key_test: z.string(),
 });
 
-const UNKNOWN = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
-
 const digest = (key: string): Buffer => hash("sha256", key, "buffer");
 
 const findCaller = async (db: DatabasePool, keyHash: Buffer, type: AccountType) =>
@@ -290,27 +288,6 @@ test("a subscription without a customer is rejected and changes nothing", async 
   await t.throwsAsync(createTestOrganization(db, { stripeSubscriptionId: "sub_e" }), {
     message: /requires a Stripe customer/u,
   });
-});
-
-test("an unknown id exits with code 3 and is named in the error", async (t) => {
-  const impact = impactOf(t);
-  for (const args of [
-    ["org", "show", UNKNOWN],
-    ["org", "update", UNKNOWN, "--name", "x"],
-    ["key", "list", "--org", UNKNOWN],
-    ["key", "issue", "--org", UNKNOWN, "--mode", "live"],
-    ["key", "revoke", UNKNOWN],
-    ["usage", "list", "--org", UNKNOWN],
-    ["usage", "explain", UNKNOWN],
-    ["usage", "retry", UNKNOWN],
-    ["usage", "reconcile", "--org", UNKNOWN],
-    ["import", "history", "-", "--org", UNKNOWN],
-  ]) {
-    const { exitCode, stdout, stderr } = await impact(...args);
-    t.is(exitCode, 3, args.join(" "));
-    t.is(stdout, "");
-    t.true(stderr.includes(UNKNOWN));
-  }
 });
 
 test("org update prints the profile and the limits that it changed", async (t) => {

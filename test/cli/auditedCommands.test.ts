@@ -169,7 +169,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
-  find: "test/cli/searches.test.ts",
+  find: "test/cli/find.test.ts",
   "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
   migrate: "below",
 };

@@ -99,8 +99,8 @@ test("a list that an account does not have is a usage error", async (t) => {
   const run = exportIn(t);
 
   for (const [args, message] of [
-    [["balance", "--org", id], /an organization has no list of balance/u],
-    [["usage", "--org", store.domain], /a store has no list of usage/u],
+    [["balance", "--org", id], /An organization has no list of balance/u],
+    [["usage", "--org", store.domain], /A store has no list of usage/u],
     [["balance", "--org", store.domain, "--since", "2026-01-01"], /exported whole/u],
     [["whales", "--org", id], /Allowed choices are trees/u],
   ] as const) {
