@@ -38,7 +38,7 @@ const collect = async <Item>(items: AsyncIterable<Item>): Promise<readonly Item[
 test("every operation of both interfaces has a method of its name", (t) => {
   const baseUrl = "http://127.0.0.1:1";
   for (const [client, operations] of [
-    [createImpactClient({ baseUrl }), OPERATIONS],
+    [createImpactClient({ baseUrl, apiKey: "k" }), OPERATIONS],
     [createStoreClient({ baseUrl, apiKey: "k", shopName: "s" }), STORE_OPERATIONS],
   ] as const) {
     t.deepEqual(
@@ -121,10 +121,6 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
   t.is(statistics.kind, "tree");
   t.like(statements[0], { kind: "tree", registered: 3, refunded: 0, invoices: [] });
   t.regex(certificateUrl, /\/certificate\//u);
-  for (const given of [certificateUrl, `${certificateUrl}/?utm_source=mail/1#top/2`]) {
-    const certificate = await impact.readCertificate(given);
-    t.like(certificate, { type: "trees", registered: 3, refunded: 1 });
-  }
   t.is(refunds.succeeded, 1);
   t.deepEqual(
     endpoints.map((endpoint) => endpoint.id),
@@ -133,19 +129,6 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
   t.deepEqual((await impact.listWebhookDeliveries(created.id)).deliveries, []);
   await impact.deleteWebhookEndpoint(created.id);
   t.is((await impact.listWebhookEndpoints()).webhook_endpoints.length, 0);
-});
-
-test("public calls need no key, and others are refused without one", async (t) => {
-  const { impact, url } = await startWithClient(t);
-  const { dashboard_url: dashboardUrl } = await impact.readDashboardUrl();
-  const slug = new URL(dashboardUrl).pathname.split("/").at(-1) ?? "";
-  const visitor = createImpactClient({ baseUrl: url });
-
-  t.is((await visitor.readDashboard(slug)).name, "Test Organization");
-  const error = await t.throwsAsync(visitor.listTrees().pages().next(), {
-    instanceOf: ImpactApiError,
-  });
-  t.is(error.message, "invalid API key");
 });
 
 test("a loop over a list reads all pages once, with the filters", async (t) => {
@@ -315,7 +298,7 @@ test("the API key is in no error, no printed client and no URL", async (t) => {
       }),
     ),
     Promise.resolve(
-      t.throws(() => createImpactClient({ baseUrl: `http://user:${apiKey}@127.0.0.1` }), {
+      t.throws(() => createImpactClient({ baseUrl: `http://user:${apiKey}@127.0.0.1`, apiKey }), {
         instanceOf: ImpactError,
       }),
     ),

@@ -8,8 +8,8 @@ import type { QueryOf } from "./operationTypes.ts";
 import { wait } from "./retries.ts";
 
 export type ImpactClientOptions = TransportOptions & {
-  /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it; public calls need no key. */
-  readonly apiKey?: string;
+  /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it. */
+  readonly apiKey: string;
 };
 
 /** The names of the standalone interface's objects, such as `StandaloneSchemas["Registration"]`. */
@@ -39,19 +39,6 @@ export type ImpactClient = Methods<operations, keyof typeof LISTS> & {
     query?: QueryOf<operations["listEvents"]>,
     options?: FollowOptions,
   ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
-  /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
-  readonly readDashboard: (
-    slug: string,
-    options?: CallOptions,
-  ) => Promise<StandaloneSchemas["Dashboard"]>;
-  /**
-   * What a public certificate says. Needs no key, and works in browsers of any site.
-   * @param urlOrToken its URL, of which the last part of the path counts, or that part
-   */
-  readonly readCertificate: (
-    urlOrToken: string,
-    options?: CallOptions,
-  ) => Promise<StandaloneSchemas["Certificate"]>;
 };
 
 /** Reads the header `Link`. Only its query is used: the key is not sent to another host, whatever the link says. */
@@ -62,21 +49,11 @@ const readNext: ReadNext = ({ headers }) => {
     : Object.fromEntries(new URL(url, "http://localhost").searchParams);
 };
 
-const certificatePath = (urlOrToken: string): string => {
-  const [path = ""] = urlOrToken.split(/[?#]/u);
-  const segments = path.split("/").filter((segment) => segment !== "");
-  return `/certificate/${encodeURIComponent(segments.at(-1) ?? "")}.json`;
-};
-
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
-  const authentication =
-    apiKey === undefined ? {} : { Authorization: checkHeaderValue("apiKey", apiKey) };
+  const authentication = { Authorization: checkHeaderValue("apiKey", apiKey) };
   const send = createTransport(options, authentication, ["error"]);
   const methods = createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, readNext);
-
-  const readPublic = async (path: string, own: CallOptions = {}): Promise<never> =>
-    (await send({ method: "GET", path, isPublic: true }, own)).data as never;
 
   return {
     ...methods,
@@ -90,7 +67,5 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
         await wait(pollIntervalMs, own.signal);
       }
     },
-    readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
-    readCertificate: (urlOrToken, own) => readPublic(certificatePath(urlOrToken), own),
   };
 };

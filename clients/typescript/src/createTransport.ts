@@ -44,8 +44,6 @@ export type TransportRequest = {
   readonly idempotencyKey?: string | null;
   /** Besides those of all requests. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent without the API key and without headers, so that browsers need no permission of the service. */
-  readonly isPublic?: boolean;
 };
 
 export type Reply = { readonly data: unknown; readonly headers: Headers };
@@ -99,6 +97,22 @@ const queryString = (query: object = {}): string => {
   }
   return parameters.size === 0 ? "" : `?${parameters.toString()}`;
 };
+
+const initOf = (
+  { method, body, headers }: TransportRequest,
+  common: Readonly<Record<string, string>>,
+): RequestInit => ({
+  method,
+  // A redirect would send the key to another address.
+  redirect: "manual",
+  headers: {
+    ...common,
+    ...headers,
+    Accept: "application/json",
+    ...(body && { "Content-Type": "application/json" }),
+  },
+  ...(body && { body: JSON.stringify(body) }),
+});
 
 /** Returns the error of a response that cannot be used. Its body may be that of a proxy before the service. */
 const errorOf = (response: Response, body: unknown, facts: CallFacts): ImpactApiError => {
@@ -154,25 +168,17 @@ export const createTransport = (
   );
 
   return async (
-    { method, path, query, body, headers: own, isPublic = false, idempotencyKey = null },
+    request,
     { signal, timeoutMs = ownTimeoutMs, maxRetries = ownRetries, onResponse, ...unknown },
   ) => {
     refuseUnknown(
       unknown,
       "signal, timeoutMs, maxRetries, onResponse and, of writes, idempotencyKey",
     );
+    const { method, path, query, idempotencyKey = null } = request;
     const requestId = crypto.randomUUID();
     const isRepeatable = method === "GET" || idempotencyKey !== null;
-    const headers = { ...authentication, Accept: "application/json", "X-Request-Id": requestId };
-    const init: RequestInit = {
-      method,
-      // A redirect would send the key to another address.
-      ...(!isPublic && { headers: { ...headers, ...own }, redirect: "manual" }),
-      ...(body && {
-        headers: { ...headers, ...own, "Content-Type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    };
+    const init = initOf(request, { ...authentication, "X-Request-Id": requestId });
 
     const attempt = async (facts: CallFacts): Promise<Reply | Failure> => {
       const expiry = AbortSignal.timeout(timeoutMs);
