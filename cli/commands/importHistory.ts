@@ -5,7 +5,13 @@ import { recordAction } from "../../modules/accounts/recordAction.ts";
 import type { ImportSummary, Rejection } from "../../modules/history/importLine.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
 import { compareImport } from "../../modules/history/compareImport.ts";
-import { openAccount } from "../accountOptions.ts";
+import { openAccount, requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
+import { parseMode, parserOf } from "../arguments.ts";
+import { text as textField } from "../../modules/records/fields.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { LineKind } from "../../modules/history/importedRecords.rules.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -15,11 +21,13 @@ import type { ChangeOptions } from "../operator.ts";
 import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
 import { printObjects, printResult, writeOut } from "../output/print.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
-import { openHistory, withHistory } from "./historyFiles.ts";
-import type { HistoryOptions } from "./historyFiles.ts";
+import { openHistory } from "./historyFiles.ts";
 
 type ImportOptions = ChangeOptions &
-  HistoryOptions & {
+  AccountOption & {
+    readonly mode: Mode;
+    readonly kind?: LineKind;
+    readonly source?: string;
     readonly orderPlanting?: true;
     readonly rejects?: true;
     readonly dryRun?: true;
@@ -121,6 +129,12 @@ const purposeOf = ({ verify, dryRun }: ImportOptions): Purpose => {
   return dryRun ? "dry run" : "import";
 };
 
+/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
+const parseSource = parserOf(
+  textField(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
+  "1 to 100 characters without slashes",
+);
+
 const runImport = async (
   context: CliContext,
   paths: readonly string[],
@@ -130,7 +144,7 @@ const runImport = async (
   const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
-  const readLines = await openHistory(context, paths, options);
+  const readLines = await openHistory(io, paths);
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
   const progress = createProgressLine(io);
@@ -148,7 +162,13 @@ const runImport = async (
   const summary = await importHistory(
     { db, clock, actor, pace },
     owner,
-    readLines(account, mode),
+    readLines({
+      now: clock.now(),
+      fractionalCounting: account.fractionalCounting,
+      storeMode: owner.isStore ? mode : null,
+      kind: options.kind ?? null,
+      source: options.source ?? null,
+    }),
     {
       purpose,
       ordersPlanting: options.orderPlanting === true,
@@ -218,11 +238,14 @@ standard error:
   jq -r .text rejects.ndjson > corrected.ndjson`;
 
 export const addImportHistoryCommand = (group: Command, context: CliContext): void => {
-  withHistory(
-    group
-      .command("history")
-      .description("Import registrations and donations that another system recorded and billed"),
-  )
+  group
+    .command("history")
+    .description("Import registrations and donations that another system recorded and billed")
+    .argument("<files...>", "paths of files, or - for standard input")
+    .addOption(requiredAccount())
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
+    .option("--source <name>", "system from which the evidence is imported", parseSource)
     .option("--order-planting", "also order the imported trees from the planting partner")
     .option("--rejects", "print the rejected lines as JSON, with numbers and reasons")
     .option("--dry-run", "report what would be imported, and change nothing")
