@@ -30,12 +30,7 @@ import { say } from "../io.ts";
 import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printDetails } from "../output/print.ts";
-import {
-  addProfileOptions,
-  presentProfile,
-  readProfileChanges,
-  reportColorAdjustments,
-} from "./orgProfile.ts";
+import { addProfileOptions, presentProfile, readProfileChanges } from "./orgProfile.ts";
 
 /*
  * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
@@ -234,7 +229,6 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
     });
-    reportColorAdjustments(context, profile);
     if (limits !== null || changes.subscriptionPolicy !== undefined) {
       await awaitCachedKeys(context.io);
     }

@@ -71,44 +71,24 @@ test("a registration without a key gets one; with the same key, it is recorded o
   t.is(automatic.total_planted_trees, 6);
 });
 
-test("refunds, bottles, donations, charities, evidence, usage and the dashboard are read and written", async (t) => {
+test("calls with a path, a query, a body, several of them, or none are made", async (t) => {
   const { impact } = await startWithClient(t);
   const bottles = await impact.registerBottles({ count: 5, metadata: { order: "1" } });
-  const trees = await impact.registerTrees({ count: 2 });
-  const treeId = trees.tree_details[0]?.id ?? "";
-
+  const { tree_details: trees } = await impact.registerTrees({ count: 3 });
+  const id = trees[0]?.id ?? "";
   const refund = await impact.refundBottles({ id: bottles.bottle_details[0]?.id ?? "", count: 2 });
-  const treeRefund = await impact.refundTrees({ id: treeId, count: 1 });
-  const found = await impact.searchCharities({ ein: AMERICAN_RED_CROSS });
-  const donation = await impact.donate({ amount_cents: 500, ein: AMERICAN_RED_CROSS });
-  const donationRefund = await impact.refundDonation({ id: donation.donation_id });
-  const evidence = await impact.readTreeEvidence(treeId, { evidence_stage: "planted" });
-  const usage = await impact.readUsage(treeId);
-  const { dashboard_url: dashboardUrl } = await impact.readDashboardUrl();
-
   t.is(refund.refunded_bottles, 2);
-  t.is(treeRefund.total_planted_trees, 1);
+  t.is((await impact.refundTreesInBatch({ items: [{ id, count: 1 }] })).succeeded, 1);
+  const found = await impact.searchCharities({ ein: AMERICAN_RED_CROSS });
   t.is(found.charities[0]?.name, "American Red Cross");
-  t.is(donation.amount_cents, 500);
-  t.is(donationRefund.total_donations, 0);
-  t.is(evidence.status, "planted");
-  t.is(usage.registration_id, treeId);
-  t.is((await impact.readEvidenceSummary()).summary.trees_planted, 0);
-  t.regex(dashboardUrl, /\/dashboard\//u);
+  t.is((await impact.readTreeEvidence(id, { evidence_stage: "planted" })).status, "planted");
+  t.is((await impact.readUsage(id)).registration_id, id);
+  const { statements } = await impact.readStatement();
+  t.like(statements[0], { kind: "tree", registered: 3, refunded: 1, invoices: [] });
+  t.is((await impact.readStatistics({ kind: "tree" })).kind, "tree");
   t.true((await impact.subscribeToDonations()).success);
   t.is((await impact.health()).status, "ok");
-  t.is((await impact.readiness()).status, "ok");
-});
 
-test("statistics, certificates and webhook endpoints are read and written", async (t) => {
-  const { impact } = await startWithClient(t);
-  const { tree_details: details } = await impact.registerTrees({ count: 3 });
-  const id = details[0]?.id ?? "";
-
-  const statistics = await impact.readStatistics({ kind: "tree" });
-  const { statements } = await impact.readStatement();
-  const { certificate_url: certificateUrl } = await impact.readCertificateUrl({ id });
-  const refunds = await impact.refundTreesInBatch({ items: [{ id, count: 1 }] });
   const create = () =>
     impact.createWebhookEndpoint(
       { url: "https://shop.example/events" },
@@ -116,16 +96,6 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
     );
   const created = await create();
   t.deepEqual(await create(), created);
-  const { webhook_endpoints: endpoints } = await impact.listWebhookEndpoints();
-
-  t.is(statistics.kind, "tree");
-  t.like(statements[0], { kind: "tree", registered: 3, refunded: 0, invoices: [] });
-  t.regex(certificateUrl, /\/certificate\//u);
-  t.is(refunds.succeeded, 1);
-  t.deepEqual(
-    endpoints.map((endpoint) => endpoint.id),
-    [created.id],
-  );
   t.deepEqual((await impact.listWebhookDeliveries(created.id)).deliveries, []);
   await impact.deleteWebhookEndpoint(created.id);
   t.is((await impact.listWebhookEndpoints()).webhook_endpoints.length, 0);
