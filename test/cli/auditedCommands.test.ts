@@ -26,7 +26,6 @@ const test = testWithDatabase();
 const READING = [
   "org list",
   "store list",
-  "store ledger",
   "key list",
   "audit list",
   "statement",
