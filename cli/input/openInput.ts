@@ -1,6 +1,7 @@
 import { constants, createReadStream } from "node:fs";
-import { access, stat } from "node:fs/promises";
+import { access, readFile, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -103,4 +104,13 @@ async function* readBytes(
 export const openInput = async (path: string, io: Io): Promise<Input> => {
   const name = path === "-" ? "standard input" : path;
   return { name, bytes: readBytes(name, await findSource(path, io)) };
+};
+
+/** Reads a whole text from a file, or from standard input for `-`. */
+export const readText = async ({ stdin }: Io, path: string): Promise<string> => {
+  try {
+    return path === "-" ? await text(stdin) : await readFile(path, "utf8");
+  } catch (error) {
+    throw unreadableFileError(path, error);
+  }
 };

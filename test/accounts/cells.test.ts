@@ -137,7 +137,7 @@ test("the keys of an account work in another cell with their settings", async (t
   t.false(stdout.includes(issued.key));
 
   for (const isNew of [true, false]) {
-    const keys = ["import", "keys", "--json", "--org", after.id];
+    const keys = ["import", "key", "--json", "--org", after.id, "--listed", "-"];
     const imported = z
       .array(z.looseObject({ new: z.boolean() }))
       .parse(readJson(await run(moved.databaseUrl, keys, stdout)));
@@ -167,7 +167,7 @@ test("an input that is no list of keys is refused", async (t) => {
   const { db, databaseUrl } = await openCell(t, "eu1");
   const { id } = await createTestOrganization(db);
   for (const stdin of ["", "{}", '[{"sha256":"1"}]']) {
-    const args = ["import", "keys", "--org", id];
+    const args = ["import", "key", "--org", id, "--listed", "-"];
     const run = await runImpact(args, { env: { DATABASE_URL: databaseUrl }, stdin });
     t.is(run.exitCode, 2);
     t.regex(run.stderr, /not the output of `impact key list --json`/u);
