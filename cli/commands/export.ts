@@ -153,7 +153,8 @@ const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
 bottles, donations, usage (billing statuses) and events (of 30 days, oldest first); a
 store has trees, bottles, donations and balance (its ledger). The files of a store contain
-personal data of its customers, so the audit log records each export of them.
+personal data of its customers, so the audit log records each export of them; umask 077
+keeps other users of the machine from reading them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
 On a terminal, control characters are escaped; in files and pipes they are not.
 A file is complete only if the exit code is 0.

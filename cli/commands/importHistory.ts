@@ -233,7 +233,7 @@ The exit code is 1 if a line was not imported.
 imported records with that of the files. The exit code is 1 if anything differs.
 
 --rejects prints the rejected lines with their numbers and reasons, and the summary on
-standard error:
+standard error. umask 077 keeps other users of the machine from reading the file:
   impact import history FILE --org ID --rejects > rejects.ndjson
   jq -r .text rejects.ndjson > corrected.ndjson`;
 

@@ -14,7 +14,7 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { OPERATIONS as STORE_OPERATIONS } from "../../clients/typescript/src/generated/store.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
-import { startFaultyProxy } from "./startFaultyProxy.ts";
+import { createFaultyFetch } from "./createFaultyFetch.ts";
 
 const test = testWithDatabase();
 
@@ -282,9 +282,9 @@ test("the API key is in no error, no printed client and no URL", async (t) => {
 test("a store plants, rescues, donates and refunds, and is charged once although responses are lost", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { domain, live } = await createTestStore(t.context.db, { balanceCents: 1000 });
-  const proxy = await startFaultyProxy(t, url, ["lost response", "cut response"]);
+  const faulty = createFaultyFetch(["lost response", "cut response"]);
   const options = { apiKey: live["api_key"] ?? "", shopName: domain };
-  const store = createStoreClient({ baseUrl: proxy.url, ...options });
+  const store = createStoreClient({ baseUrl: url, fetch: faulty.fetch, ...options });
 
   const planted = await store.plantTrees({ trees: 3, customer_name: "Ann Lee", order_id: "#1" });
   await store.rescuePlastics({ bottles: 10 }, { idempotencyKey: "order-1" });
@@ -304,19 +304,19 @@ test("a store plants, rescues, donates and refunds, and is charged once although
 test("a store's write that takes no key is repeated after the service's 503 only", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { domain, live } = await createTestStore(t.context.db);
-  const proxy = await startFaultyProxy(t, url, [
+  const faulty = createFaultyFetch([
     { status: 503, body: '{"error":"too many requests","code":"OVERLOADED"}' },
     { status: 503, body: '{"error":"Service Unavailable"}' },
   ]);
   const options = { apiKey: live["api_key"] ?? "", shopName: domain };
-  const store = createStoreClient({ baseUrl: proxy.url, ...options });
+  const store = createStoreClient({ baseUrl: url, fetch: faulty.fetch, ...options });
 
   const error = await t.throwsAsync(store.pingWebhookEndpoint(crypto.randomUUID()), {
     instanceOf: ImpactApiError,
   });
 
   t.is(error.status, 503);
-  t.is(proxy.seen.length, 2);
+  t.is(faulty.seen.length, 2);
 });
 
 test("lists of a store continue with their cursors", async (t) => {
