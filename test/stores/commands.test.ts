@@ -83,10 +83,10 @@ test("store create rejects a taken or malformed domain, an unknown organization 
   }
 });
 
-test("the help shows default prices in dollars", async (t) => {
+test("the help shows the first prices in dollars", async (t) => {
   const { stdout } = await runImpact(["store", "create", "--help"]);
-  t.regex(stdout, /--tree-price .*\(default:\s+0\.50\)/u);
-  t.regex(stdout, /--bottle-price .*\(default:\s+0\.10\)/u);
+  t.regex(stdout, /--tree-price .*initially 0\.50/u);
+  t.regex(stdout, /--bottle-price .*initially 0\.10/u);
 });
 
 test("a store is updated, shown and listed by its id or its domain", async (t) => {
