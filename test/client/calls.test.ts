@@ -301,24 +301,6 @@ test("a store plants, rescues, donates and refunds, and is charged once although
   t.is((await store.evidence()).impact_type, "trees");
 });
 
-test("a store's write that takes no key is repeated after the service's 503 only", async (t) => {
-  const { url } = await startStoreApi(t, t.context);
-  const { domain, live } = await createTestStore(t.context.db);
-  const faulty = createFaultyFetch([
-    { status: 503, body: '{"error":"too many requests","code":"OVERLOADED"}' },
-    { status: 503, body: '{"error":"Service Unavailable"}' },
-  ]);
-  const options = { apiKey: live["api_key"] ?? "", shopName: domain };
-  const store = createStoreClient({ baseUrl: url, fetch: faulty.fetch, ...options });
-
-  const error = await t.throwsAsync(store.pingWebhookEndpoint(crypto.randomUUID()), {
-    instanceOf: ImpactApiError,
-  });
-
-  t.is(error.status, 503);
-  t.is(faulty.seen.length, 2);
-});
-
 test("lists of a store continue with their cursors", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { domain, live } = await createTestStore(t.context.db, { balanceCents: 10_000 });

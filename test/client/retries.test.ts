@@ -131,34 +131,24 @@ test("the error of a rejected batch names the items", async (t) => {
 
 test("a write that takes no key is repeated only if the response says that nothing was done", async (t) => {
   const { impact, seen } = await startWithFaults(t, [
-    { status: 503, body: '{"error":"too many requests are waiting"}' },
+    { status: 408 },
     { status: 429 },
+    { status: 503, body: '{"error":"too many requests are waiting"}' },
     { status: 502 },
     "lost response",
   ]);
+  const subscribe = () =>
+    t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactApiError });
 
-  const refused = await t.throwsAsync(impact.subscribeToDonations(), {
-    instanceOf: ImpactApiError,
+  t.like(await subscribe(), { status: 503, attempts: 3, message: "too many requests are waiting" });
+  t.like(await subscribe(), {
+    status: 502,
+    attempts: 1,
+    message: "the response has the status 502 and no message",
   });
-  t.is(refused.status, 502);
-  t.is(refused.attempts, 3);
-  t.is(refused.message, "the response has the status 502 and no message");
   await t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactConnectionError });
-  t.is(seen.length, 4);
+  t.is(seen.length, 5);
 });
-
-for (const body of ["", "upstream connect error", "null", '{"message":"no healthy upstream"}']) {
-  test(`a write that takes no key is not repeated after a proxy's 503 with the body ${JSON.stringify(body)}`, async (t) => {
-    const { impact, seen } = await startWithFaults(t, [{ status: 503, body }]);
-
-    const error = await t.throwsAsync(impact.subscribeToDonations(), {
-      instanceOf: ImpactApiError,
-    });
-
-    t.is(error.status, 503);
-    t.is(seen.length, 1);
-  });
-}
 
 test("pages are repeated", async (t) => {
   const { impact, direct } = await startWithFaults(t, ["cut response", { status: 503 }]);

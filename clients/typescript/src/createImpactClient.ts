@@ -52,7 +52,7 @@ const readNext: ReadNext = ({ headers }) => {
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication = { Authorization: checkHeaderValue("apiKey", apiKey) };
-  const send = createTransport(options, authentication, ["error"]);
+  const send = createTransport(options, authentication);
   const methods = createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, readNext);
 
   return {

@@ -69,7 +69,7 @@ export const createStoreClient = ({
     "api-key": checkHeaderValue("apiKey", apiKey),
     ...storeHeader(shopName, userId),
   };
-  const send = createTransport(options, authentication, ["error", "code"]);
+  const send = createTransport(options, authentication);
   const continued = continueWith("after_created_at");
   return {
     ...createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, continued),

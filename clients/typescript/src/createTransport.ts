@@ -12,7 +12,6 @@ import {
   readRetryAfterMs,
   wait,
 } from "./retries.ts";
-import type { ErrorFields } from "./retries.ts";
 
 export type TransportOptions = {
   /** Where the interface listens, such as `https://impact.example.com`. A path in it is kept. */
@@ -146,10 +145,7 @@ export const checkHeaderValue = (name: string, value: string): string => {
   return value;
 };
 
-/**
- * @param authentication the headers that authenticate a request
- * @param errorFields the fields of the interface's errors
- */
+/** @param authentication the headers that authenticate a request */
 export const createTransport = (
   {
     baseUrl: givenUrl,
@@ -159,7 +155,6 @@ export const createTransport = (
     ...unknownOptions
   }: TransportOptions,
   authentication: Readonly<Record<string, string>>,
-  errorFields: ErrorFields,
 ): Send => {
   const baseUrl = parseBaseUrl(givenUrl);
   refuseUnknown(
@@ -205,7 +200,7 @@ export const createTransport = (
         return { data, headers: response.headers };
       }
       const error = errorOf(response, data, facts);
-      const mayRepeat = isRetryable(error, isRepeatable, errorFields);
+      const mayRepeat = isRetryable(error.status, isRepeatable);
       return { error, mayRepeat, retryAfterMs: error.retryAfterMs ?? 0 };
     };
 
