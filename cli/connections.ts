@@ -52,16 +52,12 @@ const openTemporal = async (
 
 /** Finds the addresses in the settings and, for those that are not set, in a running `npm start`. */
 const findAddresses = (config: () => Config) => {
-  const anyRunning = once(() => readRunFile(config().DATA_DIR));
-  const findRunning = async (isOurs: boolean): Promise<RunFile | null> => {
-    const found = await anyRunning();
-    const { DATABASE_URL = found?.databaseUrl } = config();
-    return found && (DATABASE_URL === found.databaseUrl) === isOurs ? found : null;
-  };
   /** The `npm start` that runs with the data folder and, if DATABASE_URL is set, with that database; or null. */
-  const running = () => findRunning(true);
-  /** The `npm start` that runs with the data folder and another database than DATABASE_URL; or null. */
-  const otherRunning = () => findRunning(false);
+  const running = once(async () => {
+    const { DATA_DIR, DATABASE_URL } = config();
+    const found = await readRunFile(DATA_DIR);
+    return found && (DATABASE_URL ?? found.databaseUrl) === found.databaseUrl ? found : null;
+  });
   /** Its addresses, unless DATABASE_URL says that the database is elsewhere. */
   const source = () => (config().DATABASE_URL === undefined ? running() : null);
 
@@ -87,7 +83,7 @@ const findAddresses = (config: () => Config) => {
     return { ownerUrl, appUrl };
   };
 
-  return { running, otherRunning, publicBaseUrl, databaseUrl, databaseRoles };
+  return { running, publicBaseUrl, databaseUrl, databaseRoles };
 };
 
 /**

@@ -63,13 +63,7 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
     value === undefined ? [] : [name],
   );
   const started = await connections.running();
-  const folder = resolve(DATA_DIR);
-  const other = started === null ? await connections.otherRunning() : null;
-  const source = other
-    ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
-    : started
-      ? `\`npm start\` is running with ${folder} (process ${started.pid})`
-      : `no \`npm start\` is running with ${folder}`;
+  const source = `${started ? "an" : "no"} \`npm start\` with this database is running with ${resolve(DATA_DIR)}`;
   return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
 };
 

@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import { LINE_FIELDS } from "../../modules/history/importedRecords.rules.ts";
 import type { ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import type { ImportLine } from "../../modules/history/importLine.ts";
@@ -53,15 +52,8 @@ async function* readHistory(
 /**
  * Finds all files before the first is read, so that a misspelt name changes nothing.
  * @returns a function that yields the lines of one file after the other
- * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
  */
 export const openHistory = async (io: Io, paths: readonly string[]) => {
-  const repeated = paths.find(
-    (path, index) => paths.findIndex((earlier) => resolve(earlier) === resolve(path)) < index,
-  );
-  if (repeated !== undefined) {
-    throw new CommandError(EXIT.usage, `${repeated} is given twice. Give each file once.`);
-  }
   const inputs: Input[] = [];
   for (const path of paths) {
     inputs.push(await openInput(path, io));

@@ -177,7 +177,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["key revoke ID --reason ' '", /Must be 1 to 500 characters/u],
   ["import history /nonexistent --org ID", /cannot be read/u],
   ["import history / --org ID", /is a folder/u],
-  ["import history ./a.csv a.csv --org ID", /given twice/u],
   ["audit list --since 0000-12-31", /Must be a date/u],
   ["audit list --until 9999-12-31T23:59:59-00:01", /Must be a date/u],
   ["evidence withdraw 0 --reason wrong", /whole number/u],
