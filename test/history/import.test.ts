@@ -9,7 +9,6 @@ import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
-import { runImpact } from "../cli/runImpact.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -195,16 +194,4 @@ test("two concurrent imports of one file import each registration once", async (
   const sums = await readAccountSums(t.context.db, id);
   t.is(sums.registrations, 3000);
   t.is(sums.total, sums.registered);
-});
-
-test("progress is shown on terminals", async (t) => {
-  const { id } = await setUpImport(t);
-  const { databaseUrl } = t.context;
-  const run = await runImpact(["import", "history", "-", "--org", id], {
-    env: { DATABASE_URL: databaseUrl },
-    stdin: lines({}, "x", {}),
-    isTerminal: true,
-  });
-  t.regex(run.stderr, /3 lines, [\d,]+ a second/u);
-  t.regex(run.stderr, /line 2: not valid JSON/u);
 });
