@@ -26,12 +26,12 @@ test("doctor warns of keys that expire within two weeks, and of no others", asyn
   await revokeKey(deps, await issue(3));
   t.like(await findKeys(), { status: "ok", detail: "none expires within 14 days" });
 
-  const later = await issue(13);
+  await issue(13);
   const sooner = await issue(2);
-  const found = await findKeys();
-  t.is(found?.status, "warning");
-  const [first = "", second = ""] = found?.detail.split("; ") ?? [];
-  t.true(first.startsWith("2 valid keys expire within 14 days: "), first);
-  t.true(first.includes(`${sooner} (live, Forest) on `), first);
-  t.true(second.startsWith(`${later} (live, Forest) on `), second);
+  const { status, detail = "" } = (await findKeys()) ?? {};
+  t.is(status, "warning");
+  t.true(
+    detail.startsWith(`2 valid keys expire within 14 days, ${sooner} (live, Forest) on `),
+    detail,
+  );
 });
