@@ -214,7 +214,7 @@ test.serial("doctor does not check the APIs of an npm start with another databas
     runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
   );
 
-  t.regex(found.of("APIs"), /^skipped/u);
+  t.regex(found.of("standalone API"), /^skipped/u);
   t.regex(found.of("settings"), /no `npm start` with this database is running/u);
 });
 
