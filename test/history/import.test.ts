@@ -216,17 +216,8 @@ test("several files are imported in one run, plain and gzip", async (t) => {
     "two.csv.gz",
     gzipSync("id,count,created_at\n2,5,2024-05-01T09:30:00Z\n"),
   );
-  const run = await impact(
-    "import",
-    "history",
-    plain,
-    gzip,
-    "--org",
-    id,
-    "--kind",
-    "tree",
-    "--json",
-  );
+  const command = `import history ${plain} ${gzip} --org ${id} --kind tree --json`;
+  const run = await impact(...command.split(" "));
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { lines: 2, new: 2 });
   t.like(await readAccountSums(db, id), { registrations: 2, total: 6n });
