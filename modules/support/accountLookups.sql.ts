@@ -54,7 +54,7 @@ const accountRow = z.strictObject({
   foundBy: z.string(),
   stripeCustomerId: z.string().nullable(),
 });
-export type FoundAccount = Readonly<z.output<typeof accountRow>>;
+type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
 const startsWith = (id: FragmentSqlToken, { id: whole, idPrefix }: Lookup): FragmentSqlToken =>
   sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
@@ -98,7 +98,7 @@ const keyRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
-export type FoundKey = Readonly<z.output<typeof keyRow>>;
+type FoundKey = Readonly<z.output<typeof keyRow>>;
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
 export const listFoundKeys = (
