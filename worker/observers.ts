@@ -20,17 +20,14 @@ type DeliveryObservers = Pick<DeliveryContext, "observeAttempt" | "observeDisabl
 
 /** Returns what counts and logs the results of billing. */
 export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingObservers => {
-  const logUsage = createRepeatedLog(
-    logger,
-    "usage was rejected or is too late to be billed; see `impact usage`",
-  );
+  const logUsage = createRepeatedLog(logger, "usage was rejected; see `impact usage`");
   const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
   return {
     observeSend: (stream, result, meterEventId) => {
       metrics.observeSend(stream, result);
       if (needsAttention(result)) {
         const { accountId, mode } = stream;
-        const cause = result.kind === "delayed" ? result.cause : (result.failure ?? "late");
+        const cause = result.kind === "delayed" ? result.cause : result.failure;
         const firstEventId = meterEventId === null ? null : String(meterEventId);
         logUsage(`${accountId} ${cause}`, {
           accountId,

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values, safeInteger } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
-import { isLateWithoutDocument, meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
+import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan, ofStream } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
@@ -22,7 +22,7 @@ const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   delivered: sql.fragment`meter_event.state = 'delivered'`,
   failed: sql.fragment`meter_event.state = 'failed'`,
   closed: sql.fragment`meter_event.state = 'closed'`,
-  late: isLateWithoutDocument,
+  late: sql.fragment`meter_event.is_late`,
 };
 
 /**
@@ -145,7 +145,7 @@ const attended = sql.fragment`
     UNION ALL
     SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
-    WHERE ${isLateWithoutDocument}
+    WHERE is_late
     UNION ALL
     SELECT
       'E', id, account_id, kind, second, quantity,

@@ -1,5 +1,4 @@
 import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
 
 /**
  * The states of a meter event.
@@ -47,12 +46,9 @@ export type BillingDocument = {
 export const documentFor = (units: number): BillingDocument["kind"] =>
   units > 0 ? "invoice_item" : "credit_note";
 
-/** The groups of usage that operators list: the states, and delivered usage that may be on no invoice. */
+/** The groups of usage that operators list: the states, and delivered usage that came too late for its invoice. */
 export const USAGE_STATES = [...METER_EVENT_STATES, "late"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
-
-/** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
-export const DEFAULT_GRACE_MS = HOUR_MS;
 
 /** The most events that a message names. */
 const MAXIMUM_NAMED = 20;
@@ -71,7 +67,7 @@ export const namedEvents = (ids: readonly (bigint | string)[]): string => {
  * Why usage has an operator's attention.
  * - `refused`, `too_old`, `unclear`: it has failed.
  * - `credit_owed`: a refund of usage that a document bills; the customer is owed a credit note.
- * - `late`: it was delivered after its billing period had ended, and may be on no invoice.
+ * - `late`: it was delivered after the invoice of its period was finalized, so no invoice has it.
  * - `difference`: units by which the processor's sum differs, and that no event explains.
  * - `trouble`: its attempts fail, and go on.
  * - `asking`: the processor is asked whether it has the usage, once its sums show it.

@@ -17,7 +17,7 @@ const sums = {
   refunded: units("Units of these registrations that were refunded, at any later time."),
   reported: units("Units that the payment processor has."),
   late: units(
-    "Units that it got after their billing period had ended, so that they may be on no invoice.",
+    "Units that it got after the invoice of their period was finalized, so that no invoice has them.",
   ),
   failed: units("Units that it does not have, and about which the operator decides."),
   closed: units("Units that are never billed."),

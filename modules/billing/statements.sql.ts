@@ -75,7 +75,7 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
     meter_event.second,
     usage_fact.quantity,
     usage_fact.difference_id,
-    meter_event.document_reference IS NOT NULL AS is_documented,
+    meter_event.document_kind,
     meter_event.state,
     meter_event.is_late
   FROM meter_event
@@ -84,7 +84,7 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
   UNION ALL
-  SELECT second, quantity, difference_id, false, 'pending', false
+  SELECT second, quantity, difference_id, NULL, 'pending', false
   FROM usage_fact
   WHERE ${ofStream("usage_fact", stream)}
     AND second >= ${secondOf(start)}
@@ -107,11 +107,11 @@ export const sumUsageByDay = async (
         to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
         ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
         -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
-        ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late`)} AS reported,
-        ${sumOf(sql.fragment`state = 'delivered' AND is_late AND NOT is_documented`)} AS late,
+        ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late AND document_kind IS NULL`)} AS reported,
+        ${sumOf(sql.fragment`is_late`)} AS late,
         ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
-        ${sumOf(sql.fragment`state = 'closed' AND NOT is_documented`)} AS closed,
-        ${sumOf(sql.fragment`is_documented`)} AS documented,
+        ${sumOf(sql.fragment`document_kind = 'none' OR (state = 'closed' AND document_kind IS NULL)`)} AS closed,
+        ${sumOf(sql.fragment`document_kind <> 'none'`)} AS documented,
         ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
         ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
       FROM (${factsWithStates(stream, period)}) AS fact

@@ -1,11 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import { findEndOfPeriods } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { currentTarget, requireStripe } from "../createBilling.ts";
-import { readDeployment } from "../deployment.sql.ts";
-import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import {
   findMeterEvent,
   findRefundedUsage,
@@ -23,7 +20,7 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
 import type { SendResult } from "../sending/decideNextStep.rules.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
-import { minuteOf, timeOf } from "../usage.rules.ts";
+import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
@@ -157,33 +154,21 @@ const sendAbsent = async (
   await sendAgain(transaction, id, target);
 };
 
-/**
- * Records what was found out about an event. Must run under the locks of its stream and minute.
- * @param deliveredBy the latest time at which it can have been delivered
- */
+/** Records what was found out about an event. Must run under the locks of its stream and minute. */
 export const applyAnswer = async (
   context: BillingContext,
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
   answer: Answer,
-  { deliveredBy, now }: { readonly deliveredBy: Date; readonly now: Date },
+  now: Date,
 ): Promise<void> => {
   const { id } = event;
   switch (answer.kind) {
     case "delivered":
     case "partial": {
-      const customerId = answer.kind === "delivered" ? answer.customerId : event.customerId;
-      const account = await findAccount(transaction, event.accountId);
-      // Nothing is known of the periods of an earlier customer.
-      const ends = { now: deliveredBy, graceMs: DEFAULT_GRACE_MS };
-      const endedBefore =
-        account?.stripeCustomerId === customerId
-          ? await findEndOfPeriods(transaction, event, ends)
-          : null;
       const note = "the processor's sums show it";
       await recordFoundDelivery(transaction, id, {
-        customerId,
-        isLate: endedBefore !== null && timeOf(event.second) < endedBefore,
+        customerId: answer.kind === "delivered" ? answer.customerId : event.customerId,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
         now,
       });
@@ -264,12 +249,10 @@ const askAboutMinute = async (
     if (keyOf(await readPlaces(transaction, stream, minute)) !== keyOf(places)) {
       return CHANGED;
     }
-    const { doubtedUntil } = await readDeployment(transaction);
     for (const event of locked.toSorted((a, b) => b.quantity - a.quantity)) {
       const answer = answers.get(event.id);
       if (answer && concernsFailed(event, answer)) {
-        const deliveredBy = event.firstAttemptAt === null ? (doubtedUntil ?? now) : now;
-        await applyAnswer(context, transaction, event, answer, { deliveredBy, now });
+        await applyAnswer(context, transaction, event, answer, now);
       }
     }
     return null;
@@ -293,7 +276,6 @@ export const askAboutEvent = async (
         state: current.state,
         failure: current.failure === "waits_for_usage" ? null : current.failure,
         reason: current.lastError,
-        isLate: current.isLate,
       }
     : early("the processor does not have it; it is sent again", 0);
 };

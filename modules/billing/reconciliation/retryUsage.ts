@@ -2,12 +2,12 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { findEndOfPeriods } from "../billingPeriods.sql.ts";
+import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { currentTarget, requireStripe } from "../createBilling.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
-import { namedEvents, DEFAULT_GRACE_MS, documentFor } from "../meterEvents.rules.ts";
+import { namedEvents, documentFor } from "../meterEvents.rules.ts";
 import { askAgain, findMeterEvent, findRefundedUsage, sendAgain } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -24,7 +24,7 @@ import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { BillingTarget } from "../usage.rules.ts";
 import { listOpenItems } from "../meterEventReports.sql.ts";
-import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { invalidRequest, DomainError } from "../../../runtime/errors.rules.ts";
 
 /** Returns where a retried event is sent: usage to the account's present customer, a refund to that of its usage. */
@@ -87,13 +87,7 @@ export const retryUsage = (
     }
     const now = await readDatabaseTime(transaction, clock);
     if (retry === "record") {
-      await applyAnswer(
-        context,
-        transaction,
-        event,
-        { kind: "delivered", customerId },
-        { deliveredBy: now, now },
-      );
+      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
     } else if (target !== null) {
       await sendAgain(transaction, event.id, target);
       await recordUsageEvent(transaction, event, "pending", now);
@@ -115,19 +109,21 @@ const RESERVE_MS = DAY_MS;
 
 const TIMEOUT_MS = 20_000;
 
+/** After a period's end, Stripe still adds usage to its invoice for an hour, unless configured otherwise. */
+const GRACE_MS = HOUR_MS;
+
 /** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
 const requireSendable = async (
   { db }: BillingContext,
-  { id, accountId, kind, second, units }: UsageDifference,
+  difference: UsageDifference,
   now: Date,
 ): Promise<void> => {
-  const ends = { now, graceMs: DEFAULT_GRACE_MS };
-  const endedBefore = await findEndOfPeriods(db, { accountId, kind }, ends);
+  const { id, second, units } = difference;
   const isTooOld = isTooOldToSend(
     { processor: "stripe", second },
     new Date(now.getTime() + RESERVE_MS),
   );
-  if (isTooOld || (endedBefore !== null && second * 1000 < endedBefore.getTime())) {
+  if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
     throw invalidRequest(
       `D${id} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(-units) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
     );

@@ -24,10 +24,8 @@ export const createOutcomeRecords = (
 ): RecordOutcome =>
   joinCalls(
     async (outcomes) => {
-      const recorded = new Map(
-        (await recordOutcomes(db, outcomes)).map(({ id, isLate }) => [id, isLate]),
-      );
-      return outcomes.map(({ id }) => recorded.get(id) ?? false);
+      await recordOutcomes(db, outcomes);
+      return outcomes.map(() => undefined);
     },
     { collectMs },
   );

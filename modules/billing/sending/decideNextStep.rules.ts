@@ -82,8 +82,6 @@ export type Settlement = {
   readonly state: "delivered" | "failed";
   readonly failure: Exclude<Failure, "waits_for_usage"> | null;
   readonly reason: string | null;
-  /** Whether it was delivered after the invoice of its period may have been finalized. */
-  readonly isLate: boolean;
 };
 
 /** What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. */
@@ -156,7 +154,6 @@ const DELIVERED: Settlement = {
   state: "delivered",
   failure: null,
   reason: null,
-  isLate: false,
 };
 
 const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Settlement => ({
@@ -164,7 +161,6 @@ const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Se
   state: "failed",
   failure,
   reason,
-  isLate: false,
 });
 
 /** From now on the processor's sums decide: they must first show everything that was sent until now. */
@@ -178,14 +174,6 @@ export const early = (reason: string, afterMs: number): Delay =>
 /** The step if this process is not set up for the usage: an operator has to fix that. */
 export const misconfigured = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
-
-export const DELIVERED_LATE = "delivered after its billing period ended";
-
-export const asLate = (settlement: Settlement): Settlement => ({
-  ...settlement,
-  reason: DELIVERED_LATE,
-  isLate: true,
-});
 
 /** A meter event whose attempt has begun, as it was before that attempt's outcome. */
 export type SendingEvent = {
@@ -287,6 +275,4 @@ export const decideNextStep = (
 
 /** Returns whether only an operator can fix what an attempt ended in. */
 export const needsAttention = (result: SendResult): boolean =>
-  result.kind === "delayed"
-    ? result.cause === "misconfigured"
-    : result.state === "failed" || result.isLate;
+  result.kind === "delayed" ? result.cause === "misconfigured" : result.state === "failed";

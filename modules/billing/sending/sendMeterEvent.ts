@@ -8,13 +8,7 @@ import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
-import {
-  asLate,
-  decideNextStep,
-  LEASE_MS,
-  withJitter,
-  withoutProcessor,
-} from "./decideNextStep.rules.ts";
+import { decideNextStep, LEASE_MS, withJitter, withoutProcessor } from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
@@ -91,22 +85,21 @@ export const beginSending = async (
   return { started, events: await beginAttempts(context.db, ids, started.at) };
 };
 
-/** Records an outcome together with others. Returns whether it was a late delivery; false if another attempt has begun. */
-export type RecordOutcome = (outcome: RecordedOutcome) => Promise<boolean>;
+/** Records an outcome together with others, unless another attempt has begun. */
+export type RecordOutcome = (outcome: RecordedOutcome) => Promise<void>;
 
 /** Records a failure as an event for clients, and that refunds of usage that was sent again may be sent. */
 const recordWithEvent = (
   { db }: BillingContext,
   event: StoredMeterEvent,
   outcome: RecordedOutcome & { readonly state: "delivered" | "failed" },
-): Promise<boolean> =>
+): Promise<void> =>
   db.transaction(async (transaction) => {
-    const [recorded] = await recordOutcomes(transaction, [outcome]);
-    if (recorded) {
+    const recorded = await recordOutcomes(transaction, [outcome]);
+    if (recorded.length > 0) {
       await recordUsageEvent(transaction, event, outcome.state, outcome.now);
       await releaseRefunds(transaction, [event.id]);
     }
-    return recorded?.isLate === true;
   });
 
 /** Makes an attempt that has begun, and records its outcome. */
@@ -141,8 +134,8 @@ export const finishSending = async (
   const { state, failure, reason } = result;
   const outcome = { id, attempts, state, failure, reason, now };
   // Nothing waits for usage that has never failed.
-  const isLate = await (state === "delivered" && generation === 0
+  await (state === "delivered" && generation === 0
     ? context.record(outcome)
     : recordWithEvent(context, event, outcome));
-  return isLate ? asLate(result) : result;
+  return result;
 };

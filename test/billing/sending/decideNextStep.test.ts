@@ -1,6 +1,5 @@
 import test from "ava";
 import {
-  asLate,
   decideNextStep,
   misconfigured,
   needsAttention,
@@ -71,7 +70,6 @@ const DELIVERED: Settlement = {
   state: "delivered",
   failure: null,
   reason: null,
-  isLate: false,
 };
 const failed = (failure: Settlement["failure"], reason: string): Settlement => ({
   ...DELIVERED,
@@ -250,14 +248,13 @@ test("without its processor an event fails", (t) => {
   );
 });
 
-test("an operator is needed for wrong configurations, failed events and late deliveries, and for nothing else", (t) => {
+test("an operator is needed for wrong configurations and failed events, and for nothing else", (t) => {
   const needed = [
     delayed({ cause: "misconfigured", reason }),
     misconfigured(reason),
     failed("refused", reason),
     failed("too_old", reason),
     failed("unclear", reason),
-    asLate(DELIVERED),
   ];
   const notNeeded = [
     delayed({ cause: "retry", reason }),

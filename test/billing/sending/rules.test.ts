@@ -112,7 +112,7 @@ const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventStat
 
 /** The state that closing moves an event to. Late usage stays delivered. */
 const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] => {
-  const event = { id: 1n, quantity: 1, state, failure: null, isLate: false };
+  const event = { id: 1n, quantity: 1, state, isLate: false, documentKind: null };
   const circumstances = { openUsageId: null, refundedUnits: 0 };
   return unlessRefused(() =>
     isClosedAlready({ ...event, documentReference: null }, null, circumstances),

@@ -686,7 +686,7 @@ export interface components {
             readonly kind: "tree" | "bottle";
             /**
              * Format: int64
-             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
              */
             readonly late: number;
             /**
@@ -1239,7 +1239,7 @@ export interface components {
             readonly failed: number;
             /**
              * Format: int64
-             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
              */
             readonly late: number;
             /**
