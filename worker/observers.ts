@@ -52,11 +52,8 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
     },
-    observeUnreadSubscription: (id, error) => {
-      logger.warn(
-        { id, err: error },
-        "an account's subscription, or a customer's invoices, could not be read at Stripe",
-      );
+    observeUnreadInvoices: (customerId, error) => {
+      logger.warn({ customerId, err: error }, "a customer's invoices could not be read at Stripe");
     },
     observeDrift: (streams) => {
       for (const stream of streams) {

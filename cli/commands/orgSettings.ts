@@ -62,7 +62,7 @@ const refreshAtStripe = async (
   const { processor } = await readDeployment(db);
   if (processor?.name === "stripe") {
     const { refreshSubscription } =
-      await import("../../modules/billing/processorEvents/refreshSubscriptions.ts");
+      await import("../../modules/billing/processorEvents/readSubscription.ts");
     await refreshSubscription(
       { db, clock, billing: await connections.billing() },
       accountId,

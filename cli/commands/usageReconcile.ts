@@ -66,15 +66,13 @@ const compareWithInvoices = async (
   accountId: string | null,
 ): Promise<Error | null> => {
   try {
-    const { failed } = await compareInvoices(
-      deps,
-      { accountId, readBefore: await readDatabaseTime(deps.db, deps.clock) },
-      {
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-        onFailure: (id, error) =>
-          say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
-      },
-    );
+    const { failed } = await compareInvoices(deps, {
+      accountId,
+      readBefore: await readDatabaseTime(deps.db, deps.clock),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      onFailure: (id, error) =>
+        say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
+    });
     const what = `The invoices of ${counted(failed, "customer")} could not be read.`;
     return failed === 0 ? null : new CommandError(EXIT.failed, what);
   } catch (error) {

@@ -11,7 +11,6 @@ import {
   plantingOrderCreationId,
   reconciliationId,
   retentionId,
-  subscriptionSweepId,
 } from "../../runtime/temporalNames.rules.ts";
 import { parseId, parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
@@ -57,7 +56,6 @@ const latestScheduledId = async (
     plantingOrderCreationId(deployment),
     reconciliationId(deployment),
     retentionId(deployment),
-    subscriptionSweepId(deployment),
   ];
   if (!scheduled.includes(workflowId)) {
     return workflowId;

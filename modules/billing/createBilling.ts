@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { systemClock } from "../../runtime/clock.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
@@ -7,6 +8,7 @@ import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.t
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
+import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import { hasLiveLedgerUsage } from "./usageFacts.sql.ts";
 
 /**
@@ -32,6 +34,7 @@ export const requireProcessor = async (
     });
     if (decided.kind === "record") {
       await recordProcessor(transaction, configured);
+      await requestSubscriptionReads(transaction, systemClock.now());
     }
     return decided;
   });

@@ -13,7 +13,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { correctClock } from "./readDatabaseTime.ts";
-import { refreshSubscription } from "./processorEvents/refreshSubscriptions.ts";
+import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import type { BillingContext } from "./context.ts";
 
 /** The usage of one organization and kind that moves from the ledger to Stripe. */
@@ -42,14 +42,13 @@ const recordStripe = (
     const { processor } = await lockDeployment(transaction);
     if (processor?.name !== "stripe") {
       await recordProcessor(transaction, { name: "stripe", account });
+      await requestSubscriptionReads(transaction, clock.now());
       await recordAction(transaction, actor, clock.now(), {
         action: "deployment.move_to_stripe",
         details: { account },
       });
     }
   });
-
-const READ_TIMEOUT_MS = 20_000;
 
 /**
  * Moves a stream's ledger usage of the current cycle: its events are sent to Stripe. A restore may have lost an earlier move, so
@@ -123,10 +122,6 @@ export const moveToStripe = async (
   const usage: MovedUsage[] = [];
   for (const organization of await listOrganizations(db)) {
     if (organization.stripeCustomerId !== null) {
-      if (!options.isDryRun) {
-        // Not before Stripe is recorded. What is sent then is compared with the subscription's period.
-        await refreshSubscription(context, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
-      }
       for (const kind of KINDS) {
         usage.push(await moveStream(context, organization, kind, options.isDryRun));
       }

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { listPayers } from "./billingPeriods.sql.ts";
-import { readSubscription } from "./processorEvents/refreshSubscriptions.ts";
+import { readSubscription } from "./processorEvents/readSubscription.ts";
 import { hasEnded } from "./subscriptions.rules.ts";
 import type { Period, ProcessorName } from "./usage.rules.ts";
 import { isWithin, monthlyCycle } from "./usage.rules.ts";

@@ -34,7 +34,7 @@ const observers = {
   observeSend: () => undefined,
   observeLateRefusal: () => undefined,
   observeFailedEvent: () => undefined,
-  observeUnreadSubscription: () => undefined,
+  observeUnreadInvoices: () => undefined,
   observeDrift: () => undefined,
 };
 

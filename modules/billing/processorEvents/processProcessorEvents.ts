@@ -34,7 +34,7 @@ import {
   isSubscriptionChange,
 } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
-import { refreshSubscription } from "./refreshSubscriptions.ts";
+import { refreshSubscription } from "./readSubscription.ts";
 import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
 /**

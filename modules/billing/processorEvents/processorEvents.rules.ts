@@ -33,9 +33,14 @@ const REPORT_TYPES = new Set([
   "v1.billing.meter.no_meter_found",
 ]);
 
+/** The type of our own request to read a subscription. */
+export const SUBSCRIPTION_READ = "subscription.read";
+
 /** Returns whether an event may have changed a subscription; its object is the subscription or the customer. */
 export const isSubscriptionChange = (type: string): boolean =>
-  type.startsWith("customer.subscription.") || type === "customer.deleted";
+  type.startsWith("customer.subscription.") ||
+  type === "customer.deleted" ||
+  type === SUBSCRIPTION_READ;
 
 const PAYMENT_TYPES = new Set([
   "checkout.session.completed",

@@ -5,7 +5,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { listInvoicedUsage } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";

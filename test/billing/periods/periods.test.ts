@@ -8,7 +8,7 @@ import { createStripeClient } from "../../../modules/billing/stripe/createStripe
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

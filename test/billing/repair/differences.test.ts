@@ -1,7 +1,7 @@
 import { closeDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { testRepairs } from "./testRepairs.ts";

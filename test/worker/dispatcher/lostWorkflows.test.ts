@@ -195,7 +195,7 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
         observeSend: () => undefined,
         observeLateRefusal: () => t.fail(),
         observeFailedEvent: () => t.fail(),
-        observeUnreadSubscription: () => t.fail(),
+        observeUnreadInvoices: () => t.fail(),
         observeDrift: () => t.fail(),
       }),
       listOrdersToStart: () => Promise.resolve([]),
