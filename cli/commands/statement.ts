@@ -1,7 +1,6 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { counted } from "../../runtime/counted.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import { presentStatement, presentSums } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
@@ -19,7 +18,8 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printObjects, snakeCased } from "../output/print.ts";
+import { printJson, printObjects } from "../output/print.ts";
+import { describeDifference, presentDifference } from "../output/printUsage.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 
@@ -37,10 +37,7 @@ export const presentForOperators = (
       ? presentSums(statement)
       : {
           ...presentStatement(mode, subscription, [statement]).statements[0],
-          open_differences: statement.openDifferences.map(({ id, ...difference }) => ({
-            ...snakeCased(difference),
-            item: `D${id}`,
-          })),
+          open_differences: statement.openDifferences.map(presentDifference),
         },
   ),
 });
@@ -53,8 +50,7 @@ export const describeBilling = (statement: KindStatement): readonly string[] => 
   const { kind, openDifferences, invoiced } = statement;
   return [
     ...openDifferences.map(
-      ({ id, units, customerId }) =>
-        `${kind}: Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered (D${id}).`,
+      (difference) => `${kind}, D${difference.id}: ${describeDifference(difference)}`,
     ),
     ...invoiced.map((usage) => {
       const what =

@@ -10,7 +10,6 @@ import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.r
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
@@ -26,6 +25,7 @@ import { formatTime } from "../output/formatTable.ts";
 import { printJson, printList, printText, sayIfMore, snakeCased } from "../output/print.ts";
 import {
   presentAttention,
+  presentDifference,
   presentMeterEvent,
   printAttention,
   sayHold,
@@ -114,24 +114,6 @@ type ListOptions = {
   readonly limit: number;
 };
 
-const presentDifference = ({
-  id,
-  second,
-  units,
-  reason: _reason,
-  ...difference
-}: UsageDifference) => ({
-  ...snakeCased(difference),
-  item: `D${id}`,
-  state: "difference",
-  account_name: difference.accountName,
-  mode: "live",
-  kind: difference.kind,
-  at: timeOf(second),
-  quantity: units,
-  reason: `Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} than was delivered`,
-});
-
 const presentUnsealed = ({ oldestSecond, ...unsealed }: UnsealedUsage) => ({
   ...snakeCased(unsealed),
   item: null,
@@ -171,8 +153,7 @@ const listUsage = async (
     listed,
     listed.map((row) => ({
       item: row.item,
-      state:
-        "is_late" in row && row.is_late && row.document_reference === null ? "late" : row.state,
+      state: "is_late" in row && row.is_late ? "late" : row.state,
       organization: row.account_name,
       mode: row.mode,
       meter: row.kind,

@@ -50,18 +50,27 @@ export const documentFor = (units: number): BillingDocument["kind"] =>
 export const USAGE_STATES = [...METER_EVENT_STATES, "late"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
 
-/** The most events that a message names. */
+/** An item of usage: a meter event (`E`) or a difference (`D`). */
+export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
+
+/** Returns how commands name an item, such as `E5`. */
+export const nameOf = ({ letter, id }: UsageItem): string => `${letter}${id}`;
+
+/** The most items that a message names. */
 const MAXIMUM_NAMED = 20;
 
-/** Returns meter events for a message, such as "E17, E21". */
-export const namedEvents = (ids: readonly (bigint | string)[]): string => {
-  const others = ids.length - MAXIMUM_NAMED;
+/** Returns items for a message, such as "E17, D21". */
+export const namedItems = (items: readonly UsageItem[]): string => {
+  const others = items.length - MAXIMUM_NAMED;
   const rest = others > 0 ? `, and ${counted(others, "other")}` : "";
-  return `${ids
-    .slice(0, MAXIMUM_NAMED)
-    .map((id) => `E${id}`)
-    .join(", ")}${rest}`;
+  return `${items.slice(0, MAXIMUM_NAMED).map(nameOf).join(", ")}${rest}`;
 };
+
+export const eventItems = (ids: readonly bigint[]): readonly UsageItem[] =>
+  ids.map((id) => ({ letter: "E", id }));
+
+/** Returns meter events for a message, such as "E17, E21". */
+export const namedEvents = (ids: readonly bigint[]): string => namedItems(eventItems(ids));
 
 /**
  * Why usage has an operator's attention.
@@ -83,6 +92,13 @@ export const ATTENTION_CAUSES = [
   "asking",
 ] as const;
 export type AttentionCause = (typeof ATTENTION_CAUSES)[number];
+
+/** The cause of a refund whose usage is not decided: it needs no decision of its own, but is closed with that. */
+export const WAITS = "waits";
+
+/** Why items are open that a retry may settle, and those that a document closes. Unclear usage is closed only by name. */
+export const RETRIED_CAUSES = ["refused", "too_old", "unclear", "difference"] as const;
+export const CLOSED_CAUSES = ["refused", "too_old", "late", "credit_owed", WAITS] as const;
 
 /** Returns whether an operator has to act. The others settle by themselves. */
 export const needsOperator = (cause: AttentionCause): boolean =>

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan, ofStream } from "./streams.sql.ts";
 import { MAXIMUM_QUANTITY } from "./usage.rules.ts";
 import type { Span } from "./usage.rules.ts";
@@ -52,44 +51,6 @@ export const listUnsealedUsage = (
     JOIN account ON account.id = unsealed.account_id
     ORDER BY unsealed.oldest_second
     LIMIT ${limit}
-  `);
-
-const factRow = z.strictObject({
-  id: safeInteger,
-  refundId: z.uuid().nullable(),
-  quantity: safeInteger,
-  second: safeInteger,
-  meterEventId: safeInteger.nullable(),
-});
-
-export type UsageFact = Readonly<z.output<typeof factRow>>;
-
-/**
- * Lists the facts of a registration and its refunds, with its own units of facts that others share. Very many units are in
- * several facts, of which it has the first.
- */
-export const listFactsOfRegistration = (
-  db: CommonQueryMethods,
-  registrationId: string,
-): Promise<readonly UsageFact[]> =>
-  db.any(sql.type(factRow)`
-    SELECT
-      usage_fact.id,
-      usage_fact.refund_id AS "refundId",
-      CASE
-        WHEN usage_fact.refund_id IS NOT NULL THEN usage_fact.quantity
-        ELSE greatest(0, least(
-          usage_fact.quantity,
-          registration.count + usage_fact.quantity
-            - sum(usage_fact.quantity) OVER (PARTITION BY usage_fact.refund_id ORDER BY usage_fact.id)
-        ))::bigint
-      END AS quantity,
-      usage_fact.second,
-      usage_fact.meter_event_id AS "meterEventId"
-    FROM registration
-    CROSS JOIN LATERAL ${factsOfRegistration} AS usage_fact
-    WHERE registration.id = ${registrationId}
-    ORDER BY usage_fact.id
   `);
 
 const oldestRow = z.strictObject({ second: safeInteger.nullable() });

@@ -9,6 +9,8 @@ import type {
   RegistrationInvoice,
 } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
+import { listMeterEventsOf } from "../billing/meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "../billing/meterEventReports.sql.ts";
 import type { Seconds } from "../billing/usageFacts.sql.ts";
 import { findSecondsInState } from "../billing/usageFacts.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
@@ -118,6 +120,23 @@ export const readUsageReport = async (
     }
   }
   throw new DomainError("record_not_found", "failed to find registration");
+};
+
+/** How far the usage of a registration has come, and its meter events. */
+export type UsageWithEvents = {
+  readonly state: UsageReportState;
+  readonly events: readonly ListedMeterEvent[];
+};
+
+export const readUsageEvents = async (
+  db: CommonQueryMethods,
+  registration: Owner & { readonly id: string },
+): Promise<UsageWithEvents> => {
+  const usage = await findRegistrationUsage(db, registration, registration.id);
+  return {
+    state: usage === null ? "not_billed" : usageStateOf(usage, usage.states),
+    events: await listMeterEventsOf(db, { registrationId: registration.id }),
+  };
 };
 
 type Range = { readonly from: Date | null; readonly until: Date | null };

@@ -12,15 +12,15 @@ import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
 import { parseLookup } from "./lookup.rules.ts";
 import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { RegistrationUsage } from "../billing/readUsage.ts";
-import { readUsage } from "../billing/readUsage.ts";
+import type { UsageWithEvents } from "../registrations/readUsageReports.ts";
+import { readUsageEvents } from "../registrations/readUsageReports.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
 export type FoundRecords = {
   readonly accounts: readonly FoundAccount[];
   readonly keys: readonly FoundKey[];
   readonly meterEvents: readonly StoredMeterEvent[];
-  readonly registrations: readonly (FoundRegistration & { readonly usage: RegistrationUsage })[];
+  readonly registrations: readonly (FoundRegistration & { readonly usage: UsageWithEvents })[];
   readonly donations: readonly FoundDonation[];
   readonly storeWrites: readonly FoundStoreWrite[];
   /** Whether there are more records than the limit. */
@@ -96,7 +96,7 @@ export const findRecords = async (
   };
   const registrations: FoundRecords["registrations"][number][] = [];
   for (const registration of lists.registrations.slice(0, limit)) {
-    registrations.push({ ...registration, usage: await readUsage(db, registration) });
+    registrations.push({ ...registration, usage: await readUsageEvents(db, registration) });
   }
   const found: FoundRecords = {
     accounts: lists.accounts.slice(0, limit),

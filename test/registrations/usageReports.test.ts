@@ -1,7 +1,8 @@
+import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
@@ -84,11 +85,13 @@ test("usage that the processor refused is failed, and closed once the operator d
   t.deepEqual(await list("?state=reported"), [[good, "reported"]]);
   t.deepEqual(await list("?state=closed"), []);
 
-  await closeUsage(
-    deps,
-    { eventIds: await listFailedMeterEventIds(deps.db, stream), differenceIds: [] },
-    { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
-  );
+  await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
+    document: null,
+    reason: "a test",
+    by: "ada",
+    expectedUnits: null,
+    isDryRun: false,
+  });
   t.is((await read(bad)).body["state"], "closed");
   t.deepEqual(await list("?state=closed"), [[bad, "closed"]]);
   t.deepEqual(await list("?state=failed"), []);

@@ -1,8 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
-import type { BillingDocument } from "../meterEvents.rules.ts";
+import { namedItems } from "../meterEvents.rules.ts";
+import type { BillingDocument, UsageItem } from "../meterEvents.rules.ts";
 import { closeEvents, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -12,12 +12,6 @@ import { isClosedAlready, isDifferenceClosedAlready, requireDocument } from "./c
 import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts";
-
-/** What an operator closes: meter events, and differences. */
-export type ClosedItems = {
-  readonly eventIds: readonly bigint[];
-  readonly differenceIds: readonly bigint[];
-};
 
 export type CloseOptions = {
   /** With what the usage is billed or returned at the processor; null: it never is. */
@@ -35,6 +29,9 @@ export type ClosedUsage = {
   /** What the document bills, or returns if negative. */
   readonly units: number;
 };
+
+const idsOf = (items: readonly UsageItem[], letter: UsageItem["letter"]): readonly bigint[] =>
+  items.filter((item) => item.letter === letter).map(({ id }) => id);
 
 const requireClosable = async (
   transaction: DatabaseTransactionConnection,
@@ -63,13 +60,14 @@ const requireClosable = async (
  */
 export const closeUsage = (
   { db, clock, actor }: OperatorContext,
-  { eventIds, differenceIds }: ClosedItems,
+  items: readonly UsageItem[],
   { document, reason, by, expectedUnits, isDryRun }: CloseOptions,
 ): Promise<ClosedUsage> =>
   db.transaction(async (transaction) => {
+    const eventIds = idsOf(items, "E");
     const found = await getMeterEvents(transaction, eventIds);
     const differences = await Promise.all(
-      differenceIds.map((id) => getDifference(transaction, id)),
+      idsOf(items, "D").map((id) => getDifference(transaction, id)),
     );
     const streams = [...found, ...differences.map((each) => ({ ...each, mode: "live" as const }))];
     await lockStreams(transaction, streams);
@@ -103,10 +101,7 @@ export const closeUsage = (
       await recordAction(transaction, actor, now, {
         action: "usage.close",
         accountId,
-        subject: [
-          ...(eventIds.length === 0 ? [] : [namedEvents(eventIds)]),
-          ...differenceIds.map((id) => `D${id}`),
-        ].join(", "),
+        subject: namedItems(items),
         details: { ...document, units },
       });
     }

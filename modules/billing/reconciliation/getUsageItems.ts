@@ -7,7 +7,7 @@ import { DomainError } from "../../../runtime/errors.rules.ts";
 import { findDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 
-const notFound = (names: string): DomainError =>
+export const itemNotFound = (names: string): DomainError =>
   new DomainError("record_not_found", `${names} not found; see \`impact usage list\``);
 
 /** @throws DomainError record_not_found */
@@ -17,7 +17,7 @@ export const getDifference = async (
 ): Promise<UsageDifference> => {
   const difference = await findDifference(db, id);
   if (!difference) {
-    throw notFound(`D${id}`);
+    throw itemNotFound(`D${id}`);
   }
   return difference;
 };
@@ -31,7 +31,7 @@ export const getMeterEvents = async (
   const found = new Set(events.map(({ id }) => id));
   const missing = ids.filter((id) => !found.has(id));
   if (missing.length > 0) {
-    throw notFound(namedEvents(missing));
+    throw itemNotFound(namedEvents(missing));
   }
   return events;
 };
@@ -43,7 +43,7 @@ export const getMeterEvent = async (
 ): Promise<StoredMeterEvent> => {
   const event = await findMeterEvent(db, id);
   if (!event) {
-    throw notFound(namedEvents([id]));
+    throw itemNotFound(namedEvents([id]));
   }
   return event;
 };

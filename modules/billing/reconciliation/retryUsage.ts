@@ -8,6 +8,7 @@ import { currentTarget, requireStripe } from "../createBilling.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { namedEvents, documentFor } from "../meterEvents.rules.ts";
+import type { UsageItem } from "../meterEvents.rules.ts";
 import { askAgain, findMeterEvent, findRefundedUsage, sendAgain } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -23,7 +24,6 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { BillingTarget } from "../usage.rules.ts";
-import { listOpenItems } from "../meterEventReports.sql.ts";
 import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { invalidRequest, DomainError } from "../../../runtime/errors.rules.ts";
 
@@ -191,9 +191,6 @@ export const sendDifference = async (
   return difference;
 };
 
-/** An item of usage: a meter event (`E`) or a difference (`D`). */
-export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
-
 export type RetriedItem = UsageItem & { readonly units: number } & (
     | { readonly retry: Retry }
     /** Why a retry cannot settle it. */
@@ -234,12 +231,3 @@ export async function* retryItems(
     }
   }
 }
-
-/** Lists everything of an organization, or of all (null), that a retry may settle. Documents settle the others. */
-export const listRetriableItems = async (
-  { db }: Pick<BillingContext, "db">,
-  accountId: string | null,
-): Promise<readonly UsageItem[]> =>
-  (await listOpenItems(db, accountId)).filter(
-    ({ cause }) => cause !== "late" && cause !== "credit_owed",
-  );

@@ -1,8 +1,12 @@
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
+import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
+import {
+  documentFor,
+  eventItems,
+  RETRIED_CAUSES,
+} from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import {
-  listRetriableItems,
   retryItems,
   retryUsage,
   sendDifference,
@@ -49,7 +53,7 @@ export const createRepairs = (
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      for await (const item of retryItems(deps, await listRetriableItems(deps, null), BY)) {
+      for await (const item of retryItems(deps, await listOpenItems(deps.db, RETRIED_CAUSES), BY)) {
         const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
         retried.push(`${item.letter}${item.id}${refused}`);
       }
@@ -76,10 +80,10 @@ export const createRepairs = (
       await asOperator(() =>
         closeUsage(
           world.deps(),
-          {
-            eventIds: events.map(({ id }) => id),
-            differenceIds: differences.map(({ id }) => id),
-          },
+          [
+            ...eventItems(events.map(({ id }) => id)),
+            ...differences.map(({ id }) => ({ letter: "D", id }) as const),
+          ],
           { ...BY, document: isDocumented ? document : null, expectedUnits: units },
         ),
       );

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
+import { documentFor, eventItems } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { retryUsage, sendDifference } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -117,11 +117,11 @@ test("usage and its refund that are closed by a command that breaks at any state
     return { events, reference: `ii_${documents}` };
   };
   await breakEverywhere(t, operator, prepare, (deps, { events, reference }) =>
-    closeUsage(
-      deps,
-      { eventIds: events.map(({ id }) => id), differenceIds: [] },
-      { ...BY, document: { kind: documentFor(3), reference }, expectedUnits: 3 },
-    ),
+    closeUsage(deps, eventItems(events.map(({ id }) => id)), {
+      ...BY,
+      document: { kind: documentFor(3), reference },
+      expectedUnits: 3,
+    }),
   );
   t.true((await operator.states()).every((state) => state === "closed"));
 });
@@ -154,11 +154,11 @@ test("a difference that is accepted by a command that breaks at any statement is
       return difference;
     },
     async (deps, difference) => {
-      await closeUsage(
-        deps,
-        { eventIds: [], differenceIds: [difference.id] },
-        { ...BY, document: null, expectedUnits: -3 },
-      );
+      await closeUsage(deps, [{ letter: "D", id: difference.id }], {
+        ...BY,
+        document: null,
+        expectedUnits: -3,
+      });
     },
   );
   operator.offset(differences);

@@ -1,13 +1,11 @@
 import type { ExecutionContext } from "ava";
-import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
+import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
+import { eventItems, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
+import type { BillingDocument, UsageItem } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import type {
-  ClosedItems,
-  ClosedUsage,
-} from "../../../modules/billing/reconciliation/closeUsage.ts";
+import type { ClosedUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import {
-  listRetriableItems,
   retryItems,
   retryUsage,
   sendDifference,
@@ -33,13 +31,13 @@ export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
 
 const BY = { reason: "test", by: "maria", isDryRun: false } as const;
 
-const items = (
+const itemsOf = (
   events: readonly StoredMeterEvent[],
   differences: readonly UsageDifference[] = [],
-): ClosedItems => ({
-  eventIds: events.map(({ id }) => id),
-  differenceIds: differences.map(({ id }) => id),
-});
+): readonly UsageItem[] => [
+  ...eventItems(events.map(({ id }) => id)),
+  ...differences.map(({ id }) => ({ letter: "D", id }) as const),
+];
 
 /** What an operator and a worker do in a world. */
 const createOperator = (world: World) => {
@@ -107,7 +105,7 @@ const createOperator = (world: World) => {
     retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
       const retried: RetriedItem[] = [];
       const deps = world.deps();
-      const open = await listRetriableItems(deps, null);
+      const open = await listOpenItems(deps.db, RETRIED_CAUSES);
       for await (const item of retryItems(deps, open, { ...BY, isDryRun })) {
         retried.push(item);
       }
@@ -129,7 +127,7 @@ const createOperator = (world: World) => {
       } = {},
     ): Promise<ClosedUsage> => {
       const options = { ...BY, document, expectedUnits, isDryRun };
-      return closeUsage(world.deps(), items(events, differences), options);
+      return closeUsage(world.deps(), itemsOf(events, differences), options);
     },
     /** Counts a document with which an operator has billed events. */
     billBy: (events: readonly StoredMeterEvent[]): void =>

@@ -1,7 +1,7 @@
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
-import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -132,7 +132,7 @@ test("at most one event of a stream is being sent", async (t) => {
   pass(10);
   await register(2);
   await drain();
-  const ids = await listFailedMeterEventIds(db, stream);
+  const ids = await listFailedEvents(db, stream);
   for (const id of ids) {
     t.is((await retryUsage(deps, id)).retry, "send");
   }

@@ -1,5 +1,5 @@
 import type { ExecutionContext } from "ava";
-import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -91,7 +91,7 @@ test("usage whose identifier conflicts is never refused or sent again before Str
   t.like(await drainOnce(), { kind: "delayed", cause: "early", afterMs: 5 * 60 * 1000 });
 
   t.is(sends(), before);
-  t.deepEqual(await listFailedMeterEventIds(deps.db, stream), []);
+  t.deepEqual(await listFailedEvents(deps.db, stream), []);
 });
 
 test("an event that waits to be asked about does not delay the stream's other usage", async (t) => {
@@ -181,5 +181,5 @@ test("a refund whose identifier conflicts is sent only as far as Stripe lacks it
   await drain();
 
   t.deepEqual(billed(), await recorded());
-  t.deepEqual(await listFailedMeterEventIds(deps.db, setup.stream), []);
+  t.deepEqual(await listFailedEvents(deps.db, setup.stream), []);
 });
