@@ -10,7 +10,6 @@ import { pathParameter } from "../http/requestContext.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import {
-  USAGE_REPORT_STATES,
   presentUsage,
   USAGE_COLUMNS,
   usageJson,
@@ -81,9 +80,6 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
   });
 
 const listQuery = queryObject({
-  state: oneOf(USAGE_REPORT_STATES)
-    .optional()
-    .meta({ description: "Only usage in this state.", examples: ["failed"] }),
   kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
   created_at: date()
     .optional()
@@ -109,7 +105,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
+        errors: [queryError(`kind: ${mustBeOneOf(KINDS)}`), KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { usage: [EXAMPLE] } },
@@ -120,7 +116,6 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
       linkParameters: ({ kind }) =>
         typeof kind === "string" && kind === KINDS.at(-1) ? { kind } : {},
       handle: ({ caller: { accountId, mode }, query }) => {
-        const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
         const { limit = null } = query;
         return {
           limit,
@@ -131,9 +126,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
                 { accountId, mode },
                 {
                   kinds: query.kind === undefined ? KINDS : [query.kind],
-                  state: query.state ?? null,
-                  from,
-                  until,
+                  ...rangeOfDays(query.created_at, query.end_at),
                   startingAfter: query.starting_after ?? null,
                   limit,
                 },

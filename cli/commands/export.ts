@@ -96,11 +96,9 @@ const readOfOrganization = (
           rowsOf(
             listUsageReports(deps, owner, {
               kinds: KINDS,
-              state: null,
               startingAfter: null,
               limit: null,
-              from: range.from ?? null,
-              until: range.until ?? null,
+              ...range,
             }),
           ),
           presentUsage,

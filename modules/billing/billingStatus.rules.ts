@@ -16,7 +16,7 @@ import { shownIdOf } from "../records/recordIds.rules.ts";
  * - `closed`: an operator decided that usage is never sent, or a document bills it.
  * - `not_billed`: there is no usage. A store paid from its balance, or another system billed it.
  */
-export const USAGE_REPORT_STATES = [
+const USAGE_REPORT_STATES = [
   "pending",
   "reported",
   "corrected",

@@ -1,11 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql } from "../../db/sql.ts";
-import { inSpan, ofStream } from "./streams.sql.ts";
+import { inSpan } from "./streams.sql.ts";
 import { MAXIMUM_QUANTITY } from "./usage.rules.ts";
 import type { Span } from "./usage.rules.ts";
 import { ownerColumns } from "../records/columns.sql.ts";
-import type { Owner } from "../records/owner.rules.ts";
 
 /** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
@@ -63,37 +62,6 @@ export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<numb
       (SELECT min(second) FROM meter_event WHERE state = 'pending')
     ) AS second
   `);
-
-const spanRow = z.strictObject({
-  first: safeInteger.nullable(),
-  last: safeInteger.nullable(),
-});
-
-/** The first and the last unix second, both inclusive. */
-export type Seconds = { readonly first: number; readonly last: number };
-
-/** Returns the seconds between which a stream has usage to report, or usage that has failed; null if it has none. */
-export const findSecondsInState = async (
-  db: CommonQueryMethods,
-  stream: Owner,
-  state: "pending" | "failed",
-): Promise<Seconds | null> => {
-  const unsealed = sql.fragment`
-    FROM usage_fact
-    WHERE ${ofStream("usage_fact", stream)} AND meter_event_id IS NULL AND ${state === "pending"}
-  `;
-  const { first, last } = await db.one(sql.type(spanRow)`
-    SELECT min(usage.second) AS first, max(usage.second) AS last
-    FROM (
-      SELECT min(second) AS second ${unsealed}
-      UNION ALL
-      SELECT max(second) ${unsealed}
-      UNION ALL
-      SELECT second FROM meter_event WHERE ${ofStream("meter_event", stream)} AND state = ${state}
-    ) AS usage
-  `);
-  return first === null || last === null ? null : { first, last };
-};
 
 /** Returns whether the built-in ledger has ever had live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>

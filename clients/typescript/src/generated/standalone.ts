@@ -2465,8 +2465,6 @@ export interface operations {
                 readonly limit?: number;
                 /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
-                /** @description Only usage in this state. */
-                readonly state?: "pending" | "reported" | "corrected" | "failed" | "closed" | "not_billed";
             };
             readonly header?: never;
             readonly path?: never;
