@@ -9,18 +9,13 @@ import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
-import {
-  presentUsage,
-  USAGE_COLUMNS,
-  usageJson,
-} from "../../modules/billing/billingStatus.rules.ts";
+import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
 import { presentStatement, statementJson } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
-import { presentSearched } from "../../runtime/presentPages.ts";
 
 const EXAMPLE: z.output<typeof usageJson> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
@@ -68,14 +63,12 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
     },
     schemas: { query: oneQuery, response: usageJson },
     examples: { response: EXAMPLE },
-    handle: async ({ ctx, caller: { accountId, mode }, query }) =>
-      presentUsage(
-        await readUsageReport(
-          { db, billing },
-          { accountId, mode },
-          pathParameter(ctx, "registration_id"),
-          query.kind === undefined ? KINDS : [query.kind],
-        ),
+    handle: ({ ctx, caller: { accountId, mode }, query }) =>
+      readUsageReport(
+        { db, billing },
+        { accountId, mode },
+        pathParameter(ctx, "registration_id"),
+        query.kind === undefined ? KINDS : [query.kind],
       ),
   });
 
@@ -120,19 +113,15 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         return {
           limit,
           rows: () =>
-            presentSearched(
-              listUsageReports(
-                { ...context, pace: context.streaming.pace },
-                { accountId, mode },
-                {
-                  kinds: query.kind === undefined ? KINDS : [query.kind],
-                  ...rangeOfDays(query.created_at, query.end_at),
-                  startingAfter: query.starting_after ?? null,
-                  limit,
-                },
-              ),
-              presentUsage,
-              presentUsage,
+            listUsageReports(
+              { ...context, pace: context.streaming.pace },
+              { accountId, mode },
+              {
+                kinds: query.kind === undefined ? KINDS : [query.kind],
+                ...rangeOfDays(query.created_at, query.end_at),
+                startingAfter: query.starting_after ?? null,
+                limit,
+              },
             ),
           readHead: () => Promise.resolve('{"usage":['),
         };
@@ -219,9 +208,6 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       const owner = accountModeOf(caller);
       const read = await readStatement({ db, clock, billing }, owner, month);
-      const usage = read.statements.flatMap((statement) =>
-        statement.paidFrom === "usage" ? [statement] : [],
-      );
-      return presentStatement(owner.mode, read.subscription, usage);
+      return presentStatement(owner.mode, read.subscription, read.statements);
     },
   });

@@ -4,7 +4,7 @@ import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
-import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
+import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,
@@ -92,16 +92,13 @@ const readOfOrganization = (
     case "usage":
       return {
         columns: USAGE_COLUMNS,
-        pages: presentPages(
-          rowsOf(
-            listUsageReports(deps, owner, {
-              kinds: KINDS,
-              startingAfter: null,
-              limit: null,
-              ...range,
-            }),
-          ),
-          presentUsage,
+        pages: rowsOf(
+          listUsageReports(deps, owner, {
+            kinds: KINDS,
+            startingAfter: null,
+            limit: null,
+            ...range,
+          }),
         ),
       };
     case "events":

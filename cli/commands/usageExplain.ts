@@ -195,7 +195,7 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
     throw recordNotFound("registration", id);
   }
   const { accountId, mode, kind, isPrepaid, refundedCount } = registration;
-  const { period, ...report } = await readUsageReport(deps, { accountId, mode }, id, [kind]);
+  const report = await readUsageReport(deps, { accountId, mode }, id, [kind]);
   const { state, events } = await readUsageEvents(deps.db, registration);
   const deployment = await connections.deploymentName();
   const fields = {
@@ -208,10 +208,10 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
     refunded_count: refundedCount,
     created_at: registration.createdAt,
     billing: state,
-    period_start: period?.start ?? null,
-    period_end: period?.end ?? null,
-    invoice_number: report.invoiceNumber,
-    uninvoiced_reason: report.uninvoicedReason,
+    period_start: report.period?.start ?? null,
+    period_end: report.period?.end ?? null,
+    invoice_number: report.invoice_number,
+    uninvoiced_reason: report.uninvoiced_reason,
     // What was imported or prepaid has no usage, so nothing is to be reported or taken back.
     sender_workflow: state === "not_billed" ? null : inDeployment(deployment, "usage-sender"),
     refund_workflow:

@@ -1,11 +1,7 @@
 import { z } from "zod";
-import type { Period } from "./usage.rules.ts";
 import { UNINVOICED_REASONS } from "./invoices/invoices.rules.ts";
-import type { UninvoicedReason } from "./invoices/invoices.rules.ts";
 import { METER_EVENT_STATES } from "./meterEvents.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
-import { shownIdOf } from "../records/recordIds.rules.ts";
 
 /**
  * How far the billing of a registration, with its refunds, has come.
@@ -110,28 +106,5 @@ export const USAGE_COLUMNS = [
   "uninvoiced_reason",
 ] as const;
 
-export const presentUsage = (report: {
-  readonly id: string;
-  readonly importedId: string | null;
-  readonly kind: Kind;
-  readonly state: UsageReportState;
-  readonly count: number;
-  readonly refundedCount: number;
-  readonly createdAt: Date;
-  readonly period: Period | null;
-  readonly invoiceNumber: string | null;
-  readonly uninvoicedReason: UninvoicedReason | null;
-}): z.output<typeof usageJson> => ({
-  registration_id: shownIdOf(report),
-  kind: report.kind,
-  state: report.state,
-  count: report.count,
-  refunded_count: report.refundedCount,
-  created_at: report.createdAt.toISOString(),
-  period: report.period && {
-    start: report.period.start.toISOString(),
-    end: report.period.end.toISOString(),
-  },
-  invoice_number: report.invoiceNumber,
-  uninvoiced_reason: report.uninvoicedReason,
-});
+/** How far the billing of a registration has come, as its client sees it. */
+export type UsageReport = z.output<typeof usageJson>;

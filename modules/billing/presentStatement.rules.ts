@@ -99,25 +99,11 @@ export const statementJson = z
   })
   .meta({ id: "Statement" });
 
-/** What the statements of all accounts have in common. */
-type KindSums<Sums> = {
-  readonly kind: Kind;
-  readonly period: Period;
-  readonly total: Sums;
-  readonly days: readonly (Sums & { readonly day: string })[];
-};
+type Sums = { readonly [Name in keyof typeof sums]: number };
 
 const presentPeriod = ({ start, end }: Period) => ({
   start: start.toISOString(),
   end: end.toISOString(),
-});
-
-/** Returns the sums of a kind, and those of its days. */
-export const presentSums = <Sums>({ kind, period: of, total, days }: KindSums<Sums>) => ({
-  kind,
-  period: presentPeriod(of),
-  ...total,
-  days: [...days],
 });
 
 const timeOf = (second: number): string => new Date(second * 1000).toISOString();
@@ -130,9 +116,13 @@ export const presentStatement = (
     readonly trial: Period | null;
     readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
   } | null,
-  statements: readonly (KindSums<{ readonly [Name in keyof typeof sums]: number }> & {
+  statements: readonly {
+    readonly kind: Kind;
+    readonly period: Period;
+    readonly total: Sums;
+    readonly days: readonly (Sums & { readonly day: string })[];
     readonly invoiced: readonly InvoicedUsage[];
-  })[],
+  }[],
 ): z.output<typeof statementJson> => ({
   mode,
   subscription: subscription && {
@@ -141,7 +131,10 @@ export const presentStatement = (
     trial: subscription.trial && presentPeriod(subscription.trial),
   },
   statements: statements.map((statement) => ({
-    ...presentSums(statement),
+    kind: statement.kind,
+    period: presentPeriod(statement.period),
+    ...statement.total,
+    days: [...statement.days],
     unit_price: subscription?.unitPrices[statement.kind] ?? null,
     invoices: statement.invoiced.map((usage) => ({
       number: usage.invoiceNumber,

@@ -4,10 +4,7 @@ import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
 import { findKnownSubscription } from "../billing/processorEvents/stripeSubscriptions.sql.ts";
-import type {
-  InvoicedUsage,
-  RegistrationInvoice,
-} from "../billing/invoices/invoiceReports.rules.ts";
+import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
 import { listMeterEventsOf } from "../billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../billing/meterEventReports.sql.ts";
@@ -18,27 +15,16 @@ import type { Account } from "../accounts/accounts.sql.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "../billing/usage.rules.ts";
 import { isWithin, monthlyCycle } from "../billing/usage.rules.ts";
-import type { UsageReportState } from "../billing/billingStatus.rules.ts";
+import type { UsageReport, UsageReportState } from "../billing/billingStatus.rules.ts";
 import { usageStateOf } from "../billing/billingStatus.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { ListContext } from "./context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
-
-/** How far the billing of a registration has come. */
-type UsageReport = Pick<
-  RegistrationUsage,
-  "id" | "importedId" | "count" | "refundedCount" | "createdAt"
-> &
-  RegistrationInvoice & {
-    readonly kind: Kind;
-    readonly state: UsageReportState;
-    /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
-    readonly period: Period | null;
-  };
 
 type AccountBilling = {
   readonly account: Account;
@@ -80,21 +66,25 @@ const presentUsage = (
   { mode, kind }: Owner,
   usage: RegistrationUsage,
 ): UsageReport => {
-  const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
+  const { createdAt, states, isLate } = usage;
   const state = usageStateOf(usage, states);
   const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
-  return {
-    id,
-    importedId,
-    kind,
-    count,
-    refundedCount,
-    createdAt,
-    state,
-    period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
-    ...(state === "reported" || state === "corrected"
+  const period =
+    state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt);
+  const { invoiceNumber, uninvoicedReason } =
+    state === "reported" || state === "corrected"
       ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling)
-      : { invoiceNumber: null, uninvoicedReason: null }),
+      : { invoiceNumber: null, uninvoicedReason: null };
+  return {
+    registration_id: shownIdOf(usage),
+    kind,
+    state,
+    count: usage.count,
+    refunded_count: usage.refundedCount,
+    created_at: createdAt.toISOString(),
+    period: period && { start: period.start.toISOString(), end: period.end.toISOString() },
+    invoice_number: invoiceNumber,
+    uninvoiced_reason: uninvoicedReason,
   };
 };
 

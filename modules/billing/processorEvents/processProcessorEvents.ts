@@ -1,10 +1,6 @@
-import type { CommonQueryMethods } from "slonik";
-import type { Clock } from "../../../runtime/clock.ts";
 import type { Context } from "../../../runtime/context.ts";
-import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
-import { readDeployment } from "../deployment.sql.ts";
 import {
   recordLateRefusal,
   lockMeterEvents,
@@ -26,7 +22,6 @@ import {
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import {
   decideLateRefusal,
-  findForeignMode,
   identifierOf,
   isGivenUp,
   isPayment,
@@ -39,28 +34,12 @@ import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
 /**
  * Stores an event that a webhook has announced, for a worker to process.
- * @param observeForeignMode called with the reason before an event of Stripe's other mode is rejected
  * @returns `repeated` if it was stored before, `ignored` if nothing depends on events of its type
- * @throws DomainError request_invalid if the event is of Stripe's other mode than the deployment
  */
 export const receiveProcessorEvent = async (
-  {
-    db,
-    clock,
-    observeForeignMode,
-  }: {
-    readonly db: CommonQueryMethods;
-    readonly clock: Clock;
-    readonly observeForeignMode: (reason: string) => void;
-  },
+  { db, clock }: Context,
   event: ProcessorEvent,
 ): Promise<"stored" | "repeated" | "ignored"> => {
-  const { processor } = await readDeployment(db);
-  const foreign = findForeignMode(event, processor);
-  if (foreign !== null) {
-    observeForeignMode(foreign);
-    throw invalidRequest(foreign);
-  }
   if (!isProcessed(event.type)) {
     return "ignored";
   }

@@ -1,5 +1,4 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
-import type { LiveProcessor } from "../deployment.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
@@ -9,20 +8,7 @@ export type ProcessorEvent = {
   readonly type: string;
   /** What it is about, such as a subscription or a Checkout session. */
   readonly objectId: string | null;
-  /** Whether it happened in live mode. A destination of the other mode may be signed with a known secret by mistake. */
-  readonly isLive: boolean;
 };
-
-const modeName = (isLive: boolean): string => (isLive ? "live mode" : "test mode");
-
-/** Returns why an event does not belong to the deployment, or null. Until a worker has recorded who bills, all belong. */
-export const findForeignMode = (
-  { isLive }: Pick<ProcessorEvent, "isLive">,
-  recorded: LiveProcessor | null,
-): string | null =>
-  recorded?.name === "stripe" && recorded.account.isLive !== isLive
-    ? `the event is of Stripe's ${modeName(isLive)}, and this deployment bills in ${modeName(recorded.account.isLive)}; point the webhook destination of ${modeName(recorded.account.isLive)} to this URL`
-    : null;
 
 /** `processed`: it is settled, also if it was given up with an error. */
 export const PROCESSOR_EVENT_STATES = ["pending", "processed"] as const;

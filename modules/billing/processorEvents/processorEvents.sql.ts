@@ -17,7 +17,7 @@ import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
  */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
-  { id, type, objectId }: Omit<ProcessorEvent, "isLive">,
+  { id, type, objectId }: ProcessorEvent,
   receivedAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`

@@ -171,6 +171,9 @@ const asking = (reason: string): Delay =>
 export const early = (reason: string, afterMs: number): Delay =>
   delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
+/** Why usage for Stripe waits in a process without its key. */
+export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
+
 /** The step if this process is not set up for the usage: an operator has to fix that. */
 export const misconfigured = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
@@ -230,10 +233,6 @@ const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
     ? asking("the outcome of an attempt was never known")
     : decideByAge(event, now);
 };
-
-/** The step if the event's processor is not configured and the account has left it. */
-export const withoutProcessor = (event: Pick<SendingEvent, "processor">): Settlement =>
-  failed("refused", `the event was sealed for ${event.processor}, which is not configured`);
 
 /**
  * Returns what to do next with a meter event.

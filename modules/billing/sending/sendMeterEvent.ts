@@ -8,7 +8,13 @@ import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
-import { decideNextStep, LEASE_MS, withJitter, withoutProcessor } from "./decideNextStep.rules.ts";
+import {
+  decideNextStep,
+  LEASE_MS,
+  misconfigured,
+  STRIPE_MISSING,
+  withJitter,
+} from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
@@ -58,7 +64,7 @@ const makeAttempt = async (
 ): Promise<SendResult> => {
   const { stripe } = context.billing;
   if (stripe === null) {
-    return withoutProcessor(event);
+    return misconfigured(STRIPE_MISSING);
   }
   let outcome: AttemptOutcome | null = null;
   for (;;) {

@@ -17,7 +17,6 @@ export type ReadWebhook = (webhook: {
 const announcedEvent = z.object({
   id: z.string().min(1).max(255),
   type: z.string().min(1).max(255),
-  livemode: z.boolean(),
 });
 
 /** Snapshot events contain their object, thin events name it. */
@@ -76,12 +75,7 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         const verified = await verify(parsed, secret, webhook);
         const event = announcedEvent.parse(verified);
         const objectId = announcedObject.safeParse(verified).data ?? null;
-        return {
-          id: event.id,
-          type: event.type,
-          objectId,
-          isLive: event.livemode,
-        };
+        return { id: event.id, type: event.type, objectId };
       } catch (error) {
         if (error instanceof z.ZodError) {
           throw invalidRequest("the body is not a Stripe event", {

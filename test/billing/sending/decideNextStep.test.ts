@@ -4,7 +4,6 @@ import {
   misconfigured,
   needsAttention,
   withJitter,
-  withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
@@ -239,13 +238,6 @@ test("an event that is ahead waits for ten attempts, and then fails", (t) => {
   t.deepEqual(decide({ ageMs, attempts: 10 }), WAIT);
   t.deepEqual(decide({ ageMs, attempts: 11 }), failed("refused", "ahead of the processor's clock"));
   t.deepEqual(decide({ ageMs: -FURTHEST_MS, attempts: 11 }), SEND);
-});
-
-test("without its processor an event fails", (t) => {
-  t.deepEqual(
-    withoutProcessor({ processor: "stripe" }),
-    failed("refused", "the event was sealed for stripe, which is not configured"),
-  );
 });
 
 test("an operator is needed for wrong configurations and failed events, and for nothing else", (t) => {

@@ -3,7 +3,6 @@ import test from "ava";
 import {
   decideNextStep,
   stateAtSealing,
-  withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
@@ -68,10 +67,9 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
           mayBeDelivered,
           askingSince,
         };
-        return [
-          withoutProcessor(event),
-          ...[null, ...OUTCOMES].map((outcome) => decideNextStep(event, outcome, NOW)),
-        ].map(stateAfter);
+        return [null, ...OUTCOMES].map((outcome) =>
+          stateAfter(decideNextStep(event, outcome, NOW)),
+        );
       }),
     ),
   );

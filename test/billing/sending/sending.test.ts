@@ -210,46 +210,6 @@ test("usage of an organization with a Stripe customer waits while Stripe is not 
   t.deepEqual(billed(), await recorded());
 });
 
-test.serial(
-  "after an organization has left Stripe, events sealed for Stripe fail and the ledger bills the rest",
-  async (t) => {
-    const {
-      forgetProcessor,
-      deps,
-      stream,
-      register,
-      pass,
-      drainOnce,
-      drainWithoutKey,
-      double,
-      events,
-      ledgerUnits,
-      sends,
-    } = await setUpBilling(t);
-    await forgetProcessor();
-    await register(7);
-    pass(5);
-    double.control.addFault({ kind: "server_error" });
-    await drainOnce();
-    await register(2);
-    pass(20);
-    const before = sends();
-    await updateAccount(deps.db, stream.accountId, {
-      stripeCustomerId: null,
-      stripeSubscriptionId: null,
-    });
-
-    t.deepEqual(await drainWithoutKey(), { kind: "done" });
-
-    t.deepEqual(await events(), [
-      { state: "refused", quantity: 7 },
-      { state: "delivered", quantity: 2 },
-    ]);
-    t.is(await ledgerUnits(), 2);
-    t.is(sends(), before);
-  },
-);
-
 test.serial("the ledger accepts usage of any age", async (t) => {
   const { forgetProcessor, deps, stream, register, drainWithoutKey, pass, ...scene } =
     await setUpBilling(t);
