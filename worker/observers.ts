@@ -41,14 +41,6 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
     observeFailure: (stream, error) => {
       logFailure(stream.accountId, { ...stream, err: error });
     },
-    observeLateRefusal: (rejection) => {
-      metrics.observeLateRefusal(rejection);
-      const { event, reason } = rejection;
-      logger.error(
-        { meterEventId: String(event.id), accountId: event.accountId, reason },
-        "the processor rejected usage that it had accepted",
-      );
-    },
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
     },

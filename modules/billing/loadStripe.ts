@@ -23,24 +23,6 @@ export const readStripeOptions = (config: Config): StripeOptions | null => {
       };
 };
 
-/**
- * Returns a sentence if only one of the two prices of donations is set. Neither is used then, because a subscription to
- * donations needs both.
- */
-export const findIgnoredPrice = ({
-  STRIPE_DONATION_FLAT_PRICE: flat,
-  STRIPE_DONATION_METERED_PRICE: metered,
-}: Config): string | null => {
-  if ((flat === undefined) === (metered === undefined)) {
-    return null;
-  }
-  const [given, missing] =
-    flat === undefined
-      ? ["STRIPE_DONATION_METERED_PRICE", "STRIPE_DONATION_FLAT_PRICE"]
-      : ["STRIPE_DONATION_FLAT_PRICE", "STRIPE_DONATION_METERED_PRICE"];
-  return `${given} is set and ignored, because ${missing} is not set; POST /charities/subscribe needs both for live keys`;
-};
-
 /** Returns null if Stripe is not configured. */
 export const loadStripe = async (
   options: StripeOptions | null,

@@ -33,7 +33,6 @@ const test = testWithDatabase();
 
 const observers = {
   observeSend: () => undefined,
-  observeLateRefusal: () => undefined,
   observeFailedEvent: () => undefined,
   observeUnreadInvoices: () => undefined,
   observeDrift: () => undefined,

@@ -6,7 +6,6 @@ import {
   lockMeterEvents,
   listMeterEventsByIdentifier,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { CheckoutSession } from "../processor.ts";
@@ -46,14 +45,6 @@ export const receiveProcessorEvent = async (
   return (await insertProcessorEvent(db, event, clock.now())) ? "stored" : "repeated";
 };
 
-/** A delivered meter event that the processor turned out to have refused, and that needs an operator. */
-export type LateRefusal = { readonly event: StoredMeterEvent; readonly reason: string };
-
-type RefusalObserver = {
-  /** Called for every meter event that a report has made a failed one. */
-  readonly observeLateRefusal: (refusal: LateRefusal) => void;
-};
-
 /**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
  * samples name become failed ones, or closed ones if a document bills them. A retry asks the processor first: what it lacks
@@ -62,7 +53,7 @@ type RefusalObserver = {
  * @throws Error if a named meter event is still being sent; nothing is changed then
  */
 export const applyRefusalReport = async (
-  { db, clock, observeLateRefusal }: Context & RefusalObserver,
+  { db, clock }: Context,
   processorEventId: string,
   { windowEnd, refusals }: RefusalReport,
 ): Promise<void> => {
@@ -71,10 +62,10 @@ export const applyRefusalReport = async (
       samples.map(({ identifier, message }) => [identifierOf(identifier), `${code}: ${message}`]),
     ),
   );
-  const refused = await db.transaction(async (transaction) => {
+  await db.transaction(async (transaction) => {
     const report = await lockProcessorEvent(transaction, processorEventId);
     if (report?.state !== "pending") {
-      return [];
+      return;
     }
     const named = await listMeterEventsByIdentifier(transaction, [...reasons.keys()]);
     await lockStreams(transaction, named);
@@ -101,11 +92,7 @@ export const applyRefusalReport = async (
       }
     }
     await recordProcessing(transaction, processorEventId, { isSettled: true, now });
-    return decided.filter(({ decision }) => decision === "failed");
   });
-  for (const { event, reason } of refused) {
-    observeLateRefusal({ event, reason });
-  }
 };
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -120,7 +107,7 @@ export type FailedProcessorEvent = {
   readonly reason: string;
 };
 
-export type ProcessorEventObservers = RefusalObserver & {
+export type ProcessorEventObservers = {
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 

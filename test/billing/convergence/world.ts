@@ -132,7 +132,7 @@ export const createWorld = async (
       await insertProcessorEvent(db, announced, clock.now());
       const samples = [{ identifier: report.identifier, message: "refused" }];
       try {
-        await applyRefusalReport({ ...deps, observeLateRefusal: () => undefined }, id, {
+        await applyRefusalReport(deps, id, {
           windowEnd: report.refusedAt,
           refusals: [{ code: "archived_meter", samples }],
         });

@@ -55,7 +55,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     processProcessorEvents(
       {
         ...deps,
-        observeLateRefusal: () => undefined,
         observeFailedEvent: () => undefined,
         creditCheckout: () => Promise.resolve(),
       },

@@ -17,7 +17,7 @@ const applyReport = async (
   const type = "v1.billing.meter.error_report_triggered";
   await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
   const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
-  await applyRefusalReport({ ...operator.deps(), observeLateRefusal: () => undefined }, id, {
+  await applyRefusalReport(operator.deps(), id, {
     windowEnd: at,
     refusals: [{ code: "archived_meter", samples }],
   });

@@ -178,7 +178,6 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
         const dispatching = createDispatcherRuns({
           ...deps,
           temporal: await client.promise,
-          observeLateRefusal: () => t.fail(),
           observeFailedEvent: () => t.fail(),
         });
         const idle: Runs = {
@@ -193,7 +192,6 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
       ...createBillingActivities({
         ...deps,
         observeSend: () => undefined,
-        observeLateRefusal: () => t.fail(),
         observeFailedEvent: () => t.fail(),
         observeUnreadInvoices: () => t.fail(),
         observeDrift: () => t.fail(),
