@@ -49,20 +49,6 @@ const unreadable = ({ double }: BillingSetup): Fault => ({
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
 });
 
-test("a stream whose usage cannot be read is reported, and compared again the next time", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, double } = setup;
-  await register(7);
-  await drain();
-  pass(3600);
-  double.control.addFault(unreadable(setup));
-
-  const first = await compare(setup);
-  t.like(first, { delivered: 7, processorQuantity: null });
-  t.regex(first.error ?? "", /No such customer/u);
-  t.like(await compare(setup), { delivered: 7, processorQuantity: 7, error: null });
-});
-
 test("twenty lagging minutes need attention, because further minutes may differ", async (t) => {
   const setup = await setUpBilling(t, LAGGING);
   const { register, refund, drain, pass, reportElsewhere } = setup;

@@ -256,15 +256,6 @@ test("org list, org show and doctor report subscriptions that need attention", a
   t.is((await impact("org", "update", id, "--subscription-policy", "maybe")).exitCode, 2);
 });
 
-test("a removed price is stored", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId } = await setUp(t);
-  const priceOfTrees = await firstPrice(double, subscriptionId);
-  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
-  pass(1);
-  await sweep();
-  t.like(await watched(), { status: "active", meteredKinds: ["bottle"] });
-});
-
 test("with the policy suspend, a removed price suspends the registrations of its meter", async (t) => {
   const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
   await setPolicy("suspend");

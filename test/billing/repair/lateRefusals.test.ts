@@ -1,6 +1,5 @@
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { LAG_SECONDS } from "../convergence/world.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
@@ -23,23 +22,6 @@ const applyReport = async (
   });
 };
 
-test("usage that Stripe refuses after it had accepted it fails, and a retry sends it again", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  await operator.refuse(event?.identifier ?? "");
-  t.deepEqual(await operator.states(), ["refused"]);
-  await applyReport(operator, [event?.identifier ?? ""]);
-  t.deepEqual(await operator.states(), ["refused"], "Stripe repeats its webhooks");
-
-  await operator.retryAll();
-  await operator.settle();
-  await applyReport(operator, [event?.identifier ?? ""]);
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 5 });
-});
-
 test("a report that names an event which is still being sent is applied once that is delivered", async (operator) => {
   const { t } = operator;
   await operator.sendNew(5);
@@ -60,21 +42,6 @@ test("a report that names an event which is still being sent is applied once tha
   await operator.retryAll();
   await operator.settle();
   t.deepEqual(operator.billed(), { 0: 5, 1: 3 });
-});
-
-test("usage that Stripe refuses while it is asked about it is sent again once", async (operator) => {
-  const { t } = operator;
-  const event = await operator.failUnknown(6, true);
-  await operator.retry(event.id);
-  operator.control.rejectAccepted({ identifier: event.identifier });
-  await t.throwsAsync(applyReport(operator, [event.identifier]), {
-    message: /are still being sent/u,
-  });
-  await operator.settle();
-  await applyReport(operator, [event.identifier]);
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 6 });
 });
 
 for (const isReportedFirst of [true, false]) {
@@ -138,25 +105,4 @@ test("a report from before an event was first sent is of the lost history's even
   await applyReport(operator, [event?.identifier ?? ""], reportedAt);
 
   t.deepEqual(await operator.states(), ["delivered"]);
-});
-
-test("usage that a lost history sent and Stripe refused is sent again after the restore", async (operator) => {
-  const { t } = operator;
-  await operator.register(operator.accountIds[0] ?? "", 5);
-  let identifier = "";
-  await operator.restore(async () => {
-    await operator.send();
-    identifier = (await operator.listEvents(["delivered"]))[0]?.identifier ?? "";
-    operator.control.rejectAccepted({ identifier });
-    operator.pass(60);
-  });
-  await operator.resume();
-  operator.pass(LAG_SECONDS);
-  await operator.send();
-  await operator.settle();
-  await applyReport(operator, [identifier]);
-  await operator.retryAll();
-  await operator.settle();
-
-  t.deepEqual(operator.billed(), { 0: 5 });
 });

@@ -67,15 +67,6 @@ test("refunds of moved usage go to Stripe, also if they were offset in the ledge
   t.is(operator.billedTo(0), 3);
 });
 
-test("usage that is not sealed during the move is sent to Stripe", async (operator) => {
-  const { t } = operator;
-  await operator.register(accountOf(operator), 5);
-  await join(operator);
-  await operator.move();
-  await operator.send();
-  t.is(operator.billedTo(0), 5);
-});
-
 test("what is moved while usage is held is sent after the hold, and Stripe is asked first", async (operator) => {
   const { t } = operator;
   await operator.sendNew(5);
@@ -117,20 +108,6 @@ for (const moves of ["before", "after"] as const) {
     t.is(operator.billedTo(0), 7);
   });
 }
-
-test("a restore to an instant during the questions about moved usage bills once", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  await join(operator);
-  await operator.move();
-  await operator.restore(async () => {
-    await operator.send();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  await operator.settle();
-  t.is(operator.billedTo(0), 5);
-});
 
 test("usage of a deployment that the ledger bills is sealed after a restore without questions", async (operator) => {
   const { t } = operator;

@@ -150,24 +150,6 @@ test("at most one event of a stream is being sent", async (t) => {
 
 const HOUR = 60 * 60;
 
-test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {
-  const { double, register, pass, drainOnce, billed, recorded } = await setUpBilling(t);
-  for (let count = 1; count <= 8; count += 1) {
-    double.control.addFault({ kind: "server_error", mentioning: `:${double.control.now()}:` });
-    await register(count);
-    pass(1);
-  }
-  pass(5);
-
-  for (let count = 1; count <= 8; count += 1) {
-    const result = await drainOnce();
-    t.true(result.kind === "delayed" && result.afterMs <= 1000);
-  }
-  t.is((await drainOnce()).kind, "done");
-
-  t.deepEqual(billed(), await recorded());
-});
-
 const givesWay = test.macro({
   exec: async (t, lead: number, faults: readonly Fault[]) => {
     const { register, pass, deps, seal, drain, double, billed, recorded, events, retryFailed } =

@@ -103,29 +103,6 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
   );
 });
 
-test("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
-  const setup = await setUpSending(t, 6);
-  const { organizations, pass, sender } = setup;
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
-  const own = sender({ callsPerSecond: 2 });
-  await own.scan();
-  await own.step();
-
-  const billedByLedger = await registerForLedger(setup);
-  pass(5);
-  await own.scan();
-  await own.step();
-
-  await eventually(async () => (await billedByLedger()) === 3);
-  t.true(organizations.filter(({ billed }) => billed() > 0).length < organizations.length);
-  await runSender(own);
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    organizations.map(() => 2),
-  );
-});
-
 test("no more calls are made in a second than the setting allows", async (t) => {
   const { organizations, pass, sender } = await setUpSending(t, 2);
   await Promise.all(organizations.map(({ register }) => register(4)));

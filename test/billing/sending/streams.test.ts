@@ -1,7 +1,3 @@
-import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
-import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
-import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { lockStream } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
@@ -22,26 +18,6 @@ const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => 
   }
   return first;
 };
-
-test("the usage of many streams is sealed in one transaction, and each is billed once", async (t) => {
-  const setup = await setUpSending(t, 20);
-  const { organizations, reportAll, double } = setup;
-  for (const { register } of organizations) {
-    await register(2);
-    await register(3);
-  }
-  setup.pass(1);
-  await firstOf(organizations).register(7);
-
-  await reportAll();
-
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    organizations.map((_, index) => (index === 0 ? 12 : 5)),
-  );
-  t.is(double.control.overlaps(), 0);
-  t.is(setup.sends(), 21);
-});
 
 test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
   const setup = await setUpSending(t, 6);
@@ -169,66 +145,6 @@ test("an operator who works on a stream delays no other", async (t) => {
 
   await reportOnce();
   t.is(locked.billed(), 2);
-});
-
-test("when Stripe gets too many calls, everything is billed once", async (t) => {
-  const setup = await setUpSending(t, 20);
-  const { organizations, pass, reportOnce, reportAll, double } = setup;
-  await Promise.all(organizations.map(({ register }) => register(3)));
-  pass(5);
-  double.control.addFault({ kind: "rate_limit", times: 50 });
-
-  for (let round = 0; round < 4; round += 1) {
-    await reportOnce();
-    pass(60);
-  }
-
-  double.control.clearFaults();
-  await reportAll();
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    organizations.map(() => 3),
-  );
-});
-
-test("the usage and the refunds of canceled subscriptions are reported under every policy, and delay no other", async (t) => {
-  const setup = await setUpSending(t, SUBSCRIPTION_POLICIES.length + 1);
-  const { organizations, deps, pass, reportOnce, double, sends } = setup;
-  const canceled = organizations.slice(1);
-  const refundable = [];
-  for (const [index, { stream, register, refund }] of canceled.entries()) {
-    const subscriptionPolicy = SUBSCRIPTION_POLICIES[index] ?? "alert";
-    await updateAccount(deps.db, stream.accountId, { subscriptionPolicy });
-    const id = await register(10);
-    refundable.push(() => refund(id));
-  }
-  pass(5);
-  await reportOnce();
-  // Stripe invoices the usage of a subscription that has ended, so it is refunded before.
-  await refundable[0]?.();
-  for (const { subscriptionId, stream } of canceled) {
-    double.control.changeSubscription({ subscriptionId, status: "canceled" });
-    await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-  }
-  const watched = await listWatchedSubscriptions(deps.db, null);
-  t.deepEqual(
-    canceled.map(
-      ({ stream }) => watched.find(({ accountId }) => accountId === stream.accountId)?.status,
-    ),
-    ["canceled", "canceled", "canceled"],
-  );
-
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
-  const before = sends();
-  await reportOnce();
-
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [2, 2, 12, 12],
-  );
-  t.is(sends() - before, 5);
-  t.deepEqual(await listWaitingStreams(deps.db), []);
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
