@@ -14,7 +14,7 @@ import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arg
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, operatorName, operatorOption } from "../operator.ts";
+import { openBillingChange, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
@@ -108,8 +108,6 @@ const close = async (
   const isDryRun = options.dryRun === true;
   const closed = await closeUsage(deps, selected, {
     document,
-    reason: options.reason,
-    by: operatorName(options.as),
     expectedUnits: options.units ?? null,
     isDryRun,
   });

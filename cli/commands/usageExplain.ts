@@ -94,7 +94,7 @@ const planOpen = async (
   const name = nameOf(item);
   const close = `impact usage close ${name} ${documentOption(units)} --reason TEXT`;
   const deps = await openBillingChange(context, {});
-  const planned = retryItems(deps, [item], { reason: "", by: "", isDryRun: true });
+  const planned = retryItems(deps, [item], { isDryRun: true });
   const steps: string[] = [];
   for await (const retried of planned) {
     if ("refusal" in retried) {

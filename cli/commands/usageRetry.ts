@@ -14,7 +14,7 @@ import { collect, parseSearchText, parseStripeCustomer } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, operatorName, withAudit } from "../operator.ts";
+import { openBillingChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
@@ -100,8 +100,6 @@ const retry = async (
     : selectUsage(deps.db, names, RETRIED_CAUSES));
   const results: RetriedItem[] = [];
   for await (const retried of retryItems(deps, items, {
-    reason: options.reason ?? "sent by impact usage retry",
-    by: operatorName(options.as),
     answer: answerOf(options),
     isDryRun,
   })) {

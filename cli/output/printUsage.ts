@@ -9,8 +9,6 @@ import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/processor.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "./formatTable.ts";
@@ -58,7 +56,7 @@ export const describeDifference = ({
   if (state !== "open") {
     const how =
       state === "sent" ? `had them ${units > 0 ? "taken back" : "sent"}` : "accepted that";
-    return `Stripe had ${describeUnits(units)} of ${customerId} than was delivered, until ${closedBy} ${how} (${reason}).`;
+    return `Stripe had ${describeUnits(units)} of ${customerId} than was delivered, until ${closedBy} ${how}${reason === null ? "" : ` (${reason})`}.`;
   }
   const completeAt = new Date(minuteOf(minute).end * 1000 + LONGEST_USAGE_LAG_MS);
   const lag =
@@ -168,10 +166,6 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
     printObjects(io, settling.map(textOf));
   }
 };
-
-/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
-export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
-  problems.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed;
 
 /** Says why nothing is sent, if usage is held. */
 export const sayHold = (io: Io, hold: Hold | null): void => {

@@ -120,8 +120,6 @@ test("usage that fails and is retried is two events, and closing it or a refund 
   await drain();
   await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
     document: null,
-    reason: "a test",
-    by: "ada",
     expectedUnits: null,
     isDryRun: false,
   });

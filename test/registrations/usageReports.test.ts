@@ -82,8 +82,6 @@ test("usage that the processor refused is failed, and closed once the operator d
   t.is((await read(bad)).body["state"], "failed");
   await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
     document: null,
-    reason: "a test",
-    by: "ada",
     expectedUnits: null,
     isDryRun: false,
   });

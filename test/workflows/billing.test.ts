@@ -107,8 +107,6 @@ const closeWith =
   (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
     closeUsage(deps, eventItems([id]), {
       document,
-      reason: "a test",
-      by: "ada",
       expectedUnits: null,
       isDryRun: false,
     });

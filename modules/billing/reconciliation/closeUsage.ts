@@ -1,5 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
+import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { namedItems } from "../meterEvents.rules.ts";
 import type { BillingDocument, UsageItem } from "../meterEvents.rules.ts";
@@ -16,8 +17,6 @@ import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts
 export type CloseOptions = {
   /** With what the usage is billed or returned at the processor; null: it never is. */
   readonly document: BillingDocument | null;
-  readonly reason: string;
-  readonly by: string;
   /** What the document has; null if that is not to be checked. */
   readonly expectedUnits: number | null;
   readonly isDryRun: boolean;
@@ -61,7 +60,7 @@ const requireClosable = async (
 export const closeUsage = (
   { db, clock, actor }: OperatorContext,
   items: readonly UsageItem[],
-  { document, reason, by, expectedUnits, isDryRun }: CloseOptions,
+  { document, expectedUnits, isDryRun }: CloseOptions,
 ): Promise<ClosedUsage> =>
   db.transaction(async (transaction) => {
     const eventIds = idsOf(items, "E");
@@ -90,7 +89,8 @@ export const closeUsage = (
       return { events, differences, units };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const note = document === null ? `never billed: ${reason}` : `${document.reference}: ${reason}`;
+    const { by, reason } = decisionOf(actor);
+    const note = [document?.reference ?? "never billed", reason ?? []].flat().join(": ");
     const openIds = open.map(({ id }) => id);
     await closeEvents(transaction, openIds, { document, note, now });
     for (const difference of openDifferences) {

@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
+import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
@@ -141,11 +142,7 @@ const requireSendable = async (
 export const sendDifference = async (
   context: BillingContext & OperatorContext,
   id: bigint,
-  {
-    reason,
-    by,
-    isDryRun,
-  }: { readonly reason: string; readonly by: string; readonly isDryRun: boolean },
+  { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<UsageDifference> => {
   const { db, clock, billing, actor } = context;
   const difference = await getDifference(db, id);
@@ -179,7 +176,7 @@ export const sendDifference = async (
     if (isDryRun) {
       return;
     }
-    const decision = { isSent: true, reason, by, document: null, now };
+    const decision = { isSent: true, ...decisionOf(actor), document: null, now };
     await closeDifference(transaction, difference, decision);
     await recordAction(transaction, actor, now, {
       action: "usage.retry",
@@ -198,8 +195,6 @@ export type RetriedItem = UsageItem & { readonly units: number } & (
   );
 
 type RetryOptions = {
-  readonly reason: string;
-  readonly by: string;
   /** What the operator has found out about the events; null if they are to be asked about. */
   readonly answer?: OperatorAnswer | null;
   readonly isDryRun: boolean;

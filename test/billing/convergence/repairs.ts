@@ -18,7 +18,7 @@ import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import type { World } from "./world.ts";
 
-const BY = { reason: "test", by: "maria", isDryRun: false };
+const REALLY = { isDryRun: false };
 
 /** Rounds after which an operator answers for the processor, closes what is left, and gives up. */
 const ANSWERED_ROUNDS = 6;
@@ -53,7 +53,11 @@ export const createRepairs = (
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      for await (const item of retryItems(deps, await listOpenItems(deps.db, RETRIED_CAUSES), BY)) {
+      for await (const item of retryItems(
+        deps,
+        await listOpenItems(deps.db, RETRIED_CAUSES),
+        REALLY,
+      )) {
         const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
         retried.push(`${item.letter}${item.id}${refused}`);
       }
@@ -84,7 +88,7 @@ export const createRepairs = (
             ...eventItems(events.map(({ id }) => id)),
             ...differences.map(({ id }) => ({ letter: "D", id }) as const),
           ],
-          { ...BY, document: isDocumented ? document : null, expectedUnits: units },
+          { ...REALLY, document: isDocumented ? document : null, expectedUnits: units },
         ),
       );
       if (isDocumented) {
@@ -131,7 +135,7 @@ export const createRepairs = (
 
   const retryDifference = (difference: UsageDifference): Promise<boolean> =>
     attempt(`retry ${describeDifference(difference)}`, () =>
-      asOperator(() => sendDifference(world.deps(), difference.id, BY)),
+      asOperator(() => sendDifference(world.deps(), difference.id, REALLY)),
     );
 
   const acceptDifference = (difference: UsageDifference): Promise<boolean> =>

@@ -20,8 +20,6 @@ import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
 
-const BY = { reason: "test", by: "maria", isDryRun: false } as const;
-
 type Deps = ReturnType<Operator["deps"]>;
 
 /** More than any of the use cases has. */
@@ -118,7 +116,7 @@ test("usage and its refund that are closed by a command that breaks at any state
   };
   await breakEverywhere(t, operator, prepare, (deps, { events, reference }) =>
     closeUsage(deps, eventItems(events.map(({ id }) => id)), {
-      ...BY,
+      isDryRun: false,
       document: { kind: documentFor(3), reference },
       expectedUnits: 3,
     }),
@@ -138,7 +136,9 @@ test("a difference that is sent by a command that breaks at any statement is tak
     await operator.send();
     return addSurplus(operator);
   };
-  await breakEverywhere(t, operator, prepare, (deps, { id }) => sendDifference(deps, id, BY));
+  await breakEverywhere(t, operator, prepare, (deps, { id }) =>
+    sendDifference(deps, id, { isDryRun: false }),
+  );
   t.deepEqual(await operator.reconcile(), []);
 });
 
@@ -155,7 +155,7 @@ test("a difference that is accepted by a command that breaks at any statement is
     },
     async (deps, difference) => {
       await closeUsage(deps, [{ letter: "D", id: difference.id }], {
-        ...BY,
+        isDryRun: false,
         document: null,
         expectedUnits: -3,
       });

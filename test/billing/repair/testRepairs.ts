@@ -29,8 +29,6 @@ import type { Registration, World, WorldOptions } from "../convergence/world.ts"
 /** Stripe has forgotten the identifiers and keys of what it accepted before. */
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
 
-const BY = { reason: "test", by: "maria", isDryRun: false } as const;
-
 const itemsOf = (
   events: readonly StoredMeterEvent[],
   differences: readonly UsageDifference[] = [],
@@ -106,7 +104,7 @@ const createOperator = (world: World) => {
       const retried: RetriedItem[] = [];
       const deps = world.deps();
       const open = await listOpenItems(deps.db, RETRIED_CAUSES);
-      for await (const item of retryItems(deps, open, { ...BY, isDryRun })) {
+      for await (const item of retryItems(deps, open, { isDryRun })) {
         retried.push(item);
       }
       return retried;
@@ -126,7 +124,7 @@ const createOperator = (world: World) => {
         isDryRun?: boolean;
       } = {},
     ): Promise<ClosedUsage> => {
-      const options = { ...BY, document, expectedUnits, isDryRun };
+      const options = { document, expectedUnits, isDryRun };
       return closeUsage(world.deps(), itemsOf(events, differences), options);
     },
     /** Counts a document with which an operator has billed events. */
@@ -150,7 +148,7 @@ const createOperator = (world: World) => {
       return findDifference();
     },
     sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
-      sendDifference(world.deps(), id, { ...BY, isDryRun }),
+      sendDifference(world.deps(), id, { isDryRun }),
     resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>
       resumeUsage(world.deps(), options),
     /** Lets the senders work until the sums have decided everything. */
