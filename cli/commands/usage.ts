@@ -10,10 +10,7 @@ import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.r
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
-import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
@@ -114,18 +111,6 @@ type ListOptions = {
   readonly limit: number;
 };
 
-const presentUnsealed = ({ oldestSecond, ...unsealed }: UnsealedUsage) => ({
-  ...snakeCased(unsealed),
-  item: null,
-  state: "pending",
-  account_name: unsealed.accountName,
-  mode: unsealed.mode,
-  kind: unsealed.kind,
-  at: timeOf(oldestSecond),
-  quantity: unsealed.quantity,
-  reason: "not sealed yet",
-});
-
 const listUsage = async (
   { io, connections }: CliContext,
   { state, org, period, limit }: ListOptions,
@@ -137,9 +122,6 @@ const listUsage = async (
     limit: limit + 1,
   };
   const rows = [
-    ...(state === undefined || state === "pending"
-      ? (await listUnsealedUsage(db, selected)).map(presentUnsealed)
-      : []),
     ...(state === undefined || state === "difference"
       ? (await listOpenDifferences(db, selected)).map(presentDifference)
       : []),

@@ -20,7 +20,7 @@ import {
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import {
   defaultSpan,

@@ -5,7 +5,7 @@ import type {
   UsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";

@@ -56,8 +56,6 @@ export type Billing = {
   ) => ProcessorName;
   /** Null if Stripe is not configured. */
   readonly stripe: BillingProcessor | null;
-  /** Who bills live usage as far as this process is set up. */
-  readonly liveProcessor: ProcessorName;
   /** Returns the account of Stripe's key; null if Stripe is not configured. */
   readonly findStripeAccount: () => Promise<StripeAccount | null>;
   /**
@@ -83,7 +81,6 @@ export const createBilling = ({
     : null;
   return {
     stripe,
-    liveProcessor: stripe ? "stripe" : "ledger",
     findStripeAccount: () => (connection ? connection.readAccount() : Promise.resolve(null)),
     processorFor: ({ stripeCustomerId }, mode) =>
       mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",

@@ -25,7 +25,7 @@ import {
 } from "./deployment.sql.ts";
 import type { Deployment, ServerMark } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
-import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "./usage.rules.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import { disableEndpoints } from "../events/endpoints.sql.ts";

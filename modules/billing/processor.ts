@@ -22,9 +22,6 @@ export type MeterEvent = {
   readonly keyGeneration: number;
 };
 
-/** Stripe's sums have been seen to lag by minutes; this is far longer. */
-export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
-
 /** What `send` returns if it may not call. */
 export const LEASE_ENDED: AttemptOutcome = {
   kind: "retry",

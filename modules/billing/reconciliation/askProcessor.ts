@@ -21,7 +21,7 @@ import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.
 import type { SendResult } from "../sending/decideNextStep.rules.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
-import type { Span } from "../usage.rules.ts";
+import type { BillingTarget, Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import {
@@ -130,28 +130,34 @@ const sendRest = async (
   await closeDifference(transaction, rest, decision);
 };
 
-/** Sends usage that the processor does not have to where the account is billed now, and a refund to where its usage is. */
-const sendAbsent = async (
+/** Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage. */
+export const findTarget = async (
   { billing }: BillingContext,
+  transaction: DatabaseTransactionConnection,
+  { id, accountId, mode, quantity, processor, customerId }: StoredMeterEvent,
+): Promise<BillingTarget & Partial<StoredMeterEvent>> => {
+  if (quantity < 0) {
+    return (await findRefundedUsage(transaction, id)) ?? { processor, customerId };
+  }
+  const account = await findAccount(transaction, accountId);
+  return currentTarget(billing, account?.stripeCustomerId ?? null, mode);
+};
+
+const sendAbsent = async (
+  context: BillingContext,
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
   now: Date,
 ): Promise<void> => {
-  const { id, accountId, mode, quantity } = event;
-  const usage = quantity < 0 ? await findRefundedUsage(transaction, id) : null;
-  if (usage?.state === "pending" || usage?.state === "failed") {
-    await letWait(transaction, id, usage.id);
-    return;
+  const target = await findTarget(context, transaction, event);
+  const { id: usageId, state } = target;
+  if (usageId !== undefined && (state === "pending" || state === "failed")) {
+    await letWait(transaction, event.id, usageId);
+  } else if (isTooOldToSend(event.second, now)) {
+    await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
+  } else {
+    await sendAgain(transaction, event.id, target);
   }
-  const account = await findAccount(transaction, accountId);
-  const target =
-    usage ??
-    (quantity < 0 ? event : currentTarget(billing, account?.stripeCustomerId ?? null, mode));
-  if (isTooOldToSend({ ...event, processor: target.processor }, now)) {
-    await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
-    return;
-  }
-  await sendAgain(transaction, id, target);
 };
 
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
@@ -222,11 +228,10 @@ const askAboutMinute = async (
   minute: Span,
   signal: AbortSignal,
 ): Promise<Obstacle | null> => {
-  const { db, clock, billing } = context;
+  const { db, clock } = context;
   const places = await readPlaces(db, stream, minute);
-  const { usageLagMs } = requireStripe(billing);
   const events = places.flatMap((place) => place.events);
-  const obstacle = findObstacle(events, usageLagMs, await readDatabaseTime(db, clock));
+  const obstacle = findObstacle(events, await readDatabaseTime(db, clock));
   if (obstacle !== null) {
     return obstacle;
   }

@@ -1,19 +1,18 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { findAccount } from "../../accounts/accounts.sql.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
-import { currentTarget, requireStripe } from "../createBilling.ts";
+import { requireStripe } from "../createBilling.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { namedEvents, documentFor } from "../meterEvents.rules.ts";
 import type { UsageItem } from "../meterEvents.rules.ts";
-import { askAgain, findMeterEvent, findRefundedUsage, sendAgain } from "../meterEvents.sql.ts";
+import { askAgain, findMeterEvent, sendAgain } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
-import { applyAnswer, lockMinute } from "./askProcessor.ts";
+import { applyAnswer, findTarget, lockMinute } from "./askProcessor.ts";
 import { lockMeterEvent, getDifference } from "./getUsageItems.ts";
 import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
 import { listPossibleCustomers, listEventsOfSpan } from "./minutes.sql.ts";
@@ -28,21 +27,16 @@ import type { BillingTarget } from "../usage.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { invalidRequest, DomainError } from "../../../runtime/errors.rules.ts";
 
-/** Returns where a retried event is sent: usage to the account's present customer, a refund to that of its usage. */
-const targetOf = async (
-  { billing }: BillingContext,
+/** @throws DomainError request_invalid if the account has no customer */
+const requireTarget = async (
+  context: BillingContext,
   transaction: DatabaseTransactionConnection,
-  { id, accountId, mode, quantity, processor, customerId }: StoredMeterEvent,
+  event: StoredMeterEvent,
 ): Promise<BillingTarget> => {
-  if (quantity < 0) {
-    const usage = await findRefundedUsage(transaction, id);
-    return usage ?? { processor, customerId };
-  }
-  const account = await findAccount(transaction, accountId);
-  const target = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
-  if (target.processor === "stripe" && target.customerId === null) {
+  const target = await findTarget(context, transaction, event);
+  if (target.processor === "stripe" && target.customerId === null && event.quantity > 0) {
     throw invalidRequest(
-      `the organization of ${namedEvents([id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
+      `the organization of ${namedEvents([event.id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
     );
   }
   return target;
@@ -78,7 +72,7 @@ export const retryUsage = (
     const usage =
       event.waitsFor === null ? null : await findMeterEvent(transaction, event.waitsFor);
     const retry = decideRetry(event, usage, answer);
-    const target = retry === "send" ? await targetOf(context, transaction, event) : null;
+    const target = retry === "send" ? await requireTarget(context, transaction, event) : null;
     const customerId =
       answer?.kind === "delivered"
         ? requireCustomer(event.id, await listCustomers(transaction, event), answer.customerId)
@@ -120,10 +114,7 @@ const requireSendable = async (
   now: Date,
 ): Promise<void> => {
   const { id, second, units } = difference;
-  const isTooOld = isTooOldToSend(
-    { processor: "stripe", second },
-    new Date(now.getTime() + RESERVE_MS),
-  );
+  const isTooOld = isTooOldToSend(second, new Date(now.getTime() + RESERVE_MS));
   if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
     throw invalidRequest(
       `D${id} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(-units) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
@@ -160,7 +151,7 @@ export const sendDifference = async (
     await lockMinute(transaction, places, minute);
     const events = await listEventsOfSpan(transaction, difference, minute);
     const now = await readDatabaseTime(transaction, clock);
-    const obstacle = findObstacle(events, stripe.usageLagMs, now);
+    const obstacle = findObstacle(events, now);
     if (obstacle !== null) {
       throw invalidRequest(`D${id}: ${obstacle.reason}; repeat the command then`);
     }

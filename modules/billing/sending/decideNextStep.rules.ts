@@ -180,7 +180,6 @@ export const misconfigured = (problem: string): Delay =>
 
 /** A meter event whose attempt has begun, as it was before that attempt's outcome. */
 export type SendingEvent = {
-  readonly processor: ProcessorName;
   readonly second: number;
   /** The attempts so far, this one included. */
   readonly attempts: number;
@@ -191,17 +190,11 @@ export type SendingEvent = {
   readonly askingSince: Date | null;
 };
 
-const ageOf = ({ second }: Pick<SendingEvent, "second">, now: Date): number =>
-  now.getTime() - second * 1000;
+const ageOf = (second: number, now: Date): number => now.getTime() - second * 1000;
 
-/** Returns whether usage of a second is older than the processor accepts. */
-export const isTooOldToSend = (
-  event: Pick<SendingEvent, "processor" | "second">,
-  now: Date,
-): boolean => {
-  const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
-  return acceptedAgeMs !== null && ageOf(event, now) > acceptedAgeMs;
-};
+/** Returns whether usage of a second is older than Stripe accepts. */
+export const isTooOldToSend = (second: number, now: Date): boolean =>
+  ageOf(second, now) > ACCEPTED_AGE_MS.stripe;
 
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
@@ -213,16 +206,16 @@ const decideAhead = ({ attempts }: SendingEvent): NextStep =>
     : failed("refused", AHEAD);
 
 const decideByAge = (event: SendingEvent, now: Date): NextStep => {
-  if (isTooOldToSend(event, now)) {
+  if (isTooOldToSend(event.second, now)) {
     return failed("too_old", TOO_OLD);
   }
-  return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
+  return ageOf(event.second, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
 };
 
 /** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */
-const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, ...event }: SendingEvent, now: Date) =>
+const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, second }: SendingEvent, now: Date) =>
   mayBeDelivered &&
-  (isTooOldToSend(event, now) ||
+  (isTooOldToSend(second, now) ||
     (firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS));
 
 const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {

@@ -148,7 +148,7 @@ const sealLocked = async (
       { event, isResumable },
     ]),
   );
-  const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
+  const problem = findSealingProblem(deployment.processor, billing.stripe ? "stripe" : "ledger");
   const results: Sealings = new Map();
   const fresh: BilledStream[] = [];
   for (const stream of streams) {

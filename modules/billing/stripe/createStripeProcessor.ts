@@ -2,12 +2,7 @@ import { Stripe } from "stripe";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
-import {
-  LEASE_ENDED,
-  LONGEST_USAGE_LAG_MS,
-  ProcessorMismatchError,
-  ProcessorUnavailableError,
-} from "../processor.ts";
+import { LEASE_ENDED, ProcessorMismatchError, ProcessorUnavailableError } from "../processor.ts";
 import type { MeterEvent, NewCheckout } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
@@ -203,8 +198,6 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         return outcome;
       });
     },
-    /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
-    usageLagMs: LONGEST_USAGE_LAG_MS,
     /**
      * Returns the usage that Stripe has recorded in a span of whole minutes. Throws a UsageUnreadableError if a repeated
      * call would fail too.

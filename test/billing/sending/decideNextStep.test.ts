@@ -28,7 +28,6 @@ type Case = {
   readonly attempts?: number;
   readonly mayBeDelivered?: boolean;
   readonly isAsked?: boolean;
-  readonly processor?: "stripe" | "ledger";
   readonly outcome?: AttemptOutcome | null;
 };
 
@@ -38,7 +37,6 @@ const decide = ({
   attempts = 1,
   mayBeDelivered = false,
   isAsked = false,
-  processor = "stripe",
   outcome = null,
 }: Case): NextStep => {
   const nowMs = SECOND * 1000 + ageMs;
@@ -50,7 +48,6 @@ const decide = ({
     firstAttemptAt,
     mayBeDelivered,
     askingSince,
-    processor,
   };
   return decideNextStep(event, outcome, new Date(nowMs));
 };
@@ -96,10 +93,6 @@ const BEFORE_A_CALL: Readonly<Record<string, readonly [Case, NextStep]>> = {
   "an event of this second is sent": [{ ageMs: 0 }, SEND],
   "an event of the greatest age that Stripe accepts is sent": [{ ageMs: OLDEST_MS }, SEND],
   "an event a millisecond older fails": [{ ageMs: TOO_OLD_MS }, TOO_OLD],
-  "an event of any age is sent to the ledger": [
-    { ageMs: 100 * OLDEST_MS, processor: "ledger" },
-    SEND,
-  ],
   "an event as far ahead as Stripe accepts is sent": [{ ageMs: -FURTHEST_MS }, SEND],
   "an event a millisecond further ahead waits": [{ ageMs: TOO_EARLY_MS }, WAIT],
   "an event with an unknown outcome is sent again while its identifier is trusted": [

@@ -60,7 +60,6 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
     [null, NOW].flatMap((askingSince) =>
       [0, 40 * DAY_MS].flatMap((ageMs) => {
         const event = {
-          processor: "stripe" as const,
           second: before(ageMs).getTime() / 1000,
           attempts: 1,
           firstAttemptAt: before(DAY_MS),
