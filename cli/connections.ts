@@ -8,11 +8,7 @@ import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
-import {
-  loadStripe,
-  loadStripeInspector,
-  readStripeOptions,
-} from "../modules/billing/loadStripe.ts";
+import { loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
 import type { StripeInspector } from "../modules/billing/stripe/inspectStripe.ts";
 
@@ -164,11 +160,11 @@ export const createConnections = (readConfig: () => Config): Connections => {
     const { createBilling } = await import("../modules/billing/createBilling.ts");
     return createBilling({
       db: await database(),
-      stripe: await loadStripe(readStripeOptions(config())),
+      stripe: await loadStripe(config()),
     });
   });
 
-  const stripe = once(() => loadStripeInspector(readStripeOptions(config())));
+  const stripe = once(() => loadStripeInspector(config()));
 
   const temporal = once(async () => {
     const client = await openTemporal(config(), addresses.running);

@@ -1,8 +1,8 @@
 import { listOrganizations } from "../accounts/accounts.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import { countLedgerEvents, moveLedgerEvents } from "./ledgerMove.sql.ts";
-import { lockStream } from "./streams.sql.ts";
+import { countLedgerEvents, moveLedgerEvents } from "./ledgerUsage.sql.ts";
+import { lockStreams } from "./streams.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import { monthlyCycle } from "./usage.rules.ts";
@@ -45,7 +45,7 @@ const moveStream = (
 ) =>
   db.transaction(async (transaction) => {
     const stream = { accountId, kind, mode: "live" } as const;
-    await lockStream(transaction, stream);
+    await lockStreams(transaction, [stream]);
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
     const events = { ...stream, fromSecond: secondOf(since) };

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind, Mode } from "../records/owner.rules.ts";
+import { timeOf } from "./usage.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
@@ -106,8 +107,6 @@ const presentPeriod = ({ start, end }: Period) => ({
   end: end.toISOString(),
 });
 
-const timeOf = (second: number): string => new Date(second * 1000).toISOString();
-
 export const presentStatement = (
   mode: Mode,
   subscription: {
@@ -138,7 +137,7 @@ export const presentStatement = (
     unit_price: subscription?.unitPrices[statement.kind] ?? null,
     invoices: statement.invoiced.map((usage) => ({
       number: usage.invoiceNumber,
-      period: { start: timeOf(usage.start), end: timeOf(usage.end) },
+      period: presentPeriod({ start: timeOf(usage.start), end: timeOf(usage.end) }),
       invoiced: usage.quantity,
       reported: usage.delivered,
       problem: describeInvoiceProblem(usage),

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { findMeterEvent, listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
+import { listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
-import { lockStream } from "../streams.sql.ts";
+import { lockStreams } from "../streams.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { findDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
@@ -41,9 +41,9 @@ export const getMeterEvent = async (
   db: CommonQueryMethods,
   id: bigint,
 ): Promise<StoredMeterEvent> => {
-  const event = await findMeterEvent(db, id);
+  const [event] = await getMeterEvents(db, [id]);
   if (!event) {
-    throw itemNotFound(namedEvents([id]));
+    throw itemNotFound(`E${id}`);
   }
   return event;
 };
@@ -56,7 +56,10 @@ export const lockMeterEvent = async (
   transaction: DatabaseTransactionConnection,
   id: bigint,
 ): Promise<StoredMeterEvent> => {
-  await lockStream(transaction, await getMeterEvent(transaction, id));
-  await lockMeterEvents(transaction, [id]);
-  return getMeterEvent(transaction, id);
+  await lockStreams(transaction, await getMeterEvents(transaction, [id]));
+  const [event] = await lockMeterEvents(transaction, [id]);
+  if (!event) {
+    throw itemNotFound(`E${id}`);
+  }
+  return event;
 };

@@ -42,17 +42,10 @@ const callStripe = (
   stripe: BillingProcessor,
   event: StoredMeterEvent,
   { started, signal }: AttemptOptions,
-): Promise<AttemptOutcome> => {
-  const { identifier, kind, quantity, second, keyGeneration, accountId, customerId } = event;
-  const customer = { accountId, customerId };
-  return inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-    stripe.send(
-      { identifier, customer, kind, quantity, second, keyGeneration },
-      signal,
-      () => !isLeaseOver(started, context),
-    ),
+): Promise<AttemptOutcome> =>
+  inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
+    stripe.send(event, signal, () => !isLeaseOver(started, context)),
   );
-};
 
 type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSignal };
 

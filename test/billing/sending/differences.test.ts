@@ -27,7 +27,7 @@ const sendBeforeLoss = async (
   const outcome = await deps.billing.stripe?.send(
     {
       identifier: `u1:${accountId}:live:tree:${second}:${sequence}`,
-      customer: { accountId, customerId },
+      customerId,
       kind: "tree",
       quantity,
       second,

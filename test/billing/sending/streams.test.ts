@@ -1,5 +1,5 @@
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { lockStream } from "../../../modules/billing/streams.sql.ts";
+import { lockStreams } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
@@ -30,7 +30,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
   const { events } = await beginSending(deps, ids);
   t.is(events.length, 6);
   for (const event of events.slice(0, 3)) {
-    await deps.billing.stripe?.send({ ...event, customer: event }, new AbortController().signal);
+    await deps.billing.stripe?.send(event, new AbortController().signal);
   }
   t.is(sends(), 3);
 
@@ -130,7 +130,7 @@ test("an operator who works on a stream delays no other", async (t) => {
   const isLocked = Promise.withResolvers<void>();
   const isDone = Promise.withResolvers<void>();
   const operator = deps.db.transaction(async (transaction) => {
-    await lockStream(transaction, locked.stream);
+    await lockStreams(transaction, [locked.stream]);
     isLocked.resolve();
     await isDone.promise;
   });

@@ -132,28 +132,22 @@ test("a wrong key is a misconfiguration whose reason does not contain the key", 
 });
 
 test("an event of an account without a customer is a rejection and makes no call", async (t) => {
-  const { double, processor, event, customer } = await setUpStripe(t);
+  const { double, processor, event } = await setUpStripe(t);
   const before = double.control.calls().length;
 
-  const outcome = await processor.send(
-    event({ customer: { ...customer, customerId: null } }),
-    never,
-  );
+  const outcome = await processor.send(event({ customerId: null }), never);
 
   t.deepEqual(outcome, {
     kind: "rejected",
-    reason: "The account account has no Stripe customer; set one and retry.",
+    reason: "The organization has no Stripe customer.",
   });
   t.is(double.control.calls().length, before);
 });
 
 test("an event of an unknown customer is a rejection that names the customer", async (t) => {
-  const { processor, event, customer } = await setUpStripe(t);
+  const { processor, event } = await setUpStripe(t);
 
-  const outcome = await processor.send(
-    event({ customer: { ...customer, customerId: "cus_gone" } }),
-    never,
-  );
+  const outcome = await processor.send(event({ customerId: "cus_gone" }), never);
 
   t.is(outcome.kind, "rejected");
   t.regex(outcome.kind === "rejected" ? outcome.reason : "", /No such customer: 'cus_gone'/u);
