@@ -181,19 +181,6 @@ test("what was read of a subscription earlier does not replace what was read lat
   t.deepEqual(await listBillingPeriods(deps.db, stream.accountId), before);
 });
 
-test("what was read of an organization's former subscription does not replace its current one", async (t) => {
-  const { deps, double, stream, customerId, refresh, finishEarly, watched } = await setUpOverlap(t);
-  const { subscriptionId: current } = double.control.addSubscriber({ customerId });
-  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
-    stripeSubscriptionId: current,
-  });
-  await refresh();
-
-  await finishEarly();
-
-  t.like(await watched(), { status: "active" });
-});
-
 test("a period that a fast clock has dated is read again", async (t) => {
   const { register, refund, pass, double, subscriptionId } = await setUpBilling(t);
   const id = await register(5);

@@ -212,18 +212,6 @@ test("with the policy suspend, live registrations are rejected while the subscri
   t.is((await plant()).status, 200);
 });
 
-test("the sweep reads a subscription that a fast clock has dated", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId } = await setUp(t);
-  pass(2 * DAY);
-  await sweep();
-  pass(-DAY);
-  double.control.changeSubscription({ subscriptionId, status: "past_due" });
-
-  await sweep();
-
-  t.like(await watched(), { status: "past_due" });
-});
-
 test("a webhook that a fast clock has dated is processed", async (t) => {
   const { process, watched, pass, double, subscriptionId } = await setUp(t);
   pass(2 * DAY);

@@ -102,18 +102,3 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
     organizations.map(() => 2),
   );
 });
-
-test("no more calls are made in a second than the setting allows", async (t) => {
-  const { organizations, pass, sender } = await setUpSending(t, 2);
-  await Promise.all(organizations.map(({ register }) => register(4)));
-  pass(5);
-  const startedAtMs = performance.now();
-
-  await runSender(sender({ callsPerSecond: 1 }));
-
-  t.true(performance.now() - startedAtMs >= 1000);
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [4, 4],
-  );
-});

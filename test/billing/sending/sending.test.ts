@@ -124,30 +124,6 @@ for (const applied of [true, false]) {
   });
 }
 
-test("if Stripe no longer reports a customer's usage, its event with an unknown outcome is unclear and the next one is sent", async (t) => {
-  const { register, pass, drainOnce, drain, double, events } = await setUpBilling(t);
-  await register(7);
-  pass(5);
-  double.control.addFault({ kind: "drop", applied: true });
-  await drainOnce();
-  pass(21 * 3600);
-  await register(2);
-  double.control.addFault({
-    kind: "respond",
-    method: "GET",
-    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
-    status: 404,
-    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-  });
-
-  await drain();
-
-  t.deepEqual(await events(), [
-    { state: "unclear", quantity: 7 },
-    { state: "delivered", quantity: 2 },
-  ]);
-});
-
 test("usage of an organization with a Stripe customer waits while Stripe is not configured", async (t) => {
   const { register, pass, drainOnce, drainWithoutKey, drain, double, ...scene } =
     await setUpBilling(t);
