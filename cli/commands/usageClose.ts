@@ -70,19 +70,12 @@ const presentClosed = ({ events, differences }: ClosedUsage) => [
   })),
 ];
 
-const describeClosed = (
-  units: number,
-  document: BillingDocument | null,
-  isDryRun: boolean,
-): string => {
-  const sum = counted(Math.abs(units), "unit");
-  const what =
+const describeClosed = (units: number, document: BillingDocument | null): string => {
+  const how =
     document === null
-      ? `${sum} never billed`
-      : units < 0
-        ? `${sum} returned by ${document.reference}`
-        : `${sum} billed by ${document.reference}`;
-  return isDryRun ? `This would be closed: ${what}. Nothing was changed.` : `Closed: ${what}.`;
+      ? "never billed"
+      : `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
+  return `${counted(Math.abs(units), "unit")} ${how}.`;
 };
 
 const close = async (
@@ -123,7 +116,8 @@ const close = async (
     return;
   }
   printObjects(io, items);
-  say(io, describeClosed(closed.units, document, isDryRun));
+  const what = describeClosed(closed.units, document);
+  say(io, isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`);
 };
 
 const CLOSE_HELP = `

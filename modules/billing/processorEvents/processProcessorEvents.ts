@@ -19,14 +19,7 @@ import {
   recordProcessing,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
-import {
-  decideLateRefusal,
-  identifierOf,
-  isGivenUp,
-  isPayment,
-  isProcessed,
-  isSubscriptionChange,
-} from "./processorEvents.rules.ts";
+import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./readSubscription.ts";
 import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
@@ -39,7 +32,7 @@ export const receiveProcessorEvent = async (
   { db, clock }: Context,
   event: ProcessorEvent,
 ): Promise<"stored" | "repeated" | "ignored"> => {
-  if (!isProcessed(event.type)) {
+  if (subjectOf(event.type) === null) {
     return "ignored";
   }
   return (await insertProcessorEvent(db, event, clock.now())) ? "stored" : "repeated";
@@ -55,13 +48,8 @@ export const receiveProcessorEvent = async (
 export const applyRefusalReport = async (
   { db, clock }: Context,
   processorEventId: string,
-  { windowEnd, refusals }: RefusalReport,
+  { windowEnd, reasons }: RefusalReport,
 ): Promise<void> => {
-  const reasons = new Map(
-    refusals.flatMap(({ code, samples }) =>
-      samples.map(({ identifier, message }) => [identifierOf(identifier), `${code}: ${message}`]),
-    ),
-  );
   await db.transaction(async (transaction) => {
     const report = await lockProcessorEvent(transaction, processorEventId);
     if (report?.state !== "pending") {
@@ -123,7 +111,8 @@ const apply = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
-  if (isSubscriptionChange(type)) {
+  const subject = subjectOf(type);
+  if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
     for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
       await refreshSubscription(context, accountId, limit);
@@ -131,11 +120,9 @@ const apply = async (
     return;
   }
   const stripe = requireStripe(context.billing);
-  if (isPayment(type)) {
-    await context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit));
-    return;
-  }
-  await applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit));
+  await (subject === "payment"
+    ? context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit))
+    : applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit)));
 };
 
 const processOne = async (

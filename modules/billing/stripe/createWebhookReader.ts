@@ -48,24 +48,12 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
     { object }: z.output<typeof envelope>,
     secret: string,
     { body, signature, receivedAt }: Parameters<ReadWebhook>[0],
-  ): Promise<{ readonly id: string }> =>
-    object === "event"
-      ? stripe.webhooks.constructEventAsync(
-          body,
-          signature,
-          secret,
-          undefined,
-          undefined,
-          receivedAt.getTime(),
-        )
-      : stripe.parseEventNotificationAsync(
-          body,
-          signature,
-          secret,
-          undefined,
-          undefined,
-          receivedAt.getTime(),
-        );
+  ): Promise<{ readonly id: string }> => {
+    const given = [body, signature, secret, undefined, undefined, receivedAt.getTime()] as const;
+    return object === "event"
+      ? stripe.webhooks.constructEventAsync(...given)
+      : stripe.parseEventNotificationAsync(...given);
+  };
 
   return async (webhook) => {
     const parsed = parseBody(webhook.body);

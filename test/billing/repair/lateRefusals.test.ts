@@ -15,10 +15,9 @@ const applyReport = async (
   const id = "evt_1";
   const type = "v1.billing.meter.error_report_triggered";
   await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
-  const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
   await applyRefusalReport(operator.deps(), id, {
     windowEnd: at,
-    refusals: [{ code: "archived_meter", samples }],
+    reasons: new Map(identifiers.map((identifier) => [identifier, "refused"])),
   });
 };
 
