@@ -37,13 +37,13 @@ export const listItems = (
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
 
-const retrieveSubscription = async (
+export const withItems = async (
   stripe: Stripe,
-  subscriptionId: string,
-): Promise<ReadSubscription> => ({
-  subscription: await stripe.subscriptions.retrieve(subscriptionId),
-  items: await listItems(stripe, subscriptionId),
-});
+  subscription: Stripe.Subscription,
+): Promise<ReadSubscription> => {
+  const { data, has_more: hasMore } = subscription.items;
+  return { subscription, items: hasMore ? await listItems(stripe, subscription.id) : data };
+};
 
 /**
  * Returns when the current period of an item began, in unix seconds.
@@ -121,13 +121,13 @@ export const readSubscriptionState = async (
   meterIds: Readonly<Record<Kind, string | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
-  const read = await retrieveSubscription(stripe, subscriptionId).catch((error: unknown) => {
+  const found = await stripe.subscriptions.retrieve(subscriptionId).catch((error: unknown) => {
     if (isMissing(error)) {
       return null;
     }
     throw error;
   });
-  if (read === null) {
+  if (found === null) {
     return {
       customerId: null,
       status: MISSING,
@@ -139,9 +139,10 @@ export const readSubscriptionState = async (
       hasDonationItems: donationPrices && false,
     };
   }
+  const read = await withItems(stripe, found);
   const prices = new Set(read.items.map(({ price }) => price.id));
-  const { status, customer, pause_collection: pause, trial_start: trialStart } = read.subscription;
-  const { trial_end: trialEnd } = read.subscription;
+  const { status, customer, pause_collection: pause } = found;
+  const { trial_start: trialStart, trial_end: trialEnd } = found;
   return {
     customerId: typeof customer === "string" ? customer : customer.id,
     status,

@@ -150,10 +150,10 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
 /** Begins to read the subscription, and stops before the response is complete. */
 const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
-  const { deps, double, stream } = setup;
+  const { deps, double, stream, subscriptionId } = setup;
   const { control } = double;
   const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-  control.addFault({ kind: "hold", method: "GET", path: "/v1/subscription_items" });
+  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
   const early = refresh();
   await eventually(() => control.held() === 1);
   return {

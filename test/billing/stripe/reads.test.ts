@@ -209,7 +209,7 @@ test("a subscription without an item on the meter, or one that ends as it begins
 test("a lost or late response about the period is an error that says so", async (t) => {
   const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
   const id = await subscribe(["meter"]);
-  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
+  control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
   await t.throwsAsync(period(id), {
     instanceOf: ProcessorUnavailableError,
