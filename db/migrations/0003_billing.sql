@@ -124,7 +124,7 @@ CREATE INDEX meter_event_asking
   ON meter_event (account_id, mode, kind, retry_at) WHERE state = 'pending' AND asking_since IS NOT NULL;
 -- For the sums of a processor's customer, which may have belonged to several accounts.
 CREATE INDEX meter_event_customer ON meter_event (customer_id, kind, second) WHERE customer_id IS NOT NULL;
--- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a
+-- For the events of all accounts in a span. They are sealed nearly in the order of their seconds, so the blocks of a
 -- span are few; a B-tree would cost each event another entry.
 CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state = 'failed';

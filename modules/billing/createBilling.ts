@@ -7,7 +7,7 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
+import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
 
@@ -19,13 +19,6 @@ export const requireProcessor = async (
   db: DatabasePool,
   configured: LiveProcessor,
 ): Promise<void> => {
-  const { processor, originalStripeAccountId } = await readDeployment(db);
-  if (
-    decideProcessor(processor, configured, { ledgerHasLiveUsage: true, originalStripeAccountId })
-      .kind === "same"
-  ) {
-    return;
-  }
   const decision = await db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     const decided = decideProcessor(current.processor, configured, {

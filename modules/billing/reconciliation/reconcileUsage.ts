@@ -255,7 +255,7 @@ export const reconcileUsage = async (
   const { separatedAt, processor } = await readDeployment(context.db);
   const span = ownSpanOf(givenSpan ?? defaultSpan(startedAt), separatedAt);
   const compared =
-    processor?.name === "stripe" ? await listStripeStreams(context.db, span, accountId) : [];
+    processor?.name === "stripe" ? await listStripeStreams(context.db, accountId) : [];
   const streams = await runConcurrently(
     compared,
     (stream) => compareStream(context, stream, span, signal),

@@ -29,7 +29,7 @@ export type ReadSubscription = {
 };
 
 /** Returns all items of a subscription; the subscription object contains only its first ten. */
-export const listItems = (
+const listItems = (
   stripe: Stripe,
   subscriptionId: string,
 ): Promise<Stripe.SubscriptionItem[]> =>
