@@ -29,10 +29,7 @@ export type ReadSubscription = {
 };
 
 /** Returns all items of a subscription; the subscription object contains only its first ten. */
-const listItems = (
-  stripe: Stripe,
-  subscriptionId: string,
-): Promise<Stripe.SubscriptionItem[]> =>
+const listItems = (stripe: Stripe, subscriptionId: string): Promise<Stripe.SubscriptionItem[]> =>
   stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });

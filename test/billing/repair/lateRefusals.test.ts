@@ -1,6 +1,6 @@
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
+import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
@@ -70,29 +70,6 @@ for (const isReportedFirst of [true, false]) {
     t.deepEqual(await operator.reconcile(), []);
   });
 }
-
-test("a report from before a restore is applied once in the restored history", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  const identifier = event?.identifier ?? "";
-  await operator.restore(async () => {
-    await operator.refuse(identifier);
-    await operator.retryAll();
-    await operator.settle();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  t.deepEqual(operator.billed(), { 0: 5 });
-
-  await applyReport(operator, [identifier]);
-  t.deepEqual(await operator.states(), ["refused"]);
-  await operator.retryAll();
-  await operator.settle();
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 5 });
-});
 
 test("a report from before an event was first sent is of the lost history's event, and is not about it", async (operator) => {
   const { t } = operator;

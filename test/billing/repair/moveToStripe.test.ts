@@ -1,4 +1,3 @@
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
@@ -63,19 +62,6 @@ test("refunds of moved usage go to Stripe, also if they were offset in the ledge
   await operator.send();
 
   t.is(operator.billedTo(0), 3);
-});
-
-test("what is moved while usage is held is sent after the hold, and Stripe is asked first", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  await join(operator);
-  await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
-  await operator.move();
-  await operator.send();
-  t.is(operator.sends(), 0);
-  await operator.resume();
-  await operator.settle();
-  t.is(operator.billedTo(0), 5);
 });
 
 for (const moves of ["before", "after"] as const) {
