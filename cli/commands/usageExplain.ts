@@ -14,7 +14,7 @@ import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageItem } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import { readUsageEvents, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
+import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -196,7 +196,8 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
   }
   const { accountId, mode, kind, isPrepaid, refundedCount } = registration;
   const report = await readUsageReport(deps, { accountId, mode }, id, [kind]);
-  const { state, events } = await readUsageEvents(deps.db, registration);
+  const events = await listMeterEventsOf(deps.db, { registrationId: id });
+  const hasUsage = report.state !== "not_billed";
   const deployment = await connections.deploymentName();
   const fields = {
     registration_id: shownIdOf(registration),
@@ -207,15 +208,14 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
     count: registration.count,
     refunded_count: refundedCount,
     created_at: registration.createdAt,
-    billing: state,
+    billing: report.state,
     period_start: report.period?.start ?? null,
     period_end: report.period?.end ?? null,
     invoice_number: report.invoice_number,
     uninvoiced_reason: report.uninvoiced_reason,
     // What was imported or prepaid has no usage, so nothing is to be reported or taken back.
-    sender_workflow: state === "not_billed" ? null : inDeployment(deployment, "usage-sender"),
-    refund_workflow:
-      state === "not_billed" || refundedCount === 0 ? null : refundWorkflowId(deployment, id),
+    sender_workflow: hasUsage ? inDeployment(deployment, "usage-sender") : null,
+    refund_workflow: hasUsage && refundedCount > 0 ? refundWorkflowId(deployment, id) : null,
   };
   const plan = events
     .filter((event) => event.state === "failed")
@@ -223,7 +223,7 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
   const noUsage = isPrepaid
     ? "It has no usage: it was paid from the store's balance."
     : "It has no usage: it was imported, so it is not billed and cannot be refunded.";
-  printExplained(io, fields, state === "not_billed" ? [noUsage] : plan, events);
+  printExplained(io, fields, hasUsage ? plan : [noUsage], events);
 };
 
 const explain = async (

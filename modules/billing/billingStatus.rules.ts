@@ -93,18 +93,9 @@ export const usageJson = z
   .meta({ id: "Usage" });
 
 /** The columns of CSV. */
-export const USAGE_COLUMNS = [
-  "registration_id",
-  "kind",
-  "state",
-  "count",
-  "refunded_count",
-  "created_at",
-  "period.start",
-  "period.end",
-  "invoice_number",
-  "uninvoiced_reason",
-] as const;
+export const USAGE_COLUMNS: readonly string[] = Object.keys(usageJson.shape).flatMap((name) =>
+  name === "period" ? ["period.start", "period.end"] : [name],
+);
 
 /** How far the billing of a registration has come, as its client sees it. */
 export type UsageReport = z.output<typeof usageJson>;
