@@ -4,20 +4,21 @@ import type { StreamReport } from "../modules/billing/reconciliation/reconcileUs
 import { reconcileUsage } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
-import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { StripeSweep } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { requestSubscriptionReads } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
+import type { ComparedInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { creditTopUps } from "../modules/stores/creditTopUps.ts";
 import { checkRefund } from "../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
+import { HOUR_MS } from "../runtime/durations.rules.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingObservers = ProcessorEventObservers & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
-  /** Called for each account whose subscription, and each customer whose invoices could not be read at night. */
-  readonly observeUnreadSubscription: (id: string, error: unknown) => void;
+  /** Called for each customer whose invoices could not be read. */
+  readonly observeUnreadInvoices: (customerId: string, error: unknown) => void;
   /** Called after a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
@@ -45,17 +46,12 @@ export const createBillingActivities = (
     }
   },
 
-  /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
-  sweepSubscriptions: (readBeforeMs: number): Promise<StripeSweep> =>
-    withHeartbeat((signal) =>
-      sweepSubscriptions(context, new Date(readBeforeMs), {
-        signal,
-        onFailure: context.observeUnreadSubscription,
-      }),
-    ),
-
-  /** Compares the processor's sums with ours. Fails, so that Temporal retries, if some could not be read and may be later. */
+  /**
+   * Has all subscriptions read again, and compares the processor's sums with ours. Fails, so that Temporal retries, if some
+   * could not be read and may be later.
+   */
   reconcileUsage: async (): Promise<{ readonly compared: number; readonly drifting: number }> => {
+    await requestSubscriptionReads(context.db, context.clock.now(), HOUR_MS);
     const { streams, drifting, failure } = await withHeartbeat((signal) =>
       reconcileUsage(context, {}, signal),
     );
@@ -67,13 +63,13 @@ export const createBillingActivities = (
   },
 
   /** Compares the invoices of the customers that were not compared since a time, in milliseconds of the Unix epoch. */
-  compareInvoices: (readBeforeMs: number): Promise<StripeSweep> =>
+  compareInvoices: (readBeforeMs: number): Promise<ComparedInvoices> =>
     withHeartbeat((signal) =>
-      compareInvoices(
-        context,
-        { readBefore: new Date(readBeforeMs) },
-        { signal, onFailure: context.observeUnreadSubscription },
-      ),
+      compareInvoices(context, {
+        readBefore: new Date(readBeforeMs),
+        signal,
+        onFailure: context.observeUnreadInvoices,
+      }),
     ),
 
   /** Credits stores' payments of the last days that are missing in their balances. */

@@ -20,12 +20,7 @@ import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
 import { readCharitySettings, createCharities } from "../modules/charities/createCharities.ts";
-import {
-  findIgnoredPrice,
-  readStripeOptions,
-  loadStripe,
-  loadWebhookReader,
-} from "../modules/billing/loadStripe.ts";
+import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";
@@ -163,10 +158,6 @@ export const openApiContext = async (
   logger: Logger,
   tracing: Tracing,
 ): Promise<ApiContext> => {
-  const ignoredPrice = findIgnoredPrice(config);
-  if (ignoredPrice !== null) {
-    logger.warn(ignoredPrice);
-  }
   const connections = await openConnections(config, tracing);
   const { db, pace, searches, reads, lists, healthChecks } = connections;
   const temporal = openTemporalClient();
@@ -222,8 +213,8 @@ export const openApiContext = async (
     storeAuthenticator: createStoreAuthenticator({ ...context, noteUse }),
     plantingCallbackSecrets: secretsOf(config.PLANTING_CALLBACK_SECRET),
     platformSecrets: secretsOf(config.STORE_PLATFORM_SECRET),
-    readStripeWebhook: await loadWebhookReader(secretsOf(config.STRIPE_WEBHOOK_SECRET)),
-    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
+    readStripeWebhook: await loadWebhookReader(config),
+    billing: createBilling({ db, stripe: await loadStripe(config) }),
     writer: writers.writer,
     storeWriter: writers.storeWriter,
     metrics,

@@ -1,7 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
-import { listFailedMeterEventIds } from "../modules/billing/meterEventReports.sql.ts";
-import type { UsageItem } from "../modules/billing/reconciliation/retryUsage.ts";
+import { listOpenItems } from "../modules/billing/meterEventReports.sql.ts";
+import type { OpenItemsFilter } from "../modules/billing/meterEventReports.sql.ts";
+import { nameOf } from "../modules/billing/meterEvents.rules.ts";
+import type { UsageItem } from "../modules/billing/meterEvents.rules.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";
@@ -67,38 +69,29 @@ export const findUsageName = async (
 };
 
 /**
- * Finds all that an operator names, of registrations their failed events.
- * @param listOfOrganization lists the items of an organization that a command changes
+ * Finds all that an operator names: items, and the open ones of organizations and registrations.
+ * @param causes why an open item is selected
  * @throws DomainError record_not_found if one of the names is unknown; request_invalid if several records have it
  */
 export const selectUsage = async (
   db: CommonQueryMethods,
   names: readonly string[],
-  listOfOrganization: (accountId: string) => Promise<readonly UsageItem[]>,
+  causes: readonly string[],
+  filter: Pick<OpenItemsFilter, "kind" | "span"> = {},
 ): Promise<readonly UsageItem[]> => {
-  const items = new Map<string, UsageItem>();
-  const add = (added: readonly UsageItem[]): void => {
-    for (const item of added) {
-      items.set(nameOf(item), item);
-    }
-  };
+  const items: UsageItem[] = [];
   for (const text of names) {
     const name = await findUsageName(db, text);
     switch (name.kind) {
       case "item":
-        add([name.item]);
+        items.push(name.item);
         break;
       case "organization":
-        add(await listOfOrganization(name.account.id));
+        items.push(...(await listOpenItems(db, causes, { ...filter, accountId: name.account.id })));
         break;
-      case "registrations": {
-        const ids = await listFailedMeterEventIds(db, { registrationIds: name.ids });
-        add(ids.map((id) => ({ letter: "E", id })));
-      }
+      case "registrations":
+        items.push(...(await listOpenItems(db, causes, { registrationIds: name.ids })));
     }
   }
-  return [...items.values()];
+  return [...new Map(items.map((item) => [nameOf(item), item])).values()];
 };
-
-/** Returns how commands name an item, such as `E5`. */
-export const nameOf = ({ letter, id }: UsageItem): string => `${letter}${id}`;

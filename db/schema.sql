@@ -311,7 +311,6 @@ CREATE TABLE invoiced_usage (
   other_subscription_id text,
   invoice_id text,
   invoice_number text,
-  invoice_status text,
   quantity bigint,
   delivered bigint NOT NULL,
   problem text COLLATE "C",
@@ -354,8 +353,8 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_pkey PRIMARY KEY (id),
   CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT meter_event_waits_for_fkey FOREIGN KEY (waits_for) REFERENCES meter_event(id),
-  CONSTRAINT meter_event_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
-  CONSTRAINT meter_event_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
+  CONSTRAINT meter_event_document CHECK ((COALESCE(document_kind, 'none'::text) = 'none'::text) = (document_reference IS NULL)),
+  CONSTRAINT meter_event_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text, 'none'::text])),
   CONSTRAINT meter_event_failed CHECK ((state = 'failed'::text) = (failure IS NOT NULL)),
   CONSTRAINT meter_event_failure CHECK (failure = ANY (ARRAY['refused'::text, 'too_old'::text, 'unclear'::text, 'waits_for_usage'::text])),
   CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
@@ -831,7 +830,7 @@ CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id
 
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = 'failed'::text);
 
-CREATE INDEX meter_event_late ON public.meter_event USING btree (account_id, id) WHERE (is_late AND (document_reference IS NULL));
+CREATE INDEX meter_event_late ON public.meter_event USING btree (account_id, id) WHERE is_late;
 
 CREATE INDEX meter_event_pending ON public.meter_event USING btree (account_id, mode, kind, id) WHERE (state = 'pending'::text);
 

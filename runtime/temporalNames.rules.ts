@@ -35,6 +35,3 @@ export const reconciliationId = (deployment: string): string =>
   inDeployment(deployment, "reconciliation");
 
 export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
-
-export const subscriptionSweepId = (deployment: string): string =>
-  inDeployment(deployment, "subscription-sweep");

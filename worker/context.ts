@@ -8,7 +8,7 @@ import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
-import { loadStripe, readStripeOptions } from "../modules/billing/loadStripe.ts";
+import { loadStripe } from "../modules/billing/loadStripe.ts";
 import { createCharities, readCharitySettings } from "../modules/charities/createCharities.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { BulkPace } from "../db/createBulkPace.ts";
@@ -68,7 +68,7 @@ export const openWorkerContext = async (
     logger,
     temporal: openTemporalClient(),
     metrics: createWorkerMetrics({ ...context, logger }),
-    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
+    billing: createBilling({ db, stripe: await loadStripe(config) }),
     charities: createCharities({
       ...context,
       settings: readCharitySettings(config),

@@ -1,4 +1,3 @@
-import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { createRuns } from "../db/createRuns.ts";
 import type { Runs } from "../db/createRuns.ts";
@@ -10,15 +9,9 @@ import { processProcessorEvents } from "../modules/billing/processorEvents/proce
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
 import { creditTopUp } from "../modules/stores/creditTopUps.ts";
-import { DAY_MS } from "../runtime/durations.rules.ts";
-import {
-  backgroundQueue,
-  refundWorkflowId,
-  subscriptionSweepId,
-} from "../runtime/temporalNames.rules.ts";
+import { backgroundQueue, refundWorkflowId } from "../runtime/temporalNames.rules.ts";
 import { pause } from "../runtime/waiting.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
-import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
 import { callTemporal } from "./repeatedCalls.ts";
 
 type DispatchContext = BillingContext &
@@ -93,48 +86,9 @@ const createProcessEvents =
       signal,
     );
 
-/** The schedule has swept all subscriptions since a release that is older than this. */
-const SWEEP_INTERVAL_MS = DAY_MS;
-
-/**
- * Has all subscriptions read again when a hold begins, and when it ends: both may happen while no worker runs. The hold
- * may follow a restore, which has lost what Stripe announced since the restored time. The workflow's id makes it one sweep
- * each time, whichever process starts it.
- */
-const createStartSweepOfHold = ({ clock, temporal }: DispatchContext): Pass => {
-  let sweptFor: string | null = null;
-  return async (deployment) => {
-    const name = deploymentNameOf(deployment);
-    const { hold, releasedAt } = deployment;
-    const isReleaseRecent =
-      releasedAt !== null && clock.now().getTime() - releasedAt.getTime() < SWEEP_INTERVAL_MS;
-    const changedAt = hold?.at ?? (isReleaseRecent ? releasedAt : null);
-    const time = changedAt?.toISOString() ?? null;
-    if (time === null || time === sweptFor) {
-      return;
-    }
-    try {
-      await callTemporal(temporal, () =>
-        temporal.workflow.start(subscriptionSweep, {
-          workflowId: `${subscriptionSweepId(name)}-${time}`,
-          workflowIdReusePolicy: "REJECT_DUPLICATE",
-          taskQueue: backgroundQueue(name),
-          args: [],
-        }),
-      );
-    } catch (error) {
-      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
-        throw error;
-      }
-    }
-    sweptFor = time;
-  };
-};
-
 const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
   createStartRefunds,
   createProcessEvents,
-  createStartSweepOfHold,
 ];
 
 /**

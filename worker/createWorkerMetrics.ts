@@ -4,7 +4,6 @@ import { collectDefaultMetrics, Counter, Registry } from "prom-client";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
-import type { LateRefusal } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { Context } from "../runtime/context.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
@@ -14,7 +13,6 @@ export type WorkerMetrics = {
   /** Returns all metrics, with the database's last values if it does not respond. */
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: Owner, result: SendResult) => void;
-  readonly observeLateRefusal: (rejection: LateRefusal) => void;
   readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
 };
 
@@ -41,12 +39,6 @@ export const createWorkerMetrics = ({
     name: "impact_meter_event_attempts_total",
     help: "Attempts to send a meter event, by mode, meter and outcome.",
     labelNames: ["mode", "meter", "outcome"],
-    registers,
-  });
-  const rejections = new Counter({
-    name: "impact_meter_events_rejected_after_delivery_total",
-    help: "Meter events that the processor rejected after it had accepted them, by mode and meter.",
-    labelNames: ["mode", "meter"],
     registers,
   });
   const webhookAttempts = new Counter({
@@ -83,7 +75,6 @@ export const createWorkerMetrics = ({
         meter: kind,
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
-    observeLateRefusal: ({ event: { mode, kind } }) => rejections.inc({ mode, meter: kind }),
     observeWebhookAttempt: (type, result) =>
       webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
   };

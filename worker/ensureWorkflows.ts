@@ -8,11 +8,9 @@ import {
   backgroundQueue,
   reconciliationId,
   retentionId,
-  subscriptionSweepId,
 } from "../runtime/temporalNames.rules.ts";
 import { reconciliation } from "../workflows/reconciliation.ts";
 import { retention } from "../workflows/retention.ts";
-import { subscriptionSweep } from "../workflows/subscriptionSweep.ts";
 import { createEnsurePerpetual } from "./perpetualWorkflows.ts";
 import type { PerpetualContext } from "./perpetualWorkflows.ts";
 import { callTemporal, createOutageLog } from "./repeatedCalls.ts";
@@ -51,8 +49,6 @@ const schedulesOf = (
   return [
     // The UTC day has ended and the processor's sums include it.
     nightly(reconciliation, reconciliationId(deployment), { hour: 1, minute: 30 }),
-    // After the reconciliation, so that the two share Stripe's rate limit less.
-    nightly(subscriptionSweep, subscriptionSweepId(deployment), { hour: 3, minute: 30 }),
     nightly(retention, retentionId(deployment), { hour: 4, minute: 30 }),
     {
       scheduleId: `${plantingOrderCreationId(deployment)}-periodic`,

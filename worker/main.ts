@@ -26,7 +26,7 @@ import { createDispatcherRuns } from "./createDispatcherRuns.ts";
 import { ensureWorkflows } from "./ensureWorkflows.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { createBillingObservers, createDeliveryObservers } from "./observers.ts";
-import { prepareProcessor, readNewSubscriptions } from "./prepareProcessor.ts";
+import { prepareProcessor } from "./prepareProcessor.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
 import { createRunners } from "./runWorker.ts";
@@ -121,12 +121,6 @@ const startWorker = async (
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runQueue(interactiveQueue, createDonationActivities(context));
   const processor = await prepareProcessor(context, stopping);
-  void processor.ready.then(() =>
-    readNewSubscriptions(
-      { ...context, observeUnread: observers.observeUnreadSubscription },
-      stopping,
-    ),
-  );
 
   const runs: Readonly<Record<PerpetualKind, Runs>> = {
     "usage-sender": createReportingRuns(context, {

@@ -20,17 +20,14 @@ type DeliveryObservers = Pick<DeliveryContext, "observeAttempt" | "observeDisabl
 
 /** Returns what counts and logs the results of billing. */
 export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingObservers => {
-  const logUsage = createRepeatedLog(
-    logger,
-    "usage was rejected or is too late to be billed; see `impact usage`",
-  );
+  const logUsage = createRepeatedLog(logger, "usage was rejected; see `impact usage`");
   const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
   return {
     observeSend: (stream, result, meterEventId) => {
       metrics.observeSend(stream, result);
       if (needsAttention(result)) {
         const { accountId, mode } = stream;
-        const cause = result.kind === "delayed" ? result.cause : (result.failure ?? "late");
+        const cause = result.kind === "delayed" ? result.cause : result.failure;
         const firstEventId = meterEventId === null ? null : String(meterEventId);
         logUsage(`${accountId} ${cause}`, {
           accountId,
@@ -44,22 +41,11 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingOb
     observeFailure: (stream, error) => {
       logFailure(stream.accountId, { ...stream, err: error });
     },
-    observeLateRefusal: (rejection) => {
-      metrics.observeLateRefusal(rejection);
-      const { event, reason } = rejection;
-      logger.error(
-        { meterEventId: String(event.id), accountId: event.accountId, reason },
-        "the processor rejected usage that it had accepted",
-      );
-    },
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
     },
-    observeUnreadSubscription: (id, error) => {
-      logger.warn(
-        { id, err: error },
-        "an account's subscription, or a customer's invoices, could not be read at Stripe",
-      );
+    observeUnreadInvoices: (customerId, error) => {
+      logger.warn({ customerId, err: error }, "a customer's invoices could not be read at Stripe");
     },
     observeDrift: (streams) => {
       for (const stream of streams) {

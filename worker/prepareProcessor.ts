@@ -2,9 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import type { Billing } from "../modules/billing/createBilling.ts";
-import { ProcessorMismatchError, ProcessorUnavailableError } from "../modules/billing/processor.ts";
-import { sweepSubscriptions } from "../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { BillingContext } from "../modules/billing/context.ts";
+import { ProcessorMismatchError } from "../modules/billing/processor.ts";
 
 const RETRY_INTERVAL_MS = 30_000;
 
@@ -24,8 +22,7 @@ const tryPrepare = async (billing: Billing): Promise<unknown> => {
 /**
  * Creates or checks what the processor needs, such as Stripe's meters. If the processor cannot be reached, the worker
  * starts anyway and retries: nothing is sent to a processor that is not ready, and usage waits in the database.
- * @returns `failed`, which rejects with a StartupError if a later attempt finds the processor misconfigured, and `ready`,
- * which resolves once the processor can be used
+ * @returns `failed`, which rejects with a StartupError if a later attempt finds the processor misconfigured
  * @throws StartupError if the first attempt does
  */
 export const prepareProcessor = async (
@@ -35,7 +32,7 @@ export const prepareProcessor = async (
     retryIntervalMs = RETRY_INTERVAL_MS,
   }: { readonly billing: Billing; readonly logger: Logger; readonly retryIntervalMs?: number },
   signal: AbortSignal,
-): Promise<{ readonly failed: Promise<never>; readonly ready: Promise<void> }> => {
+): Promise<{ readonly failed: Promise<never> }> => {
   const firstError = await tryPrepare(billing);
   const retry = async (): Promise<void> => {
     for (let error = firstError; error !== null; error = await tryPrepare(billing)) {
@@ -46,41 +43,13 @@ export const prepareProcessor = async (
       logger.info("the billing processor is ready");
     }
   };
-  const ready = Promise.withResolvers<void>();
   const failed = new Promise<never>((_resolve, reject) => {
-    retry().then(ready.resolve, (error: unknown) => {
+    retry().catch((error: unknown) => {
       if (!signal.aborted) {
         logger.fatal({ err: error }, "the billing processor cannot be used");
         reject(error);
       }
     });
   });
-  return { failed, ready: ready.promise };
-};
-
-const NEVER = new Date(0);
-
-/**
- * Reads the subscriptions that have never been read, such as those that were set before the first worker recorded Stripe
- * as the processor. Failures are observed; the nightly sweep reads what is left.
- */
-export const readNewSubscriptions = async (
-  {
-    logger,
-    observeUnread,
-    ...context
-  }: BillingContext & {
-    readonly logger: Logger;
-    readonly observeUnread: (accountId: string, error: unknown) => void;
-  },
-  signal: AbortSignal,
-): Promise<void> => {
-  try {
-    await sweepSubscriptions(context, NEVER, { signal, onFailure: observeUnread });
-  } catch (error) {
-    // Of an outage, the failures are observed.
-    if (!signal.aborted && !(error instanceof ProcessorUnavailableError)) {
-      logger.error({ err: error }, "new subscriptions could not be read");
-    }
-  }
+  return { failed };
 };

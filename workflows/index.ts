@@ -5,4 +5,3 @@ export { plantingOrderCreation } from "./plantingOrderCreation.ts";
 export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
 export { retention } from "./retention.ts";
-export { subscriptionSweep } from "./subscriptionSweep.ts";

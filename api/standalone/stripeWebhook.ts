@@ -11,30 +11,15 @@ const LIMIT_KIB = 512;
  * Stores the events that Stripe announces, and responds before anything depends on them: Stripe repeats a webhook for days
  * if the response is slow or an error.
  */
-export const stripeWebhook = (
-  { db, clock, logger }: HttpContext,
-  readWebhook: ReadWebhook,
-): Webhook => {
-  let isForeignModeLogged = false;
-  // Stripe repeats each of its events for days, so only the first is logged.
-  const observeForeignMode = (reason: string): void => {
-    if (!isForeignModeLogged) {
-      isForeignModeLogged = true;
-      logger.error({ reason }, "webhooks of Stripe's other mode are rejected");
-    }
-  };
-  return {
-    path: "/webhooks/stripe",
-    run: async (ctx) => {
-      const body = await readRawBody(ctx, LIMIT_KIB);
-      const event = await readWebhook({
-        body,
-        signature: ctx.get("Stripe-Signature"),
-        receivedAt: clock.now(),
-      });
-      ctx.body = {
-        received: await receiveProcessorEvent({ db, clock, observeForeignMode }, event),
-      };
-    },
-  };
-};
+export const stripeWebhook = ({ db, clock }: HttpContext, readWebhook: ReadWebhook): Webhook => ({
+  path: "/webhooks/stripe",
+  run: async (ctx) => {
+    const body = await readRawBody(ctx, LIMIT_KIB);
+    const event = await readWebhook({
+      body,
+      signature: ctx.get("Stripe-Signature"),
+      receivedAt: clock.now(),
+    });
+    ctx.body = { received: await receiveProcessorEvent({ db, clock }, event) };
+  },
+});

@@ -9,19 +9,13 @@ import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
-import {
-  USAGE_REPORT_STATES,
-  presentUsage,
-  USAGE_COLUMNS,
-  usageJson,
-} from "../../modules/billing/billingStatus.rules.ts";
+import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
 import { presentStatement, statementJson } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
-import { presentSearched } from "../../runtime/presentPages.ts";
 
 const EXAMPLE: z.output<typeof usageJson> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
@@ -69,21 +63,16 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
     },
     schemas: { query: oneQuery, response: usageJson },
     examples: { response: EXAMPLE },
-    handle: async ({ ctx, caller: { accountId, mode }, query }) =>
-      presentUsage(
-        await readUsageReport(
-          { db, billing },
-          { accountId, mode },
-          pathParameter(ctx, "registration_id"),
-          query.kind === undefined ? KINDS : [query.kind],
-        ),
+    handle: ({ ctx, caller: { accountId, mode }, query }) =>
+      readUsageReport(
+        { db, billing },
+        { accountId, mode },
+        pathParameter(ctx, "registration_id"),
+        query.kind === undefined ? KINDS : [query.kind],
       ),
   });
 
 const listQuery = queryObject({
-  state: oneOf(USAGE_REPORT_STATES)
-    .optional()
-    .meta({ description: "Only usage in this state.", examples: ["failed"] }),
   kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
   created_at: date()
     .optional()
@@ -109,7 +98,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
+        errors: [queryError(`kind: ${mustBeOneOf(KINDS)}`), KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { usage: [EXAMPLE] } },
@@ -120,26 +109,19 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
       linkParameters: ({ kind }) =>
         typeof kind === "string" && kind === KINDS.at(-1) ? { kind } : {},
       handle: ({ caller: { accountId, mode }, query }) => {
-        const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
         const { limit = null } = query;
         return {
           limit,
           rows: () =>
-            presentSearched(
-              listUsageReports(
-                { ...context, pace: context.streaming.pace },
-                { accountId, mode },
-                {
-                  kinds: query.kind === undefined ? KINDS : [query.kind],
-                  state: query.state ?? null,
-                  from,
-                  until,
-                  startingAfter: query.starting_after ?? null,
-                  limit,
-                },
-              ),
-              presentUsage,
-              presentUsage,
+            listUsageReports(
+              { ...context, pace: context.streaming.pace },
+              { accountId, mode },
+              {
+                kinds: query.kind === undefined ? KINDS : [query.kind],
+                ...rangeOfDays(query.created_at, query.end_at),
+                startingAfter: query.starting_after ?? null,
+                limit,
+              },
             ),
           readHead: () => Promise.resolve('{"usage":['),
         };
@@ -226,9 +208,6 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       const owner = accountModeOf(caller);
       const read = await readStatement({ db, clock, billing }, owner, month);
-      const usage = read.statements.flatMap((statement) =>
-        statement.paidFrom === "usage" ? [statement] : [],
-      );
-      return presentStatement(owner.mode, read.subscription, usage);
+      return presentStatement(owner.mode, read.subscription, read.statements);
     },
   });

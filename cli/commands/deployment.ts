@@ -8,7 +8,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { printJson, printObjects, snakeCased } from "../output/print.ts";
+import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 
 type MoveOptions = ChangeOptions & {
@@ -27,49 +27,29 @@ const moveDeploymentToStripe = async (
       "STRIPE_SECRET_KEY is not set. Set it to a key of the Stripe account that will bill, and run the command again.",
     );
   }
-  const { account, isRepeated, usage } = await moveToStripe(
-    await openBillingChange(context, { as, reason }),
-    { isDryRun },
-  );
+  const deps = await openBillingChange(context, { as, reason });
+  const { account, usage } = await moveToStripe(deps, { isDryRun });
+  const rows = usage.map(({ accountId, accountName, kind, ...moved }) => ({
+    organization: accountName,
+    meter: kind,
+    ...moved,
+    ...(io.json && { account_id: accountId }),
+  }));
   if (io.json) {
-    printJson(io, {
-      dry_run: isDryRun,
-      stripe_account_id: account.id,
-      stripe_livemode: account.isLive,
-      repeated: isRepeated,
-      usage: usage.map(snakeCased),
-    });
-  } else if (usage.length > 0) {
-    printObjects(
-      io,
-      usage.map(({ accountName: organization, kind: meter, since, events, quantity }) => ({
-        organization,
-        meter,
-        since,
-        events,
-        quantity,
-      })),
-    );
-  }
-  if (isDryRun) {
-    say(
-      io,
-      isRepeated && usage.length === 0
-        ? `This deployment already bills through ${describeAccount(account)}, and no usage is left to move.`
-        : "Nothing was changed. Run the command without --dry-run to move the usage.",
-    );
-    return;
+    printJson(io, { dry_run: isDryRun, stripe_account_id: account.id, usage: rows });
+  } else if (rows.length > 0) {
+    printObjects(io, rows);
   }
   const moved = usage.reduce((sum, { events }) => sum + events, 0);
+  if (isDryRun) {
+    say(io, `Nothing was changed. ${counted(moved, "meter event")} would move.`);
+    return;
+  }
   say(
     io,
-    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}.`,
+    `This deployment bills through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}, which the workers send.`,
   );
-  const hold = findHold(await readDeployment(await connections.database()));
-  sayHold(io, hold);
-  if (moved > 0 && hold === null) {
-    say(io, "The workers send what was moved.");
-  }
+  sayHold(io, findHold(await readDeployment(deps.db)));
 };
 
 const MOVE_HELP = `
@@ -80,17 +60,13 @@ STRIPE_SECRET_KEY first. To move an organization that gets its customer later, r
 the command. If a restore has lost a move, repeat it while usage is held, before
 impact usage resume: otherwise the usage is billed twice.`;
 
-const addMoveToStripeCommand = (parent: Command, context: CliContext): void => {
+export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
   withAudit(
-    parent
+    deployment
       .command("move-to-stripe")
       .description("Move billing from the built-in ledger to Stripe")
       .option("--dry-run", "show what would be moved"),
   )
     .addHelpText("after", MOVE_HELP)
     .action((options) => moveDeploymentToStripe(context, options));
-};
-
-export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
-  addMoveToStripeCommand(deployment, context);
 };

@@ -2,7 +2,7 @@ import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
-import { findOldestUnreportedSecond } from "../../modules/billing/usageFacts.sql.ts";
+import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { readEncryption } from "../../db/connections/connectClient.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
@@ -69,7 +69,8 @@ const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> 
 };
 
 const checkBacklog = async ({ db, clock }: DatabaseContext): Promise<Result> => {
-  const second = await findOldestUnreportedSecond(db);
+  const [oldest] = await listWaitingStreams(db);
+  const second = oldest?.second ?? null;
   if (second === null) {
     return ok("none");
   }
@@ -77,7 +78,7 @@ const checkBacklog = async ({ db, clock }: DatabaseContext): Promise<Result> => 
   const detail = `the oldest is from ${formatTime(timeOf(second))}`;
   return waitedSeconds <= TOLERATED_WAIT_SECONDS
     ? ok(detail)
-    : wrong(`${detail}; see \`impact usage list --state pending\``);
+    : wrong(`${detail}; see \`impact usage\``);
 };
 
 const checkUsage = async ({ db }: DatabaseContext): Promise<Result> => {

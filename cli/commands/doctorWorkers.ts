@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
-import { hasLiveLedgerUsage } from "../../modules/billing/usageFacts.sql.ts";
+import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { findLastDisabled, findOldestDelivery } from "../../modules/events/endpointHealth.sql.ts";
 import {

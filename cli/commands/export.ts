@@ -3,7 +3,7 @@ import type { Command } from "@commander-js/extra-typings";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
-import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
+import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,
@@ -87,14 +87,9 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
       columns: DONATION_COLUMNS,
       pages: presentPages(listAllDonations(db, owner, range), presentDonation),
     }),
-    usage: (context, owner, { from = null, until = null }) => ({
+    usage: (context, owner, range) => ({
       columns: USAGE_COLUMNS,
-      pages: presentPages(
-        rowsOf(
-          listUsageReports(context, owner, { ...ALL, kinds: KINDS, state: null, from, until }),
-        ),
-        presentUsage,
-      ),
+      pages: rowsOf(listUsageReports(context, owner, { ...ALL, kinds: KINDS, ...range })),
     }),
     events: (context, owner, range) => ({
       columns: ["id", "timestamp", "type", "data"],

@@ -47,13 +47,13 @@ const presentRegistration = ({
   orderStage,
   ...record
 }: FoundRecords["registrations"][number]): Shown => {
-  const [failed] = usage.failedEventIds;
+  const failed = usage.events.find(({ state }) => state === "failed");
   return presentFound("registration", record, {
     remaining_count: record.count - record.refundedCount,
     billing: usage.state,
-    cause: usage.events.find(({ id }) => id === failed)?.lastError ?? null,
+    cause: failed?.lastError ?? null,
     evidence: record.kind === PLANTED_KIND ? (orderStage ?? "registered") : null,
-    next: `impact usage ${failed === undefined ? `explain ${record.id}` : `retry E${failed}`}`,
+    next: `impact usage ${failed === undefined ? `explain ${record.id}` : `retry E${failed.id}`}`,
   });
 };
 

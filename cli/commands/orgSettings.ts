@@ -87,7 +87,7 @@ const listProblemsAtStripe = async (
   // Until the first worker has recorded who bills, nothing depends on the subscription.
   if ((await readDeployment(db)).processor?.name === "stripe") {
     const { refreshSubscription } =
-      await import("../../modules/billing/processorEvents/refreshSubscriptions.ts");
+      await import("../../modules/billing/processorEvents/readSubscription.ts");
     const context = { db, clock, billing: await connections.billing() };
     await refreshSubscription(context, id, AbortSignal.timeout(STRIPE_TIMEOUT_MS));
   }
@@ -104,7 +104,7 @@ const checkAtStripe = async (
   const stripe = await context.connections.stripe();
   const problems = stripe
     ? await listProblemsAtStripe(context, stripe, organization).catch((error: unknown) => [
-        `Stripe could not check the customer and the subscription: ${describeError(error)} The settings are stored. Webhooks and the nightly sweep read the subscription later.`,
+        `Stripe could not check the customer and the subscription: ${describeError(error)} The settings are stored. Webhooks and the nightly comparison read the subscription later.`,
       ])
     : [];
   for (const problem of problems) {

@@ -1,9 +1,8 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import { counted } from "../../runtime/counted.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
-import { presentStatement, presentSums } from "../../modules/billing/presentStatement.rules.ts";
+import { presentStatement } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
 import {
@@ -19,7 +18,8 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printObjects, snakeCased } from "../output/print.ts";
+import { printJson, printObjects } from "../output/print.ts";
+import { describeDifference, presentDifference } from "../output/printUsage.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 
@@ -27,42 +27,35 @@ import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 export const presentForOperators = (
   { account, subscription, statements }: Statement,
   mode: Mode,
-) => ({
-  account_id: account.id,
-  account_name: account.name,
-  paid_from: account.type === "store" ? "balance" : "usage",
-  ...presentStatement(mode, subscription, []),
-  statements: statements.map((statement) =>
-    statement.paidFrom === "balance"
-      ? presentSums(statement)
-      : {
-          ...presentStatement(mode, subscription, [statement]).statements[0],
-          open_differences: statement.openDifferences.map(({ id, ...difference }) => ({
-            ...snakeCased(difference),
-            item: `D${id}`,
-          })),
-        },
-  ),
-});
+) => {
+  const presented = presentStatement(mode, subscription, statements);
+  return {
+    account_id: account.id,
+    account_name: account.name,
+    ...presented,
+    statements: presented.statements.map((statement, index) =>
+      Object.assign(statement, {
+        open_differences: statements[index]?.openDifferences.map(presentDifference),
+      }),
+    ),
+  };
+};
 
 /** Says which invoices have the usage, or why none has it, and where Stripe's sums differ. */
-export const describeBilling = (statement: KindStatement): readonly string[] => {
-  if (statement.paidFrom === "balance") {
-    return [];
-  }
-  const { kind, openDifferences, invoiced } = statement;
-  return [
-    ...openDifferences.map(
-      ({ id, units, customerId }) =>
-        `${kind}: Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered (D${id}).`,
-    ),
-    ...invoiced.map((usage) => {
-      const what =
-        describeInvoiceProblem(usage) ?? `${usage.quantity} invoiced in ${usage.invoiceNumber}`;
-      return `${kind}: ${what}, from ${formatTime(timeOf(usage.start))} to ${formatTime(timeOf(usage.end))}.`;
-    }),
-  ];
-};
+export const describeBilling = ({
+  kind,
+  openDifferences,
+  invoiced,
+}: KindStatement): readonly string[] => [
+  ...openDifferences.map(
+    (difference) => `${kind}, D${difference.id}: ${describeDifference(difference)}`,
+  ),
+  ...invoiced.map((usage) => {
+    const what =
+      describeInvoiceProblem(usage) ?? `${usage.quantity} invoiced in ${usage.invoiceNumber}`;
+    return `${kind}: ${what}, from ${formatTime(timeOf(usage.start))} to ${formatTime(timeOf(usage.end))}.`;
+  }),
+];
 
 /** Prints the sums of each kind, those of its days first. */
 export const printSums = (
@@ -86,9 +79,8 @@ export const printSums = (
 /** @throws CommandError if Stripe's sums or invoices did not confirm the statements when they were last compared */
 const requireConfirmed = (statements: readonly KindStatement[]): void => {
   const isUnconfirmed = statements.some(
-    (each) =>
-      each.paidFrom === "usage" &&
-      (each.openDifferences.length > 0 || needingAttention(each.invoiced).length > 0),
+    ({ openDifferences, invoiced }) =>
+      openDifferences.length > 0 || needingAttention(invoiced).length > 0,
   );
   if (isUnconfirmed) {
     throw new CommandError(

@@ -10,11 +10,7 @@ import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.r
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import { listUnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
-import type { UnsealedUsage } from "../../modules/billing/usageFacts.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
@@ -26,6 +22,7 @@ import { formatTime } from "../output/formatTable.ts";
 import { printJson, printList, printText, sayIfMore, snakeCased } from "../output/print.ts";
 import {
   presentAttention,
+  presentDifference,
   presentMeterEvent,
   printAttention,
   sayHold,
@@ -114,36 +111,6 @@ type ListOptions = {
   readonly limit: number;
 };
 
-const presentDifference = ({
-  id,
-  second,
-  units,
-  reason: _reason,
-  ...difference
-}: UsageDifference) => ({
-  ...snakeCased(difference),
-  item: `D${id}`,
-  state: "difference",
-  account_name: difference.accountName,
-  mode: "live",
-  kind: difference.kind,
-  at: timeOf(second),
-  quantity: units,
-  reason: `Stripe has ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} than was delivered`,
-});
-
-const presentUnsealed = ({ oldestSecond, ...unsealed }: UnsealedUsage) => ({
-  ...snakeCased(unsealed),
-  item: null,
-  state: "pending",
-  account_name: unsealed.accountName,
-  mode: unsealed.mode,
-  kind: unsealed.kind,
-  at: timeOf(oldestSecond),
-  quantity: unsealed.quantity,
-  reason: "not sealed yet",
-});
-
 const listUsage = async (
   { io, connections }: CliContext,
   { state, org, period, limit }: ListOptions,
@@ -155,9 +122,6 @@ const listUsage = async (
     limit: limit + 1,
   };
   const rows = [
-    ...(state === undefined || state === "pending"
-      ? (await listUnsealedUsage(db, selected)).map(presentUnsealed)
-      : []),
     ...(state === undefined || state === "difference"
       ? (await listOpenDifferences(db, selected)).map(presentDifference)
       : []),
@@ -171,8 +135,7 @@ const listUsage = async (
     listed,
     listed.map((row) => ({
       item: row.item,
-      state:
-        "is_late" in row && row.is_late && row.document_reference === null ? "late" : row.state,
+      state: "is_late" in row && row.is_late ? "late" : row.state,
       organization: row.account_name,
       mode: row.mode,
       meter: row.kind,

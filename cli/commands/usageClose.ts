@@ -1,15 +1,11 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
-import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import type { BillingContext } from "../../modules/billing/context.ts";
-import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import { namedEvents } from "../../modules/billing/meterEvents.rules.ts";
+import { CLOSED_CAUSES, namedItems, nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
-import type { UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
@@ -18,13 +14,11 @@ import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arg
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, operatorName, operatorOption } from "../operator.ts";
+import { openBillingChange, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
 import { selectUsage, USAGE_NAME } from "../usageNames.ts";
-
-type Deps = BillingContext & OperatorContext;
 
 type CloseOptions = ReasonedOptions & {
   readonly invoiceItem?: string;
@@ -57,29 +51,6 @@ const readDocument = ({
   );
 };
 
-/** The most events that one document bills: those of a day without Stripe, a second each. */
-const MAXIMUM_EVENTS = 100_000;
-
-/** Lists the failed and late events of an organization, without the unclear ones, about which Stripe has to be asked first. */
-const listClosable = async (
-  { io }: CliContext,
-  { db }: Deps,
-  accountId: string,
-  { period, meter }: CloseOptions,
-): Promise<readonly UsageItem[]> => {
-  const selected = { accountId, span: spanOf(period), limit: MAXIMUM_EVENTS };
-  const events = [
-    ...(await listMeterEvents(db, { ...selected, state: "failed" })),
-    ...(await listMeterEvents(db, { ...selected, state: "late" })),
-  ].filter(({ kind }) => meter === undefined || kind === meter);
-  const unclear = events.filter(({ failure }) => failure === "unclear");
-  if (unclear.length > 0) {
-    const names = namedEvents(unclear.map(({ id }) => id));
-    say(io, `Left out, because Stripe may have it: ${names}. Retry it first.`);
-  }
-  return events.filter((event) => !unclear.includes(event)).map(({ id }) => ({ letter: "E", id }));
-};
-
 const presentClosed = ({ events, differences }: ClosedUsage) => [
   ...events.map(({ id, kind, second, quantity, state, customerId }) => ({
     item: `E${id}`,
@@ -99,19 +70,12 @@ const presentClosed = ({ events, differences }: ClosedUsage) => [
   })),
 ];
 
-const describeClosed = (
-  units: number,
-  document: BillingDocument | null,
-  isDryRun: boolean,
-): string => {
-  const sum = counted(Math.abs(units), "unit");
-  const what =
+const describeClosed = (units: number, document: BillingDocument | null): string => {
+  const how =
     document === null
-      ? `${sum} never billed`
-      : units < 0
-        ? `${sum} returned by ${document.reference}`
-        : `${sum} billed by ${document.reference}`;
-  return isDryRun ? `This would be closed: ${what}. Nothing was changed.` : `Closed: ${what}.`;
+      ? "never billed"
+      : `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
+  return `${counted(Math.abs(units), "unit")} ${how}.`;
 };
 
 const close = async (
@@ -122,26 +86,24 @@ const close = async (
   const { io } = context;
   const document = readDocument(options);
   const deps = await openBillingChange(context, options);
-  const selected = await selectUsage(deps.db, names, (accountId) =>
-    listClosable(context, deps, accountId, options),
+  const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
+  const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
+  const selectedNames = new Set(selected.map(nameOf));
+  const unclear = (await selectUsage(deps.db, names, ["unclear"], filter)).filter(
+    (item) => !selectedNames.has(nameOf(item)),
   );
+  if (unclear.length > 0) {
+    say(io, `Left out, because Stripe may have it: ${namedItems(unclear)}. Retry it first.`);
+  }
   if (selected.length === 0) {
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
-  const idsOf = (letter: UsageItem["letter"]) =>
-    selected.filter((item) => item.letter === letter).map(({ id }) => id);
-  const closed = await closeUsage(
-    deps,
-    { eventIds: idsOf("E"), differenceIds: idsOf("D") },
-    {
-      document,
-      reason: options.reason,
-      by: operatorName(options.as),
-      expectedUnits: options.units ?? null,
-      isDryRun,
-    },
-  );
+  const closed = await closeUsage(deps, selected, {
+    document,
+    expectedUnits: options.units ?? null,
+    isDryRun,
+  });
   const items = presentClosed(closed);
   if (io.json) {
     printJson(io, {
@@ -154,7 +116,8 @@ const close = async (
     return;
   }
   printObjects(io, items);
-  say(io, describeClosed(closed.units, document, isDryRun));
+  const what = describeClosed(closed.units, document);
+  say(io, isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`);
 };
 
 const CLOSE_HELP = `

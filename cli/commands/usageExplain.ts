@@ -5,15 +5,17 @@ import type { Period } from "../../modules/billing/usage.rules.ts";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
-  listSealingsOfSecond,
+  listMeterEventsOf,
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
 import { retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
-import type { UsageItem } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import type { UsageItem } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
+import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
@@ -21,23 +23,25 @@ import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openBillingChange } from "../operator.ts";
-import { printFields, printJson, printText, snakeCased } from "../output/print.ts";
+import { openBilling } from "../context.ts";
+import type { Io } from "../io.ts";
+import { printFields, printJson, printText } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 import {
   documentOption,
+  mendingCommand,
   presentAttention,
+  presentDifference,
   presentMeterEvent,
   printAttention,
   printPlan,
   sayHold,
 } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
-import { findUsageName, nameOf, USAGE_NAME } from "../usageNames.ts";
-import { explainRegistration } from "./usageOfRegistration.ts";
+import { findUsageName, USAGE_NAME } from "../usageNames.ts";
+import { inDeployment, refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
-import {
-  getMeterEvent,
-  getDifference,
-} from "../../modules/billing/reconciliation/getUsageItems.ts";
+import { getDifference, itemNotFound } from "../../modules/billing/reconciliation/getUsageItems.ts";
 
 type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
@@ -85,11 +89,12 @@ const planOpen = async (
   context: CliContext,
   item: UsageItem,
   units: number,
+  mend: string | null,
 ): Promise<readonly string[]> => {
   const name = nameOf(item);
   const close = `impact usage close ${name} ${documentOption(units)} --reason TEXT`;
   const deps = await openBillingChange(context, {});
-  const planned = retryItems(deps, [item], { reason: "", by: "", isDryRun: true });
+  const planned = retryItems(deps, [item], { isDryRun: true });
   const steps: string[] = [];
   for await (const retried of planned) {
     if ("refusal" in retried) {
@@ -102,7 +107,7 @@ const planOpen = async (
     } else {
       const sent = counted(Math.abs(units), "unit");
       steps.push(
-        ...(item.letter === "E" ? ["Remove the cause."] : []),
+        ...(item.letter === "E" ? [`Remove the cause${mend === null ? "." : `: ${mend}`}`] : []),
         `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
         `Or, if a document corrects it: ${close}`,
         `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
@@ -114,73 +119,111 @@ const planOpen = async (
 
 const planEvent = (
   context: CliContext,
-  { id, state, quantity, isLate, documentReference }: ListedMeterEvent,
+  { id, state, quantity, isLate, ...event }: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
   if (state === "failed") {
-    return planOpen(context, { letter: "E", id }, quantity);
+    const { failure, accountId, lastError: reason } = event;
+    const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
+    return planOpen(context, { letter: "E", id }, quantity, mend);
   }
   if (state === "pending") {
     return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
   }
-  return isLate && documentReference === null
+  return isLate
     ? [
-        "Look whether an invoice at Stripe contains it.",
-        `If none does, bill it by hand: impact usage close E${id} ${documentOption(quantity)} --reason TEXT`,
-        `If one does: impact usage close E${id} --never-bill --reason "on invoice in_…"`,
+        `No invoice at Stripe contains it. Bill it by hand: impact usage close E${id} ${documentOption(quantity)} --reason TEXT`,
+        `Or, if nobody is to pay for it: impact usage close E${id} --never-bill --reason TEXT`,
       ]
     : ["Nothing to do."];
+};
+
+/** Prints an item or a registration, with the rows that belong to it, and what to do. */
+const printExplained = (
+  io: Io,
+  fields: Fields,
+  plan: readonly string[],
+  events: readonly ListedMeterEvent[] = [],
+): void => {
+  if (io.json) {
+    printJson(io, {
+      ...fields,
+      ...(events.length > 0 && { meter_events: events.map(presentMeterEvent) }),
+      plan,
+    });
+    return;
+  }
+  printFields(io, fields);
+  for (const event of events) {
+    io.stdout.write("\n");
+    printFields(io, presentMeterEvent(event));
+  }
+  printPlan(io, plan);
 };
 
 /** More registrations of a second are found with `impact find`. */
 const REGISTRATIONS_SHOWN = 20;
 
 const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
-  const { io, connections } = context;
-  const db = await connections.database();
-  const { second, ...stream } = await getMeterEvent(db, id);
-  const sealings = await listSealingsOfSecond(db, stream, second);
-  const event = sealings.find((each) => each.id === id);
+  const db = await context.connections.database();
+  const [event] = await listMeterEventsOf(db, { id });
   if (!event) {
-    throw new TypeError(`Meter event ${id} is not among those of its second.`);
+    throw itemNotFound(`E${id}`);
   }
-  const registrations = await listRegistrationsOfMeterEvent(db, id, {
-    text: "",
-    accountId: null,
-    limit: REGISTRATIONS_SHOWN,
-  });
-  const plan = await planEvent(context, event);
-  if (io.json) {
-    printJson(io, {
-      ...presentMeterEvent(event),
-      registrations: registrations.map(shownIdOf),
-      plan,
-    });
-    return;
-  }
-  const ids = registrations.map(shownIdOf).join(" ");
-  printFields(io, { ...presentMeterEvent(event), registrations: ids === "" ? null : ids });
-  printPlan(io, plan);
+  const options = { text: "", accountId: null, limit: REGISTRATIONS_SHOWN };
+  const registrations = await listRegistrationsOfMeterEvent(db, id, options);
+  const ids = registrations.map(shownIdOf);
+  const shown = context.io.json ? ids : ids.join(" ");
+  const fields = { ...presentMeterEvent(event), registrations: shown };
+  printExplained(context.io, fields, await planEvent(context, event));
 };
 
 const explainDifference = async (context: CliContext, id: bigint): Promise<void> => {
-  const { io, connections } = context;
-  const difference = await getDifference(await connections.database(), id);
+  const difference = await getDifference(await context.connections.database(), id);
   const plan =
     difference.state === "open"
-      ? await planOpen(context, { letter: "D", id }, -difference.units)
+      ? await planOpen(context, { letter: "D", id }, -difference.units, null)
       : ["Nothing to do."];
-  const { minute, second: _second, ...given } = difference;
-  const fields = { ...snakeCased(given), id: `D${id}`, minute: timeOf(minute) };
-  if (io.json) {
-    printJson(io, { ...fields, plan });
-    return;
+  printExplained(context.io, presentDifference(difference), plan);
+};
+
+/** Explains what was sent of a registration's usage, and which invoice has it. */
+const explainRegistration = async (context: CliContext, id: string): Promise<void> => {
+  const { io, connections } = context;
+  const deps = await openBilling(context);
+  const registration = await findRegistration(deps.db, id);
+  if (!registration) {
+    throw recordNotFound("registration", id);
   }
-  printFields(io, fields);
-  printText(
-    io,
-    `Stripe has ${counted(Math.abs(difference.units), "unit")} ${difference.units > 0 ? "more" : "less"} of this minute than was delivered, and no event explains that.`,
-  );
-  printPlan(io, plan);
+  const { accountId, mode, kind, isPrepaid, refundedCount } = registration;
+  const report = await readUsageReport(deps, { accountId, mode }, id, [kind]);
+  const events = await listMeterEventsOf(deps.db, { registrationId: id });
+  const hasUsage = report.state !== "not_billed";
+  const deployment = await connections.deploymentName();
+  const fields = {
+    registration_id: shownIdOf(registration),
+    account_id: accountId,
+    account_name: registration.accountName,
+    mode,
+    kind,
+    count: registration.count,
+    refunded_count: refundedCount,
+    created_at: registration.createdAt,
+    billing: report.state,
+    period_start: report.period?.start ?? null,
+    period_end: report.period?.end ?? null,
+    invoice_number: report.invoice_number,
+    uninvoiced_reason: report.uninvoiced_reason,
+    // What was imported or prepaid has no usage, so nothing is to be reported or taken back.
+    sender_workflow: hasUsage ? inDeployment(deployment, "usage-sender") : null,
+    refund_workflow: hasUsage && refundedCount > 0 ? refundWorkflowId(deployment, id) : null,
+  };
+  const plan = events
+    .filter((event) => event.state === "failed")
+    .map((event) => `Its usage has failed: impact usage explain E${event.id}`);
+  const noUsage = isPrepaid
+    ? "It has no usage: it was paid from the store's balance."
+    : "It has no usage: it was imported, so it is not billed and cannot be refunded.";
+  printExplained(io, fields, hasUsage ? plan : [noUsage], events);
 };
 
 const explain = async (

@@ -9,7 +9,6 @@ import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
-import { exitCodeOfProblems } from "../output/printUsage.ts";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
@@ -21,7 +20,7 @@ import {
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import {
   defaultSpan,
@@ -66,15 +65,13 @@ const compareWithInvoices = async (
   accountId: string | null,
 ): Promise<Error | null> => {
   try {
-    const { failed } = await compareInvoices(
-      deps,
-      { accountId, readBefore: await readDatabaseTime(deps.db, deps.clock) },
-      {
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-        onFailure: (id, error) =>
-          say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
-      },
-    );
+    const { failed } = await compareInvoices(deps, {
+      accountId,
+      readBefore: await readDatabaseTime(deps.db, deps.clock),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      onFailure: (id, error) =>
+        say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
+    });
     const what = `The invoices of ${counted(failed, "customer")} could not be read.`;
     return failed === 0 ? null : new CommandError(EXIT.failed, what);
   } catch (error) {
@@ -149,43 +146,9 @@ const printComparison = (
       minutes.slice(0, SHOWN_MINUTES).map(({ customer_id: _customer, ...minute }) => minute),
     );
   }
-  const hidden = minutes.length - SHOWN_MINUTES;
-  if (hidden > 0) {
-    say(
-      io,
-      `${counted(hidden, "more minute differs", "more minutes differ")}. To see all of them, use --json.`,
-    );
+  if (minutes.length > SHOWN_MINUTES) {
+    say(io, `To see all ${minutes.length} minutes, use --json.`);
   }
-};
-
-/** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */
-const sayCompared = (
-  io: Io,
-  streams: readonly StreamReport[],
-  { start, end }: Span,
-  separatedAt: Date | null,
-): void => {
-  for (const { accountName, kind, customerId, error } of streams) {
-    if (error !== null) {
-      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
-    }
-  }
-  say(io, `Compared from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}.`);
-  if (separatedAt !== null && separatedAt > timeOf(start)) {
-    say(
-      io,
-      `Usage was compared only after ${formatTime(separatedAt)}: earlier usage was sent by the deployment from which this one was separated.`,
-    );
-  }
-};
-
-/**
- * Checks the key that this command has, so that a wrong one is not recorded as a comparison that failed.
- * @throws ProcessorUnavailableError or ProcessorMismatchError
- */
-const requireUsableKey = async ({ db, billing }: Deps): Promise<void> => {
-  const account = await billing.findStripeAccount();
-  await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
 };
 
 const reconcile = async (context: CliContext, options: ReconcileOptions): Promise<void> => {
@@ -199,9 +162,10 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const accountId = await readAccountFilter(db, options.org);
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
   const deps = { ...(await openBilling(context)), pace: await connections.pace() };
-  const { separatedAt, processor } = await readDeployment(db);
-  if (processor?.name === "stripe") {
-    await requireUsableKey(deps);
+  if ((await readDeployment(db)).processor?.name === "stripe") {
+    // A wrong key is not recorded as a comparison that failed.
+    const account = await deps.billing.findStripeAccount();
+    await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
   }
   const compared = { accountId, span: isPartial ? span : null };
   const signal = AbortSignal.timeout(TIMEOUT_MS);
@@ -222,7 +186,12 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
     printComparison(io, streams, minutes);
     sayInvoiceProblems(io, uninvoiced);
   }
-  sayCompared(io, drifting, span, separatedAt);
+  for (const { accountName, kind, customerId, error } of drifting) {
+    if (error !== null) {
+      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+    }
+  }
+  say(io, `Compared from ${formatTime(timeOf(span.start))} to ${formatTime(timeOf(span.end))}.`);
   const lagging = minutes.filter(({ note }) => note === MAY_LAG).length;
   if (lagging > 0) {
     const completeAt = new Date(
@@ -236,7 +205,8 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   if (drifting.length > 0) {
     const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(
-      exitCodeOfProblems(drifting),
+      // "unreachable" only if there is no other problem.
+      drifting.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed,
       `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
     );
   }

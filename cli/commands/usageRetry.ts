@@ -2,7 +2,9 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { listRetriableItems, retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { RETRIED_CAUSES, nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { listOpenItems } from "../../modules/billing/meterEventReports.sql.ts";
+import { retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
   OperatorAnswer,
@@ -12,11 +14,11 @@ import { collect, parseSearchText, parseStripeCustomer } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, operatorName, withAudit } from "../operator.ts";
+import { openBillingChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printObjects } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
-import { nameOf, selectUsage, USAGE_NAME } from "../usageNames.ts";
+import { selectUsage, USAGE_NAME } from "../usageNames.ts";
 
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
 const requireSuccess = (retried: readonly RetriedItem[]): void => {
@@ -93,12 +95,11 @@ const retry = async (
   const { io } = context;
   const deps = await openBillingChange(context, options);
   const isDryRun = options.dryRun === true;
-  const listOpen = (accountId: string | null) => listRetriableItems(deps, accountId);
-  const items = options.all ? await listOpen(null) : await selectUsage(deps.db, names, listOpen);
+  const items = await (options.all
+    ? listOpenItems(deps.db, RETRIED_CAUSES)
+    : selectUsage(deps.db, names, RETRIED_CAUSES));
   const results: RetriedItem[] = [];
   for await (const retried of retryItems(deps, items, {
-    reason: options.reason ?? "sent by impact usage retry",
-    by: operatorName(options.as),
     answer: answerOf(options),
     isDryRun,
   })) {

@@ -5,12 +5,13 @@ import type {
   UsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
+import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import type { StreamReport } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
+import { formatTime } from "./formatTable.ts";
 import { printObjects, printText, snakeCased } from "./print.ts";
 
 /** Returns a meter event as `--json` prints it. */
@@ -35,6 +36,53 @@ export const presentMeterEvent = ({
   ...snakeCased(event),
 });
 
+/** Says by how many units Stripe's sum of a minute differs, such as "3 units more". */
+const describeUnits = (units: number): string =>
+  `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
+
+/**
+ * Says by how many units Stripe's sum differs, or differed before it was settled. What was found while the sums could lag may be
+ * no difference.
+ */
+export const describeDifference = ({
+  state,
+  units,
+  customerId,
+  minute,
+  foundAt,
+  closedBy,
+  reason,
+}: UsageDifference): string => {
+  if (state !== "open") {
+    const how =
+      state === "sent" ? `had them ${units > 0 ? "taken back" : "sent"}` : "accepted that";
+    return `Stripe had ${describeUnits(units)} of ${customerId} than was delivered, until ${closedBy} ${how}${reason === null ? "" : ` (${reason})`}.`;
+  }
+  const completeAt = new Date(minuteOf(minute).end * 1000 + LONGEST_USAGE_LAG_MS);
+  const lag =
+    foundAt < completeAt
+      ? ` Stripe's sums lag for up to 15 minutes, and it was found within them: compare again after ${formatTime(completeAt)}.`
+      : "";
+  return `Stripe has ${describeUnits(units)} of ${customerId} than was delivered, and no event explains that.${lag}`;
+};
+
+/** Returns a difference as `--json` prints it. */
+export const presentDifference = (difference: UsageDifference) => {
+  const { id, state, second, minute, units, reason: _reason, ...given } = difference;
+  return {
+    item: `D${id}`,
+    state: state === "open" ? "difference" : state,
+    account_name: given.accountName,
+    kind: given.kind,
+    mode: "live",
+    quantity: units,
+    at: timeOf(second),
+    reason: describeDifference(difference),
+    minute: timeOf(minute),
+    ...snakeCased(given),
+  };
+};
+
 /** The most items that a command names one by one; more are named by their organization. */
 const NAMED_ITEMS = 5;
 
@@ -42,17 +90,24 @@ const NAMED_ITEMS = 5;
 export const documentOption = (units: number): string =>
   documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…";
 
-/** Returns the command that an operator runs next; null if the usage settles by itself. */
-const nextCommand = ({
-  cause,
+/** Returns the command that removes the cause of a refusal; null if only its reason tells. */
+export const mendingCommand = ({
   accountId,
-  items,
-  firstIds,
-  units,
-}: UsageAttention): string | null => {
+  reason,
+}: Pick<UsageAttention, "accountId" | "reason">): string | null => {
+  if (/customer/iu.test(reason ?? "")) {
+    return `impact org update ${accountId} --stripe-customer cus_…`;
+  }
+  return /meter|configured/iu.test(reason ?? "") ? "impact doctor" : null;
+};
+
+/** Returns the commands that an operator runs next; null if the usage settles by itself. */
+const nextCommand = (attention: UsageAttention): string | null => {
+  const { cause, accountId, items, firstIds, units } = attention;
   const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
+      return [mendingCommand(attention) ?? [], `impact usage retry ${names}`].flat().join("; ");
     case "difference":
       return `impact usage retry ${names}`;
     case "unclear":
@@ -112,10 +167,6 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
   }
 };
 
-/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
-export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
-  problems.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed;
-
 /** Says why nothing is sent, if usage is held. */
 export const sayHold = (io: Io, hold: Hold | null): void => {
   if (hold) {
@@ -125,7 +176,9 @@ export const sayHold = (io: Io, hold: Hold | null): void => {
 
 /** Prints the steps of a plan. */
 export const printPlan = (io: Io, steps: readonly string[]): void => {
-  printText(io, "\nPlan:");
+  if (steps.length > 0) {
+    printText(io, "\nPlan:");
+  }
   for (const [index, step] of steps.entries()) {
     printText(io, `  ${index + 1}. ${step}`);
   }

@@ -97,10 +97,11 @@ CREATE TABLE meter_event (
   asking_since timestamptz,
   -- What the last attempt, question or operator said about it. Nothing depends on it.
   last_error text,
-  -- Whether it was delivered after its billing period had ended, so that it may be on no invoice.
+  -- Whether it was delivered after the invoice of its period was finalized, so that no invoice has it. A comparison with the
+  -- invoices finds that.
   is_late boolean NOT NULL DEFAULT false,
-  -- The document at the processor with which an operator billed or returned the usage.
-  document_kind text CONSTRAINT meter_event_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note')),
+  -- The document at the processor with which an operator billed or returned the usage; 'none' if it is never billed.
+  document_kind text CONSTRAINT meter_event_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note', 'none')),
   document_reference text,
   sealed_at timestamptz NOT NULL,
   settled_at timestamptz,
@@ -108,7 +109,9 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_waiting CHECK (
     (failure IS NOT DISTINCT FROM 'waits_for_usage') = (waits_for IS NOT NULL)
   ),
-  CONSTRAINT meter_event_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
+  CONSTRAINT meter_event_document CHECK (
+    (coalesce(document_kind, 'none') = 'none') = (document_reference IS NULL)
+  ),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, kind, second, sequence)
 ) WITH (fillfactor = 80);
 
@@ -121,13 +124,12 @@ CREATE INDEX meter_event_asking
   ON meter_event (account_id, mode, kind, retry_at) WHERE state = 'pending' AND asking_since IS NOT NULL;
 -- For the sums of a processor's customer, which may have belonged to several accounts.
 CREATE INDEX meter_event_customer ON meter_event (customer_id, kind, second) WHERE customer_id IS NOT NULL;
--- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a
+-- For the events of all accounts in a span. They are sealed nearly in the order of their seconds, so the blocks of a
 -- span are few; a B-tree would cost each event another entry.
 CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state = 'failed';
 CREATE INDEX meter_event_waits_for ON meter_event (waits_for) WHERE waits_for IS NOT NULL;
--- Late usage without a document needs an operator.
-CREATE INDEX meter_event_late ON meter_event (account_id, id) WHERE is_late AND document_reference IS NULL;
+CREATE INDEX meter_event_late ON meter_event (account_id, id) WHERE is_late;
 
 -- Units by which the processor's sum of a minute differs from what was delivered to it, and that no event explains. An
 -- operator, or the comparison itself, decides: they are sent, or accepted. Either way our sum equals the processor's then.
@@ -282,7 +284,6 @@ CREATE TABLE invoiced_usage (
   other_subscription_id text,
   invoice_id text,
   invoice_number text,
-  invoice_status text,
   -- The units on the invoice.
   quantity bigint,
   delivered bigint NOT NULL,

@@ -26,18 +26,3 @@ export const getOrganization = async (db: CommonQueryMethods, id: string): Promi
   }
   return account;
 };
-
-/** @throws DomainError record_not_found */
-export const getOrganizationOrStore = async (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<Account> => {
-  const account = await findAccount(db, id);
-  if (!account) {
-    throw new DomainError(
-      "record_not_found",
-      `organization or store ${id} not found; see \`impact org list\` and \`impact store list\``,
-    );
-  }
-  return account;
-};

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
@@ -100,60 +100,20 @@ export const saveBillingPeriod = async (
   `);
 };
 
-/** When billing periods count as ended. */
-export type PeriodEnds = {
-  readonly now: Date;
-  /** How long after a period's end its invoice still takes usage. */
-  readonly graceMs: number;
-};
-
-/**
- * The time before which usage is of billing periods that have ended, as far as the stored periods of the current
- * subscription of the query's `account` show. There is no grace for usage from before the first of them: no invoice of the
- * subscription takes it.
- */
-const endOfPeriods = (
-  kind: FragmentSqlToken,
-  { now, graceMs }: PeriodEnds,
-): FragmentSqlToken => sql.fragment`
-  (
-    SELECT max(
-      CASE
-        WHEN ends_at <= ${timestamp(new Date(now.getTime() - graceMs))} THEN ends_at
-        WHEN starts_at <= ${timestamp(now)} AND NOT EXISTS (
-          SELECT
-          FROM billing_period AS previous
-          WHERE previous.account_id = billing_period.account_id
-            AND previous.kind = billing_period.kind
-            AND previous.subscription_id = billing_period.subscription_id
-            AND previous.starts_at < billing_period.starts_at
-        ) THEN starts_at
-      END
-    )
-    FROM billing_period
-    WHERE billing_period.account_id = account.id
-      AND billing_period.kind = ${kind}
-      AND billing_period.subscription_id = account.stripe_subscription_id
-  )
-`;
-
-/** Returns the condition that a second is of a billing period that has ended; see `endOfPeriods`. */
-export const isOfEndedPeriod = (
-  kind: FragmentSqlToken,
-  second: FragmentSqlToken,
-  ends: PeriodEnds,
-): FragmentSqlToken => sql.fragment`to_timestamp(${second}) < ${endOfPeriods(kind, ends)}`;
-
-const endRow = z.strictObject({ endedBefore: z.date().nullable() });
-
-/** Returns the time before which an account's usage is of billing periods that have ended, or null; see `endOfPeriods`. */
-export const findEndOfPeriods = (
+/** Returns whether a unix second is of a billing period of the account's subscription that ended before a time. */
+export const hasPeriodEnded = (
   db: CommonQueryMethods,
-  { accountId, kind }: Pick<Subscription, "accountId" | "kind">,
-  ends: PeriodEnds,
-): Promise<Date | null> =>
-  db.oneFirst(sql.type(endRow)`
-    SELECT ${endOfPeriods(sql.fragment`${kind}`, ends)} AS "endedBefore"
-    FROM account
+  { accountId, kind, second }: Pick<Subscription, "accountId" | "kind"> & { second: number },
+  before: Date,
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM billing_period
+    JOIN account
+      ON account.id = billing_period.account_id
+      AND account.stripe_subscription_id = billing_period.subscription_id
     WHERE account.id = ${accountId}
+      AND billing_period.kind = ${kind}
+      AND ends_at <= ${timestamp(before)}
+      AND ends_at > to_timestamp(${second})
   `);

@@ -1,11 +1,7 @@
 import { z } from "zod";
-import type { Period } from "./usage.rules.ts";
 import { UNINVOICED_REASONS } from "./invoices/invoices.rules.ts";
-import type { UninvoicedReason } from "./invoices/invoices.rules.ts";
 import { METER_EVENT_STATES } from "./meterEvents.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
-import { shownIdOf } from "../records/recordIds.rules.ts";
 
 /**
  * How far the billing of a registration, with its refunds, has come.
@@ -16,7 +12,7 @@ import { shownIdOf } from "../records/recordIds.rules.ts";
  * - `closed`: an operator decided that usage is never sent, or a document bills it.
  * - `not_billed`: there is no usage. A store paid from its balance, or another system billed it.
  */
-export const USAGE_REPORT_STATES = [
+const USAGE_REPORT_STATES = [
   "pending",
   "reported",
   "corrected",
@@ -97,41 +93,9 @@ export const usageJson = z
   .meta({ id: "Usage" });
 
 /** The columns of CSV. */
-export const USAGE_COLUMNS = [
-  "registration_id",
-  "kind",
-  "state",
-  "count",
-  "refunded_count",
-  "created_at",
-  "period.start",
-  "period.end",
-  "invoice_number",
-  "uninvoiced_reason",
-] as const;
+export const USAGE_COLUMNS: readonly string[] = Object.keys(usageJson.shape).flatMap((name) =>
+  name === "period" ? ["period.start", "period.end"] : [name],
+);
 
-export const presentUsage = (report: {
-  readonly id: string;
-  readonly importedId: string | null;
-  readonly kind: Kind;
-  readonly state: UsageReportState;
-  readonly count: number;
-  readonly refundedCount: number;
-  readonly createdAt: Date;
-  readonly period: Period | null;
-  readonly invoiceNumber: string | null;
-  readonly uninvoicedReason: UninvoicedReason | null;
-}): z.output<typeof usageJson> => ({
-  registration_id: shownIdOf(report),
-  kind: report.kind,
-  state: report.state,
-  count: report.count,
-  refunded_count: report.refundedCount,
-  created_at: report.createdAt.toISOString(),
-  period: report.period && {
-    start: report.period.start.toISOString(),
-    end: report.period.end.toISOString(),
-  },
-  invoice_number: report.invoiceNumber,
-  uninvoiced_reason: report.uninvoicedReason,
-});
+/** How far the billing of a registration has come, as its client sees it. */
+export type UsageReport = z.output<typeof usageJson>;

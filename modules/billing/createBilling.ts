@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { systemClock } from "../../runtime/clock.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
@@ -6,8 +7,9 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import { hasLiveLedgerUsage } from "./usageFacts.sql.ts";
+import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
+import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
+import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
 
 /**
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.
@@ -17,13 +19,6 @@ export const requireProcessor = async (
   db: DatabasePool,
   configured: LiveProcessor,
 ): Promise<void> => {
-  const { processor, originalStripeAccountId } = await readDeployment(db);
-  if (
-    decideProcessor(processor, configured, { ledgerHasLiveUsage: true, originalStripeAccountId })
-      .kind === "same"
-  ) {
-    return;
-  }
   const decision = await db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     const decided = decideProcessor(current.processor, configured, {
@@ -32,6 +27,7 @@ export const requireProcessor = async (
     });
     if (decided.kind === "record") {
       await recordProcessor(transaction, configured);
+      await requestSubscriptionReads(transaction, systemClock.now());
     }
     return decided;
   });
@@ -40,30 +36,7 @@ export const requireProcessor = async (
   }
 };
 
-/** Who bills usage in this deployment. The built-in ledger is the database itself, so only Stripe is called. */
-export type Billing = {
-  /**
-   * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
-   * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger
-   * would never be invoiced.
-   */
-  readonly processorFor: (
-    account: { readonly stripeCustomerId: string | null },
-    mode: Mode,
-  ) => ProcessorName;
-  /** Null if Stripe is not configured. */
-  readonly stripe: BillingProcessor | null;
-  /** Who bills live usage as far as this process is set up. */
-  readonly liveProcessor: ProcessorName;
-  /** Returns the account of Stripe's key; null if Stripe is not configured. */
-  readonly findStripeAccount: () => Promise<StripeAccount | null>;
-  /**
-   * Prepares the processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
-   * differently than expected.
-   */
-  readonly prepare: () => Promise<void>;
-};
-
+/** Creates who bills usage in this deployment. The built-in ledger is the database itself, so only Stripe is called. */
 export const createBilling = ({
   db,
   stripe: connection,
@@ -71,7 +44,7 @@ export const createBilling = ({
   readonly db: DatabasePool;
   /** Null: live usage goes to the built-in ledger. */
   readonly stripe: StripeConnection | null;
-}): Billing => {
+}) => {
   const stripe = connection
     ? connection.createProcessor({
         requireAccount: (account) => requireProcessor(db, { name: "stripe", account }),
@@ -79,16 +52,31 @@ export const createBilling = ({
       })
     : null;
   return {
+    /** Null if Stripe is not configured. */
     stripe,
-    liveProcessor: stripe ? "stripe" : "ledger",
-    findStripeAccount: () => (connection ? connection.readAccount() : Promise.resolve(null)),
-    processorFor: ({ stripeCustomerId }, mode) =>
+    /** Returns the account of Stripe's key; null if Stripe is not configured. */
+    findStripeAccount: (): Promise<StripeAccount | null> =>
+      connection ? connection.readAccount() : Promise.resolve(null),
+    /**
+     * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
+     * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger
+     * would never be invoiced.
+     */
+    processorFor: (
+      { stripeCustomerId }: { readonly stripeCustomerId: string | null },
+      mode: Mode,
+    ): ProcessorName =>
       mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",
-    prepare: async () => {
-      await (stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }));
-    },
+    /**
+     * Prepares the processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
+     * differently than expected.
+     */
+    prepare: (): Promise<void> =>
+      stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }),
   };
 };
+
+export type Billing = ReturnType<typeof createBilling>;
 
 /**
  * Returns Stripe.

@@ -25,7 +25,8 @@ import {
 } from "./deployment.sql.ts";
 import type { Deployment, ServerMark } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
-import { LONGEST_USAGE_LAG_MS } from "./processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "./usage.rules.ts";
+import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import { disableEndpoints } from "../events/endpoints.sql.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -81,6 +82,8 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
     const hold = { at: now, reason, by };
     await recordHold(transaction, hold);
     await doubtUsage(transaction, now);
+    // The history that is lost may have read changes of them.
+    await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
       details: { reason, ...(current.hold && { earlierHoldAt: current.hold.at }) },
@@ -207,6 +210,7 @@ export const resumeUsage = (
       await askAboutUnsent(transaction, until);
     }
     await recordRelease(transaction, now);
+    await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, actor, now, {
       action: "usage.resume",
       details: { hold, doubtedUntil: until, wasNothingLost, copy },

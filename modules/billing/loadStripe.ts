@@ -8,68 +8,32 @@ import type { Config } from "../../runtime/config/config.ts";
  */
 
 /** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
-export const readStripeOptions = (config: Config): StripeOptions | null => {
-  const {
-    STRIPE_API_BASE: apiBase,
-    STRIPE_DONATION_FLAT_PRICE: flat,
-    STRIPE_DONATION_METERED_PRICE: metered,
-  } = config;
-  return config.STRIPE_SECRET_KEY === undefined
-    ? null
-    : {
-        secretKey: config.STRIPE_SECRET_KEY,
-        apiBase,
-        donationPrices: flat === undefined || metered === undefined ? null : { flat, metered },
-      };
-};
-
-/**
- * Returns a sentence if only one of the two prices of donations is set. Neither is used then, because a subscription to
- * donations needs both.
- */
-export const findIgnoredPrice = ({
+const optionsOf = ({
+  STRIPE_SECRET_KEY: secretKey,
+  STRIPE_API_BASE: apiBase,
   STRIPE_DONATION_FLAT_PRICE: flat,
   STRIPE_DONATION_METERED_PRICE: metered,
-}: Config): string | null => {
-  if ((flat === undefined) === (metered === undefined)) {
-    return null;
-  }
-  const [given, missing] =
-    flat === undefined
-      ? ["STRIPE_DONATION_METERED_PRICE", "STRIPE_DONATION_FLAT_PRICE"]
-      : ["STRIPE_DONATION_FLAT_PRICE", "STRIPE_DONATION_METERED_PRICE"];
-  return `${given} is set and ignored, because ${missing} is not set; POST /charities/subscribe needs both for live keys`;
+}: Config): StripeOptions | null => {
+  const donationPrices = flat === undefined || metered === undefined ? null : { flat, metered };
+  return secretKey === undefined ? null : { secretKey, apiBase, donationPrices };
 };
 
 /** Returns null if Stripe is not configured. */
-export const loadStripe = async (
-  options: StripeOptions | null,
-): Promise<StripeConnection | null> => {
-  if (options === null) {
-    return null;
-  }
-  const { connectStripe } = await import("./stripe/createStripeProcessor.ts");
-  return connectStripe(options);
+export const loadStripe = async (config: Config): Promise<StripeConnection | null> => {
+  const options = optionsOf(config);
+  return options && (await import("./stripe/createStripeProcessor.ts")).connectStripe(options);
 };
 
 /** Returns null if Stripe is not configured. */
-export const loadStripeInspector = async (
-  options: StripeOptions | null,
-): Promise<StripeInspector | null> => {
-  if (options === null) {
-    return null;
-  }
-  const { createStripeInspector } = await import("./stripe/inspectStripe.ts");
-  return createStripeInspector(options);
+export const loadStripeInspector = async (config: Config): Promise<StripeInspector | null> => {
+  const options = optionsOf(config);
+  return options && (await import("./stripe/inspectStripe.ts")).createStripeInspector(options);
 };
 
-/** @param secrets null if Stripe sends no webhooks */
-export const loadWebhookReader = async (
-  secrets: readonly string[] | null,
-): Promise<ReadWebhook | null> => {
-  if (secrets === null) {
-    return null;
-  }
-  const { createWebhookReader } = await import("./stripe/createWebhookReader.ts");
-  return createWebhookReader(secrets);
-};
+/** Returns null if Stripe sends no webhooks. */
+export const loadWebhookReader = async ({
+  STRIPE_WEBHOOK_SECRET: secrets,
+}: Config): Promise<ReadWebhook | null> =>
+  secrets === undefined
+    ? null
+    : (await import("./stripe/createWebhookReader.ts")).createWebhookReader(secrets.split(","));

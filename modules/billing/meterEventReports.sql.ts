@@ -1,15 +1,15 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values, safeInteger } from "../../db/sql.ts";
-import type { UsageState } from "./meterEvents.rules.ts";
-import { isLateWithoutDocument, meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
+import type { UsageItem, UsageState } from "./meterEvents.rules.ts";
+import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
-import { inSpan, ofStream } from "./streams.sql.ts";
+import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
-import { ATTENTION_CAUSES, needsOperator } from "./meterEvents.rules.ts";
+import { ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
-import type { Owner } from "../records/owner.rules.ts";
+import type { Kind } from "../records/owner.rules.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
 
@@ -17,13 +17,11 @@ export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 
 const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
 
-const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
-  pending: sql.fragment`meter_event.state = 'pending'`,
-  delivered: sql.fragment`meter_event.state = 'delivered'`,
-  failed: sql.fragment`meter_event.state = 'failed'`,
-  closed: sql.fragment`meter_event.state = 'closed'`,
-  late: isLateWithoutDocument,
-};
+/** A constant rather than a parameter, so that partial indexes are used. */
+const isInState = (state: UsageState): FragmentSqlToken =>
+  state === "late"
+    ? sql.fragment`meter_event.is_late`
+    : sql.fragment`meter_event.state = ${sql.literalValue(state)}`;
 
 /**
  * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
@@ -45,7 +43,7 @@ export const listMeterEvents = (
   },
 ): Promise<readonly ListedMeterEvent[]> => {
   const inState = sql.fragment`
-    ${state === null ? sql.fragment`true` : STATE_CONDITIONS[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
+    ${state === null ? sql.fragment`true` : isInState(state)} AND ${inSpan(sql.fragment`meter_event.second`, span)}
   `;
   if (accountId === null) {
     return db.any(sql.type(listedRow)`
@@ -77,39 +75,27 @@ export const listMeterEvents = (
   `);
 };
 
-/** Lists every sealing of a stream's second in order. */
-export const listSealingsOfSecond = (
+/** The ids of the events that have facts of registrations, as a query. */
+const eventsOfRegistrations = (ids: readonly string[]): FragmentSqlToken => sql.fragment`
+  SELECT usage_fact.meter_event_id
+  FROM registration
+  CROSS JOIN LATERAL ${factsOfRegistration} AS usage_fact
+  WHERE registration.id = ANY(${sql.array([...ids], "uuid")})
+`;
+
+/** Lists the meter events with an id, or of a registration and its refunds, the first sealed first. */
+export const listMeterEventsOf = (
   db: CommonQueryMethods,
-  stream: Owner,
-  second: number,
+  of: { readonly id: bigint } | { readonly registrationId: string },
 ): Promise<readonly ListedMeterEvent[]> =>
   db.any(sql.type(listedRow)`
     SELECT ${listedColumns}
     FROM meter_event
     JOIN account ON account.id = meter_event.account_id
-    WHERE ${ofStream("meter_event", stream)} AND meter_event.second = ${second}
-    ORDER BY meter_event.sequence
-  `);
-
-const idRow = z.strictObject({ id: z.bigint() });
-
-/** Lists the failed events of an account or of registrations, oldest first. */
-export const listFailedMeterEventIds = (
-  db: CommonQueryMethods,
-  of: { readonly accountId: string } | { readonly registrationIds: readonly string[] },
-): Promise<readonly bigint[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT meter_event.id
-    FROM meter_event
-    WHERE meter_event.state = 'failed' AND ${
-      "accountId" in of
-        ? sql.fragment`meter_event.account_id = ${of.accountId}`
-        : sql.fragment`meter_event.id IN (
-            SELECT usage_fact.meter_event_id
-            FROM registration
-            CROSS JOIN LATERAL ${factsOfRegistration} AS usage_fact
-            WHERE registration.id = ANY(${sql.array([...of.registrationIds], "uuid")})
-          )`
+    WHERE ${
+      "id" in of
+        ? sql.fragment`meter_event.id = ${of.id}`
+        : sql.fragment`meter_event.id = ANY(ARRAY(${eventsOfRegistrations([of.registrationId])}))`
     }
     ORDER BY meter_event.id
   `);
@@ -135,17 +121,19 @@ const attended = sql.fragment`
   (
     SELECT
       'E' AS letter, meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
-      CASE meter_event.failure WHEN 'waits_for_usage' THEN 'credit_owed' ELSE meter_event.failure END AS cause,
+      CASE
+        WHEN meter_event.failure <> 'waits_for_usage' THEN meter_event.failure
+        WHEN usage.state = 'closed' THEN 'credit_owed'
+        ELSE ${WAITS}
+      END AS cause,
       meter_event.last_error AS reason
     FROM meter_event
     LEFT JOIN meter_event AS usage ON usage.id = meter_event.waits_for
     WHERE meter_event.state = 'failed'
-      -- A refund whose usage is not decided needs no decision of its own.
-      AND (meter_event.waits_for IS NULL OR usage.state = 'closed')
     UNION ALL
     SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
-    WHERE ${isLateWithoutDocument}
+    WHERE is_late
     UNION ALL
     SELECT
       'E', id, account_id, kind, second, quantity,
@@ -159,9 +147,6 @@ const attended = sql.fragment`
     WHERE state = 'open'
   )
 `;
-
-const ofAccount = (accountId: string | null): FragmentSqlToken =>
-  accountId === null ? sql.fragment`true` : sql.fragment`attended.account_id = ${accountId}`;
 
 /** Lists what has an operator's attention by organization, kind and cause, the oldest usage first. */
 export const listUsageAttention = (
@@ -181,7 +166,7 @@ export const listUsageAttention = (
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
-    WHERE ${ofAccount(accountId)}
+    WHERE cause <> ${WAITS} AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
     GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);
@@ -199,25 +184,41 @@ export const countUsageAttention = (
   db.any(sql.type(countRow)`
     SELECT cause, count(*)::integer AS items, sum(abs(units))::bigint AS units
     FROM ${attended} AS attended
+    WHERE cause <> ${WAITS}
     GROUP BY cause
   `);
 
-const openRow = z.strictObject({
-  letter: z.enum(["E", "D"]),
-  id: z.bigint(),
-  cause: z.enum(ATTENTION_CAUSES),
-});
+const itemRow = z.strictObject({ letter: z.enum(["E", "D"]), id: z.bigint() });
 
-/** Lists the items of an account, or of all (null), that need an operator, the oldest first. */
-export const listOpenItems = async (
+/** What an operator selects of the open items: all that is not given is null. */
+export type OpenItemsFilter = {
+  readonly accountId?: string | null;
+  readonly registrationIds?: readonly string[] | null;
+  readonly kind?: Kind | null;
+  readonly span?: Span | null;
+};
+
+/** Lists the open items of some causes, the oldest usage first. */
+export const listOpenItems = (
   db: CommonQueryMethods,
-  accountId: string | null,
-): Promise<readonly Readonly<z.output<typeof openRow>>[]> => {
-  const items = await db.any(sql.type(openRow)`
-    SELECT letter, attended.id, cause
+  causes: readonly string[],
+  { accountId = null, registrationIds = null, kind = null, span = null }: OpenItemsFilter = {},
+): Promise<readonly UsageItem[]> => {
+  const conditions = [
+    sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
+    inSpan(sql.fragment`second`, span),
+    ...(accountId === null ? [] : [sql.fragment`account_id = ${accountId}`]),
+    ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
+    ...(registrationIds === null
+      ? []
+      : [
+          sql.fragment`letter = 'E' AND id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`,
+        ]),
+  ];
+  return db.any(sql.type(itemRow)`
+    SELECT letter, id
     FROM ${attended} AS attended
-    WHERE ${ofAccount(accountId)}
-    ORDER BY second, attended.id
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY second, id
   `);
-  return items.filter(({ cause }) => needsOperator(cause));
 };

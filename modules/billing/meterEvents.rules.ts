@@ -1,5 +1,4 @@
 import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
 
 /**
  * The states of a meter event.
@@ -47,31 +46,37 @@ export type BillingDocument = {
 export const documentFor = (units: number): BillingDocument["kind"] =>
   units > 0 ? "invoice_item" : "credit_note";
 
-/** The groups of usage that operators list: the states, and delivered usage that may be on no invoice. */
+/** The groups of usage that operators list: the states, and delivered usage that came too late for its invoice. */
 export const USAGE_STATES = [...METER_EVENT_STATES, "late"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
 
-/** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
-export const DEFAULT_GRACE_MS = HOUR_MS;
+/** An item of usage: a meter event (`E`) or a difference (`D`). */
+export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
 
-/** The most events that a message names. */
+/** Returns how commands name an item, such as `E5`. */
+export const nameOf = ({ letter, id }: UsageItem): string => `${letter}${id}`;
+
+/** The most items that a message names. */
 const MAXIMUM_NAMED = 20;
 
-/** Returns meter events for a message, such as "E17, E21". */
-export const namedEvents = (ids: readonly (bigint | string)[]): string => {
-  const others = ids.length - MAXIMUM_NAMED;
+/** Returns items for a message, such as "E17, D21". */
+export const namedItems = (items: readonly UsageItem[]): string => {
+  const others = items.length - MAXIMUM_NAMED;
   const rest = others > 0 ? `, and ${counted(others, "other")}` : "";
-  return `${ids
-    .slice(0, MAXIMUM_NAMED)
-    .map((id) => `E${id}`)
-    .join(", ")}${rest}`;
+  return `${items.slice(0, MAXIMUM_NAMED).map(nameOf).join(", ")}${rest}`;
 };
+
+export const eventItems = (ids: readonly bigint[]): readonly UsageItem[] =>
+  ids.map((id) => ({ letter: "E", id }));
+
+/** Returns meter events for a message, such as "E17, E21". */
+export const namedEvents = (ids: readonly bigint[]): string => namedItems(eventItems(ids));
 
 /**
  * Why usage has an operator's attention.
  * - `refused`, `too_old`, `unclear`: it has failed.
  * - `credit_owed`: a refund of usage that a document bills; the customer is owed a credit note.
- * - `late`: it was delivered after its billing period had ended, and may be on no invoice.
+ * - `late`: it was delivered after the invoice of its period was finalized, so no invoice has it.
  * - `difference`: units by which the processor's sum differs, and that no event explains.
  * - `trouble`: its attempts fail, and go on.
  * - `asking`: the processor is asked whether it has the usage, once its sums show it.
@@ -87,6 +92,13 @@ export const ATTENTION_CAUSES = [
   "asking",
 ] as const;
 export type AttentionCause = (typeof ATTENTION_CAUSES)[number];
+
+/** The cause of a refund whose usage is not decided: it needs no decision of its own, but is closed with that. */
+export const WAITS = "waits";
+
+/** Why items are open that a retry may settle, and those that a document closes. Unclear usage is closed only by name. */
+export const RETRIED_CAUSES = ["refused", "too_old", "unclear", "difference"] as const;
+export const CLOSED_CAUSES = ["refused", "too_old", "late", "credit_owed", WAITS] as const;
 
 /** Returns whether an operator has to act. The others settle by themselves. */
 export const needsOperator = (cause: AttentionCause): boolean =>

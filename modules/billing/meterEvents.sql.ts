@@ -29,7 +29,7 @@ export const meterEventRow = z.strictObject({
   askingSince: z.date().nullable(),
   lastError: z.string().nullable(),
   isLate: z.boolean(),
-  documentKind: z.enum(DOCUMENT_KINDS).nullable(),
+  documentKind: z.enum([...DOCUMENT_KINDS, "none"]).nullable(),
   documentReference: z.string().nullable(),
   sealedAt: z.date(),
   settledAt: z.date().nullable(),
@@ -38,11 +38,6 @@ export const meterEventRow = z.strictObject({
 export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
 export const meterEventColumns = columnsOf("meter_event", meterEventRow);
-
-/** The condition of late usage that no document bills. */
-export const isLateWithoutDocument = sql.fragment`
-  meter_event.is_late AND meter_event.document_reference IS NULL
-`;
 
 const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment`
   SELECT ${meterEventColumns}
@@ -138,13 +133,11 @@ export const recordFoundDelivery = (
   id: bigint,
   {
     customerId,
-    isLate,
     note,
     now,
   }: {
     /** The customer that has it. */
     readonly customerId: string | null;
-    readonly isLate: boolean;
     /** How this was found out. */
     readonly note: string;
     readonly now: Date;
@@ -153,7 +146,6 @@ export const recordFoundDelivery = (
   changeEvents(transaction, isAmong([id]), {
     state: "delivered",
     customer_id: customerId,
-    is_late: isLate,
     may_be_delivered: false,
     last_error: note,
     settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(now)})`,
@@ -270,8 +262,8 @@ export const closeEvents = (
     {
       state: sql.fragment`CASE WHEN state = 'failed' THEN 'closed' ELSE state END`,
       may_be_delivered: false,
-      is_late: sql.fragment`is_late AND ${document !== null}`,
-      document_kind: document?.kind ?? null,
+      is_late: false,
+      document_kind: document?.kind ?? "none",
       document_reference: document?.reference ?? null,
       last_error: note,
       settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(now)} ELSE settled_at END`,
@@ -289,7 +281,8 @@ export const recordLateRefusal = (
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state,
-    failure: state === "failed" ? "refused" : null,
+    // What was never to be billed may now be sent again.
+    ...(state === "failed" ? { failure: "refused", document_kind: null } : {}),
     may_be_delivered: state === "failed",
     is_late: false,
     last_error: note,

@@ -1,8 +1,8 @@
 import { listOrganizations } from "../accounts/accounts.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "./deployment.sql.ts";
-import { countLedgerEvents, moveLedgerEvents } from "./ledgerMove.sql.ts";
-import { lockStream } from "./streams.sql.ts";
+import { countLedgerEvents, moveLedgerEvents } from "./ledgerUsage.sql.ts";
+import { lockStreams } from "./streams.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import { monthlyCycle } from "./usage.rules.ts";
@@ -13,26 +13,8 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { correctClock } from "./readDatabaseTime.ts";
-import { refreshSubscription } from "./processorEvents/refreshSubscriptions.ts";
+import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import type { BillingContext } from "./context.ts";
-
-/** The usage of one organization and kind that moves from the ledger to Stripe. */
-type MovedUsage = {
-  readonly accountId: string;
-  readonly accountName: string;
-  readonly kind: Kind;
-  /** The start of the ledger's current billing cycle; earlier usage has been invoiced. */
-  readonly since: Date;
-  readonly events: number;
-  readonly quantity: number;
-};
-
-export type MoveToStripe = {
-  readonly account: StripeAccount;
-  /** Whether the deployment had been moved before. */
-  readonly isRepeated: boolean;
-  readonly usage: readonly MovedUsage[];
-};
 
 const recordStripe = (
   { db, clock, actor }: BillingContext & OperatorContext,
@@ -42,6 +24,7 @@ const recordStripe = (
     const { processor } = await lockDeployment(transaction);
     if (processor?.name !== "stripe") {
       await recordProcessor(transaction, { name: "stripe", account });
+      await requestSubscriptionReads(transaction, clock.now());
       await recordAction(transaction, actor, clock.now(), {
         action: "deployment.move_to_stripe",
         details: { account },
@@ -49,45 +32,44 @@ const recordStripe = (
     }
   });
 
-const READ_TIMEOUT_MS = 20_000;
-
 /**
- * Moves a stream's ledger usage of the current cycle: its events are sent to Stripe. A restore may have lost an earlier move, so
- * Stripe is asked first if usage is held, or was after a restore.
+ * Moves a stream's ledger usage of the current cycle, earlier usage has been invoiced: its events are sent to Stripe. A restore
+ * may have lost an earlier move, so Stripe is asked first if usage is held, or was after a restore.
  */
 const moveStream = (
   { db, clock, actor }: BillingContext & OperatorContext,
-  { id: accountId, name: accountName, billingDay, stripeCustomerId }: Account,
+  { id: accountId, name: accountName, billingDay }: Account,
   kind: Kind,
-  isDryRun: boolean,
-): Promise<MovedUsage> =>
+  /** Null: nothing is changed. */
+  customerId: string | null,
+) =>
   db.transaction(async (transaction) => {
     const stream = { accountId, kind, mode: "live" } as const;
-    await lockStream(transaction, stream);
+    await lockStreams(transaction, [stream]);
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
     const events = { ...stream, fromSecond: secondOf(since) };
-    const moved = {
-      accountId,
-      accountName,
-      kind,
-      since,
-      ...(await countLedgerEvents(transaction, events)),
-    };
-    if (isDryRun || moved.events === 0 || stripeCustomerId === null) {
-      return moved;
+    const counts = await countLedgerEvents(transaction, events);
+    const moved = { accountId, accountName, kind, since, ...counts };
+    if (customerId !== null && moved.events > 0) {
+      const deployment = await readDeployment(transaction);
+      const hold = findHold(deployment);
+      const askingSince = hold === null ? deployment.doubtedUntil : (hold.at ?? now);
+      await moveLedgerEvents(transaction, events, { customerId, askingSince });
+      await recordAction(transaction, actor, now, {
+        action: "deployment.move_to_stripe",
+        accountId,
+        details: { ...moved, hold },
+      });
     }
-    const deployment = await readDeployment(transaction);
-    const hold = findHold(deployment);
-    const askingSince = hold === null ? deployment.doubtedUntil : (hold.at ?? now);
-    await moveLedgerEvents(transaction, events, { customerId: stripeCustomerId, askingSince });
-    await recordAction(transaction, actor, now, {
-      action: "deployment.move_to_stripe",
-      accountId,
-      details: { ...moved, hold },
-    });
     return moved;
   });
+
+/** What moved to the Stripe account, by organization and kind. */
+export type MoveToStripe = {
+  readonly account: StripeAccount;
+  readonly usage: readonly Awaited<ReturnType<typeof moveStream>>[];
+};
 
 /**
  * Makes Stripe the processor of a deployment that the built-in ledger has billed, and moves the usage that was not
@@ -107,7 +89,6 @@ export const moveToStripe = async (
     throw invalidRequest("STRIPE_SECRET_KEY is not set");
   }
   const { processor, originalStripeAccountId } = await readDeployment(db);
-  const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(
     processor,
     { name: "stripe", account },
@@ -120,21 +101,14 @@ export const moveToStripe = async (
     // First, so that no process seals more live usage for the ledger.
     await recordStripe(context, account);
   }
-  const usage: MovedUsage[] = [];
+  const usage: Awaited<ReturnType<typeof moveStream>>[] = [];
   for (const organization of await listOrganizations(db)) {
-    if (organization.stripeCustomerId !== null) {
-      if (!options.isDryRun) {
-        // Not before Stripe is recorded. What is sent then is compared with the subscription's period.
-        await refreshSubscription(context, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
-      }
-      for (const kind of KINDS) {
-        usage.push(await moveStream(context, organization, kind, options.isDryRun));
-      }
+    const { stripeCustomerId } = organization;
+    for (const kind of stripeCustomerId === null ? [] : KINDS) {
+      usage.push(
+        await moveStream(context, organization, kind, options.isDryRun ? null : stripeCustomerId),
+      );
     }
   }
-  return {
-    account,
-    isRepeated,
-    usage: usage.filter(({ events }) => events > 0),
-  };
+  return { account, usage: usage.filter(({ events }) => events > 0) };
 };

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind, Mode } from "../records/owner.rules.ts";
+import { timeOf } from "./usage.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
@@ -17,7 +18,7 @@ const sums = {
   refunded: units("Units of these registrations that were refunded, at any later time."),
   reported: units("Units that the payment processor has."),
   late: units(
-    "Units that it got after their billing period had ended, so that they may be on no invoice.",
+    "Units that it got after the invoice of their period was finalized, so that no invoice has them.",
   ),
   failed: units("Units that it does not have, and about which the operator decides."),
   closed: units("Units that are never billed."),
@@ -99,28 +100,12 @@ export const statementJson = z
   })
   .meta({ id: "Statement" });
 
-/** What the statements of all accounts have in common. */
-type KindSums<Sums> = {
-  readonly kind: Kind;
-  readonly period: Period;
-  readonly total: Sums;
-  readonly days: readonly (Sums & { readonly day: string })[];
-};
+type Sums = { readonly [Name in keyof typeof sums]: number };
 
 const presentPeriod = ({ start, end }: Period) => ({
   start: start.toISOString(),
   end: end.toISOString(),
 });
-
-/** Returns the sums of a kind, and those of its days. */
-export const presentSums = <Sums>({ kind, period: of, total, days }: KindSums<Sums>) => ({
-  kind,
-  period: presentPeriod(of),
-  ...total,
-  days: [...days],
-});
-
-const timeOf = (second: number): string => new Date(second * 1000).toISOString();
 
 export const presentStatement = (
   mode: Mode,
@@ -130,9 +115,13 @@ export const presentStatement = (
     readonly trial: Period | null;
     readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
   } | null,
-  statements: readonly (KindSums<{ readonly [Name in keyof typeof sums]: number }> & {
+  statements: readonly {
+    readonly kind: Kind;
+    readonly period: Period;
+    readonly total: Sums;
+    readonly days: readonly (Sums & { readonly day: string })[];
     readonly invoiced: readonly InvoicedUsage[];
-  })[],
+  }[],
 ): z.output<typeof statementJson> => ({
   mode,
   subscription: subscription && {
@@ -141,11 +130,14 @@ export const presentStatement = (
     trial: subscription.trial && presentPeriod(subscription.trial),
   },
   statements: statements.map((statement) => ({
-    ...presentSums(statement),
+    kind: statement.kind,
+    period: presentPeriod(statement.period),
+    ...statement.total,
+    days: [...statement.days],
     unit_price: subscription?.unitPrices[statement.kind] ?? null,
     invoices: statement.invoiced.map((usage) => ({
       number: usage.invoiceNumber,
-      period: { start: timeOf(usage.start), end: timeOf(usage.end) },
+      period: presentPeriod({ start: timeOf(usage.start), end: timeOf(usage.end) }),
       invoiced: usage.quantity,
       reported: usage.delivered,
       problem: describeInvoiceProblem(usage),

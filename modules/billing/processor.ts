@@ -2,17 +2,11 @@ import { UnavailableError } from "../../runtime/errors.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
-/** The account that usage belongs to, and its customer at the processor. */
-export type BillingCustomer = {
-  readonly accountId: string;
-  /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
-  readonly customerId: string | null;
-};
-
 /** A sealed meter event to send. Only `keyGeneration` may differ between two attempts. */
 export type MeterEvent = {
   readonly identifier: string;
-  readonly customer: BillingCustomer;
+  /** Stripe's customer (`cus_…`). */
+  readonly customerId: string | null;
   readonly kind: Kind;
   /** Whole units, never 0, at most 15 digits; negative for a refund. */
   readonly quantity: number;
@@ -21,9 +15,6 @@ export type MeterEvent = {
   /** Part of the request's idempotency key. It increases after an error that was saved under that key. */
   readonly keyGeneration: number;
 };
-
-/** Stripe's sums have been seen to lag by minutes; this is far longer. */
-export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 
 /** What `send` returns if it may not call. */
 export const LEASE_ENDED: AttemptOutcome = {

@@ -1,12 +1,12 @@
 import type { Account } from "../accounts/accounts.sql.ts";
-import type { PrepaidSums, SumsByDay, UsageSums } from "./statements.sql.ts";
-import { sumPrepaidByDay, sumUsageByDay } from "./statements.sql.ts";
+import type { SumsByDay } from "./statements.sql.ts";
+import { sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { getOrganizationOrStore } from "../accounts/getAccount.ts";
+import { getOrganization } from "../accounts/getAccount.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import { listOpenDifferences } from "./reconciliation/usageDifferences.sql.ts";
@@ -19,19 +19,15 @@ import type { BillingContext } from "./context.ts";
 /** More are seen with `impact usage list`. */
 const MAXIMUM_DIFFERENCES = 100;
 
-type UsageStatement = SumsByDay<UsageSums> & {
-  readonly paidFrom: "usage";
+/** The statement of one kind. */
+export type KindStatement = SumsByDay & {
+  readonly kind: Kind;
+  readonly period: Period;
   /** Where Stripe's sums differ from what was delivered, as they were last compared. */
   readonly openDifferences: readonly UsageDifference[];
   /** What invoices have of the usage, and why they lack some, as it was last compared. */
   readonly invoiced: readonly InvoicedUsage[];
 };
-
-/** The statement of one kind. A store's usage is prepaid, so it has other sums and no invoices. */
-export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
-  | UsageStatement
-  | (SumsByDay<PrepaidSums> & { readonly paidFrom: "balance" })
-);
 
 export type Statement = {
   readonly account: Account;
@@ -59,9 +55,9 @@ const periodOf = async (
 };
 
 /**
- * Reads what an account registered in a period, by day and kind, and how far it was billed.
+ * Reads what an organization registered in a period, by day and kind, and how far it was billed.
  * @param period null for the current billing cycle
- * @throws DomainError record_not_found if there is no such account
+ * @throws DomainError record_not_found if there is no such organization
  */
 export const readStatement = async (
   context: BillingContext,
@@ -69,7 +65,7 @@ export const readStatement = async (
   period: Period | null,
 ): Promise<Statement> => {
   const { db } = context;
-  const account = await getOrganizationOrStore(db, owner.accountId);
+  const account = await getOrganization(db, owner.accountId);
   const isLive = owner.mode === "live";
   const invoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
   const subscription = isLive ? await findKnownSubscription(db, owner.accountId) : null;
@@ -77,12 +73,6 @@ export const readStatement = async (
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
     const span = await periodOf(context, stream, period);
-    const of = { kind, period: span };
-    if (account.type === "store") {
-      const sums = await sumPrepaidByDay(db, stream, span);
-      statements.push({ ...of, paidFrom: "balance", ...sums });
-      continue;
-    }
     const [start, end] = [secondOf(span.start), secondOf(span.end)];
     const differences = isLive
       ? await listOpenDifferences(db, {
@@ -92,8 +82,8 @@ export const readStatement = async (
         })
       : [];
     statements.push({
-      ...of,
-      paidFrom: "usage",
+      kind,
+      period: span,
       ...(await sumUsageByDay(db, stream, span)),
       openDifferences: differences.filter((each) => each.kind === kind),
       invoiced: invoiced.filter(

@@ -1,11 +1,15 @@
 import type { FragmentSqlToken, CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql, afterLookup } from "../../db/sql.ts";
+import { MAXIMUM_QUANTITY } from "./usage.rules.ts";
 
 /*
  * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
  * statement recorded share a fact, and the facts of their refunds have the number of that statement, too.
  */
+
+/** A constant rather than a parameter, so that prepared statements do not send it each time. */
+export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
 
 /** The condition that two usage facts are of registrations that were recorded together. */
 export const shareRegistrations = (one: string, other: string): FragmentSqlToken => {

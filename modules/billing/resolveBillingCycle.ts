@@ -1,8 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
+import { getAccount } from "../accounts/getAccount.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { listPayers } from "./billingPeriods.sql.ts";
-import { readSubscription } from "./processorEvents/refreshSubscriptions.ts";
+import { readSubscription } from "./processorEvents/readSubscription.ts";
 import { hasEnded } from "./subscriptions.rules.ts";
 import type { Period, ProcessorName } from "./usage.rules.ts";
 import { isWithin, monthlyCycle } from "./usage.rules.ts";
@@ -15,15 +16,18 @@ import type { BillingContext } from "./context.ts";
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 /**
- * Returns the current period of a kind in a subscription as Stripe has it; null if the subscription has ended.
+ * Returns the current period of a kind in an account's subscription as Stripe has it; null if the subscription has ended.
  * @throws UnavailableError if Stripe cannot be used
  * @throws Error if the subscription has no price for the kind, or several with different periods
  */
 const readPeriod = async (
   context: BillingContext,
   { accountId, kind }: Owner,
-  subscriptionId: string,
 ): Promise<Period | null> => {
+  const { stripeSubscriptionId: subscriptionId } = await getAccount(context.db, accountId);
+  if (subscriptionId === null) {
+    throw new UnavailableError("the subscription has just changed, try again");
+  }
   const { status, periods } = await askForClient((signal) =>
     readSubscription(context, { accountId, subscriptionId }, signal),
   );
@@ -42,62 +46,38 @@ const readPeriod = async (
 /** The processor that bills an account's new usage, and the account's current billing cycle. */
 export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle: Period | null };
 
-/** What is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
-type StoredCycle = {
-  readonly processor: ProcessorName;
-  readonly cycle: Period | null;
-  /** Null if the cycle is known. */
-  readonly subscriptionId: string | null;
-};
-
-/** Returns the cycles of different streams by `ownerKey`. */
-const readStored = async (
+/** Returns what `resolveBillingCycle` returns of different streams, by `ownerKey`, without those that need a call to Stripe. */
+export const findBillingCycles = async (
   { db, clock, billing }: Pick<BillingContext, "clock" | "billing"> & { db: CommonQueryMethods },
   streams: readonly Owner[],
-): Promise<ReadonlyMap<string, StoredCycle>> => {
+): Promise<ReadonlyMap<string, ResolvedCycle>> => {
   const payers = new Map(
     (await listPayers(db, streams)).map((payer) => [`${payer.accountId}/${payer.kind}`, payer]),
   );
   const now = clock.now();
-  return new Map(
-    streams.map((stream): [string, StoredCycle] => {
-      const { accountId, mode, kind } = stream;
-      const payer = payers.get(`${accountId}/${kind}`);
-      if (!payer) {
-        // A bug: accounts are never deleted.
-        throw new Error(`Account ${accountId} does not exist.`);
-      }
-      const { billingDay, stripeSubscriptionId, period } = payer;
-      const processor = billing.processorFor(payer, mode);
-      if (processor === "ledger" || stripeSubscriptionId === null) {
-        const cycle = monthlyCycle(billingDay, now);
-        return [ownerKey(stream), { processor, cycle, subscriptionId: null }];
-      }
-      const isCurrent =
-        period !== null &&
-        isWithin(period, now) &&
-        // A period from the future was read while the clock was fast.
-        Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS;
-      return [
-        ownerKey(stream),
-        isCurrent
-          ? { processor, cycle: period, subscriptionId: null }
-          : { processor, cycle: null, subscriptionId: stripeSubscriptionId },
-      ];
-    }),
-  );
+  const found = new Map<string, ResolvedCycle>();
+  for (const stream of streams) {
+    const { accountId, mode, kind } = stream;
+    const payer = payers.get(`${accountId}/${kind}`);
+    if (!payer) {
+      // A bug: accounts are never deleted.
+      throw new Error(`Account ${accountId} does not exist.`);
+    }
+    const { billingDay, stripeSubscriptionId, period } = payer;
+    const processor = billing.processorFor(payer, mode);
+    if (processor === "ledger" || stripeSubscriptionId === null) {
+      found.set(ownerKey(stream), { processor, cycle: monthlyCycle(billingDay, now) });
+    } else if (
+      period !== null &&
+      isWithin(period, now) &&
+      // A period from the future was read while the clock was fast.
+      Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
+    ) {
+      found.set(ownerKey(stream), { processor, cycle: period });
+    }
+  }
+  return found;
 };
-
-/** Returns what `resolveBillingCycle` returns of different streams, by `ownerKey`, without those that need a call to Stripe. */
-export const findBillingCycles = async (
-  context: Parameters<typeof readStored>[0],
-  streams: readonly Owner[],
-): Promise<ReadonlyMap<string, ResolvedCycle>> =>
-  new Map(
-    [...(await readStored(context, streams))].filter(
-      ([, { subscriptionId }]) => subscriptionId === null,
-    ),
-  );
 
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
@@ -110,17 +90,13 @@ export const resolveBillingCycle = async (
   context: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle> => {
-  const [stored] = (await readStored(context, [stream])).values();
-  if (!stored) {
-    throw new TypeError("A stream has no billing cycle.");
+  const known = (await findBillingCycles(context, [stream])).get(ownerKey(stream));
+  if (known) {
+    return known;
   }
-  const { processor, cycle, subscriptionId } = stored;
-  if (subscriptionId === null) {
-    return { processor, cycle };
-  }
-  const period = await readPeriod(context, stream, subscriptionId);
+  const period = await readPeriod(context, stream);
   if (period === null) {
-    return { processor, cycle: null };
+    return { processor: "stripe", cycle: null };
   }
   // Just after a period's end Stripe may still return that period, also because clocks differ.
   if (!isWithin(period, context.clock.now())) {
@@ -133,5 +109,5 @@ export const resolveBillingCycle = async (
       },
     );
   }
-  return { processor, cycle: period };
+  return { processor: "stripe", cycle: period };
 };

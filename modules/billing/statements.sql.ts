@@ -3,8 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
-import { sql, timestamp } from "../../db/sql.ts";
-import { isImported, ownedBy } from "../records/ownedRecords.sql.ts";
+import { sql } from "../../db/sql.ts";
 import { ofStream } from "./streams.sql.ts";
 
 const sum = z.bigint().transform(Number);
@@ -25,49 +24,15 @@ const usageSums = z.strictObject({
  * The units of a kind. Registered minus refunded units and the accepted `differences` are the sum of the others. `closed` ones
  * are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
  */
-export type UsageSums = Readonly<z.output<typeof usageSums>>;
-
-const prepaidSums = z.strictObject({
-  registered: sum,
-  refunded: sum,
-  paid_cents: sum,
-  returned_cents: sum,
-});
-
-/** The units of a store, and what was paid for them and returned. */
-export type PrepaidSums = Readonly<z.output<typeof prepaidSums>>;
+type UsageSums = Readonly<z.output<typeof usageSums>>;
 
 /** Sums in a period, and by the day of the registration, UTC, `YYYY-MM-DD`. */
-export type SumsByDay<Sums> = {
-  readonly total: Sums;
-  readonly days: readonly ({ readonly day: string } & Sums)[];
+export type SumsByDay = {
+  readonly total: UsageSums;
+  readonly days: readonly ({ readonly day: string } & UsageSums)[];
 };
 
-/** Separates the days from their total, which is the row without a day. */
-const byDay = <Sums extends object>(
-  rows: readonly (Sums & { readonly day: string | null })[],
-): SumsByDay<Omit<Sums, "day">> => {
-  const days: ({ readonly day: string } & Omit<Sums, "day">)[] = [];
-  let total: Omit<Sums, "day"> | null = null;
-  for (const { day, ...sums } of rows) {
-    if (day === null) {
-      total = sums;
-    } else {
-      days.push({ day, ...sums });
-    }
-  }
-  if (total === null) {
-    throw new TypeError("The sums have no total.");
-  }
-  return { total, days };
-};
-
-const day = z.string().nullable();
-const usageRow = usageSums.extend({ day });
-const prepaidRow = prepaidSums.extend({ day });
-
-/** Groups by the first column, the day, and adds the total. */
-const daysAndTotal = sql.fragment`GROUP BY GROUPING SETS ((1), ()) ORDER BY 1`;
+const usageRow = usageSums.extend({ day: z.string().nullable() });
 
 /** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
 const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToken => sql.fragment`
@@ -75,7 +40,7 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
     meter_event.second,
     usage_fact.quantity,
     usage_fact.difference_id,
-    meter_event.document_reference IS NOT NULL AS is_documented,
+    meter_event.document_kind,
     meter_event.state,
     meter_event.is_late
   FROM meter_event
@@ -84,7 +49,7 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
   UNION ALL
-  SELECT second, quantity, difference_id, false, 'pending', false
+  SELECT second, quantity, difference_id, NULL, 'pending', false
   FROM usage_fact
   WHERE ${ofStream("usage_fact", stream)}
     AND second >= ${secondOf(start)}
@@ -100,45 +65,30 @@ export const sumUsageByDay = async (
   db: CommonQueryMethods,
   stream: Owner,
   period: Period,
-): Promise<SumsByDay<UsageSums>> =>
-  byDay(
-    await db.any(sql.type(usageRow)`
-      SELECT
-        to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-        ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
-        -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
-        ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late`)} AS reported,
-        ${sumOf(sql.fragment`state = 'delivered' AND is_late AND NOT is_documented`)} AS late,
-        ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
-        ${sumOf(sql.fragment`state = 'closed' AND NOT is_documented`)} AS closed,
-        ${sumOf(sql.fragment`is_documented`)} AS documented,
-        ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
-        ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
-      FROM (${factsWithStates(stream, period)}) AS fact
-      ${daysAndTotal}
-    `),
-  );
-
-/** Sums what was paid from a store's balance in a period. Imported units were not paid here. */
-export const sumPrepaidByDay = async (
-  db: CommonQueryMethods,
-  stream: Owner,
-  { start, end }: Period,
-): Promise<SumsByDay<PrepaidSums>> =>
-  byDay(
-    await db.any(sql.type(prepaidRow)`
-      SELECT
-        to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-        coalesce(sum(count), 0)::bigint AS registered,
-        coalesce(sum(refunded_count), 0)::bigint AS refunded,
-        coalesce(sum(count * unit_price_cents), 0)::bigint AS paid_cents,
-        coalesce(sum(refunded_count * unit_price_cents), 0)::bigint AS returned_cents
-      FROM registration
-      WHERE ${ownedBy("registration", stream)}
-        AND created_at >= ${timestamp(start)}
-        AND created_at < ${timestamp(end)}
-        AND unit_price_cents IS NOT NULL
-        AND NOT ${isImported(sql.fragment`id`)}
-      ${daysAndTotal}
-    `),
-  );
+): Promise<SumsByDay> => {
+  const rows = await db.any(sql.type(usageRow)`
+    SELECT
+      to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+      ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
+      -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
+      ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late AND document_kind IS NULL`)} AS reported,
+      ${sumOf(sql.fragment`is_late`)} AS late,
+      ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
+      ${sumOf(sql.fragment`document_kind = 'none' OR (state = 'closed' AND document_kind IS NULL)`)} AS closed,
+      ${sumOf(sql.fragment`document_kind <> 'none'`)} AS documented,
+      ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
+      ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
+    FROM (${factsWithStates(stream, period)}) AS fact
+    GROUP BY GROUPING SETS ((1), ())
+    ORDER BY 1
+  `);
+  const total = rows.find(({ day }) => day === null);
+  if (!total) {
+    throw new TypeError("The sums have no total.");
+  }
+  const { day: _day, ...sums } = total;
+  return {
+    total: sums,
+    days: rows.flatMap(({ day, ...of }) => (day === null ? [] : [{ day, ...of }])),
+  };
+};

@@ -24,29 +24,24 @@ export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSql
 const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
   sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;
 
-/** Locks a stream until the transaction ends. Sealing, retrying and closing need the lock. */
-export const lockStream = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, kind }: Owner,
-): Promise<void> => {
-  const key = lockKey(
-    sql.fragment`${accountId}::text`,
-    sql.fragment`${mode}::text`,
-    sql.fragment`${kind}::text`,
-  );
-  await transaction.query(sql.prepared("lock_stream", nothing)`
-    SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
-  `);
-};
-
-/** Locks several streams. All transactions lock them in the same order, so they cannot wait for each other. */
+/**
+ * Locks streams until the transaction ends. Sealing, retrying and closing need the lock. All transactions lock streams in the
+ * same order, so they cannot wait for each other.
+ */
 export const lockStreams = async (
   transaction: DatabaseTransactionConnection,
   streams: readonly Owner[],
 ): Promise<void> => {
   const byKey = new Map(streams.map((stream) => [ownerKey(stream), stream]));
-  for (const [, stream] of [...byKey].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
-    await lockStream(transaction, stream);
+  for (const [, { accountId, mode, kind }] of [...byKey].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    const key = lockKey(
+      sql.fragment`${accountId}::text`,
+      sql.fragment`${mode}::text`,
+      sql.fragment`${kind}::text`,
+    );
+    await transaction.query(sql.prepared("lock_stream", nothing)`
+      SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
+    `);
   }
 };
 

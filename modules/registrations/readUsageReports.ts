@@ -4,41 +4,27 @@ import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
 import { findKnownSubscription } from "../billing/processorEvents/stripeSubscriptions.sql.ts";
-import type {
-  InvoicedUsage,
-  RegistrationInvoice,
-} from "../billing/invoices/invoiceReports.rules.ts";
+import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
-import type { Seconds } from "../billing/usageFacts.sql.ts";
-import { findSecondsInState } from "../billing/usageFacts.sql.ts";
+import { listMeterEventsOf } from "../billing/meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "../billing/meterEventReports.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
 import type { RegistrationUsage } from "./registrationUsage.sql.ts";
 import { findRegistrationUsage, listRegistrationUsage } from "./registrationUsage.sql.ts";
 import type { Account } from "../accounts/accounts.sql.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "../billing/usage.rules.ts";
-import { isWithin, monthlyCycle, timeOf } from "../billing/usage.rules.ts";
-import type { UsageReportState } from "../billing/billingStatus.rules.ts";
+import { isWithin, monthlyCycle } from "../billing/usage.rules.ts";
+import type { UsageReport, UsageReportState } from "../billing/billingStatus.rules.ts";
 import { usageStateOf } from "../billing/billingStatus.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { ListContext } from "./context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
-
-/** How far the billing of a registration has come. */
-type UsageReport = Pick<
-  RegistrationUsage,
-  "id" | "importedId" | "count" | "refundedCount" | "createdAt"
-> &
-  RegistrationInvoice & {
-    readonly kind: Kind;
-    readonly state: UsageReportState;
-    /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
-    readonly period: Period | null;
-  };
 
 type AccountBilling = {
   readonly account: Account;
@@ -80,21 +66,25 @@ const presentUsage = (
   { mode, kind }: Owner,
   usage: RegistrationUsage,
 ): UsageReport => {
-  const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
+  const { createdAt, states, isLate } = usage;
   const state = usageStateOf(usage, states);
   const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
-  return {
-    id,
-    importedId,
-    kind,
-    count,
-    refundedCount,
-    createdAt,
-    state,
-    period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
-    ...(state === "reported" || state === "corrected"
+  const period =
+    state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt);
+  const { invoiceNumber, uninvoicedReason } =
+    state === "reported" || state === "corrected"
       ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling)
-      : { invoiceNumber: null, uninvoicedReason: null }),
+      : { invoiceNumber: null, uninvoicedReason: null };
+  return {
+    registration_id: shownIdOf(usage),
+    kind,
+    state,
+    count: usage.count,
+    refunded_count: usage.refundedCount,
+    created_at: createdAt.toISOString(),
+    period: period && { start: period.start.toISOString(), end: period.end.toISOString() },
+    invoice_number: invoiceNumber,
+    uninvoiced_reason: uninvoicedReason,
   };
 };
 
@@ -120,31 +110,24 @@ export const readUsageReport = async (
   throw new DomainError("record_not_found", "failed to find registration");
 };
 
-type Range = { readonly from: Date | null; readonly until: Date | null };
-
-const later = (one: Date, other: Date | null): Date =>
-  other !== null && other > one ? other : one;
-const earlier = (one: Date, other: Date | null): Date =>
-  other !== null && other < one ? other : one;
-
-const withinSeconds = ({ from, until }: Range, { first, last }: Seconds): Range => ({
-  from: later(timeOf(first), from),
-  until: earlier(timeOf(last + 1), until),
-});
-
-/** Narrows a range to the registrations that can be in a state; null if none can. */
-const narrowRange = async (
-  db: CommonQueryMethods,
-  { accountId, mode, kind }: Owner,
-  state: UsageReportState | null,
-  range: Range,
-): Promise<Range | null> => {
-  if (state !== "pending" && state !== "failed") {
-    return range;
-  }
-  const seconds = await findSecondsInState(db, { accountId, mode, kind }, state);
-  return seconds && withinSeconds(range, seconds);
+/** How far the usage of a registration has come, and its meter events. */
+export type UsageWithEvents = {
+  readonly state: UsageReportState;
+  readonly events: readonly ListedMeterEvent[];
 };
+
+export const readUsageEvents = async (
+  db: CommonQueryMethods,
+  registration: Owner & { readonly id: string },
+): Promise<UsageWithEvents> => {
+  const usage = await findRegistrationUsage(db, registration, registration.id);
+  return {
+    state: usage === null ? "not_billed" : usageStateOf(usage, usage.states),
+    events: await listMeterEventsOf(db, { registrationId: registration.id }),
+  };
+};
+
+type Range = { readonly from?: Date | undefined; readonly until?: Date | undefined };
 
 /** Returns the kinds that a part of a list of several kinds has. */
 const kindsFrom = async (
@@ -162,25 +145,13 @@ const kindsFrom = async (
 };
 
 /**
- * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
- * a bounded number of registrations, in whatever state they are; a page without one in the wanted state is empty. Usage that
- * is pending or has failed is searched for only between the seconds that have some.
+ * Lists how far the billing of registrations has come: the kinds in the given order, each newest first.
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
   context: ListContext & Pick<BillingContext, "billing"> & { readonly pace: BulkPace },
   accountMode: AccountMode,
-  {
-    kinds,
-    state,
-    startingAfter,
-    limit,
-    ...range
-  }: Range &
-    ListPart & {
-      readonly kinds: readonly Kind[];
-      readonly state: UsageReportState | null;
-    },
+  { kinds, startingAfter, limit, ...range }: Range & ListPart & { readonly kinds: readonly Kind[] },
 ): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
   const { lists: db, billing } = context;
   const accountBilling = await readAccountBilling(db, accountMode);
@@ -188,29 +159,16 @@ export async function* listUsageReports(
     startingAfter === null ? kinds : await kindsFrom(db, accountMode, kinds, startingAfter);
   for (const kind of wanted) {
     const owner = { ...accountMode, kind };
-    const narrowed = await narrowRange(db, owner, state, range);
-    if (narrowed === null) {
-      continue;
-    }
-    const { pages } = listRegistrations(
-      context,
-      owner,
-      { from: narrowed.from ?? undefined, until: narrowed.until ?? undefined },
-      {
-        startingAfter: kind === wanted[0] ? startingAfter : null,
-        // Many may have to be read to find those in a state.
-        limit: state === null ? limit : null,
-      },
-    );
+    const { pages } = listRegistrations(context, owner, range, {
+      startingAfter: kind === wanted[0] ? startingAfter : null,
+      limit,
+    });
     for await (const { rows } of pages) {
       const ids = Array.from(rows, ({ id }) => id);
       const reports = (await listRegistrationUsage(db, owner, ids)).map((usage) =>
         presentUsage(billing, accountBilling, owner, usage),
       );
-      yield {
-        rows: state === null ? reports : reports.filter((report) => report.state === state),
-        last: reports.at(-1) ?? null,
-      };
+      yield { rows: reports, last: reports.at(-1) ?? null };
     }
   }
 }

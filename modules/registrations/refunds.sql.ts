@@ -4,7 +4,7 @@ import type { Owner } from "../records/owner.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { registrationRow } from "./registrationColumns.sql.ts";

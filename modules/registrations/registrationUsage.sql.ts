@@ -9,7 +9,6 @@ import {
   usageOfManyRefunds,
   factsOfFewRefunds,
 } from "../billing/registrationFacts.sql.ts";
-import { isLateWithoutDocument } from "../billing/meterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
 
@@ -45,7 +44,7 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
     FROM (
       SELECT
         coalesce(meter_event.state, 'unsealed') AS state,
-        coalesce(${isLateWithoutDocument}, false) AS is_late,
+        coalesce(meter_event.is_late, false) AS is_late,
         meter_event.processor
       FROM ${factsOfFewRefunds} AS usage_fact
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id

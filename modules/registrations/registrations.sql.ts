@@ -13,7 +13,7 @@ import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
-import { maximumQuantity } from "../billing/usageFacts.sql.ts";
+import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 
 /** The columns that every reader of a registration needs. */
 export const coreRow = {

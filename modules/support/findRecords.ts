@@ -4,8 +4,8 @@ import { listFoundDonations, listFoundRegistrations } from "./recordLookups.sql.
 import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
 import { parseLookup } from "./lookup.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { RegistrationUsage } from "../billing/readUsage.ts";
-import { readUsage } from "../billing/readUsage.ts";
+import type { UsageWithEvents } from "../registrations/readUsageReports.ts";
+import { readUsageEvents } from "../registrations/readUsageReports.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
 /** Groups the records that name a customer by their accounts. */
@@ -68,9 +68,9 @@ export const findRecords = async (
     registrations: await listFoundRegistrations(db, lookup, meterEventId, options),
     donations: await listFoundDonations(db, lookup, options),
   };
-  const registrations: (FoundRegistration & { readonly usage: RegistrationUsage })[] = [];
+  const registrations: (FoundRegistration & { readonly usage: UsageWithEvents })[] = [];
   for (const registration of lists.registrations.slice(0, limit)) {
-    registrations.push({ ...registration, usage: await readUsage(db, registration) });
+    registrations.push({ ...registration, usage: await readUsageEvents(db, registration) });
   }
   const found = {
     accounts: lists.accounts.slice(0, limit),

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "./listFailedEvents.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
@@ -67,7 +67,7 @@ export const setUpBilling = async (
   /** Retries every failed event that does not wait for another one, as an operator would. */
   const retryFailed = async (): Promise<readonly Retry[]> => {
     const results: Retry[] = [];
-    for (const id of await listFailedMeterEventIds(db, { accountId })) {
+    for (const id of await listFailedEvents(db, { accountId })) {
       const event = await findMeterEvent(db, id);
       if (event?.waitsFor === null) {
         results.push((await retryUsage(deps, id)).retry);

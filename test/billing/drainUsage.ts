@@ -4,7 +4,7 @@ import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.t
 import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
 import { beginSending, finishSending } from "../../modules/billing/sending/sendMeterEvent.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
-import { lockStream } from "../../modules/billing/streams.sql.ts";
+import { lockStreams } from "../../modules/billing/streams.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Owner } from "../../modules/records/owner.rules.ts";
 
@@ -14,7 +14,7 @@ import type { Owner } from "../../modules/records/owner.rules.ts";
 
 /** Seals the oldest usage of a stream without an attempt. Waits while another transaction has locked the stream. */
 export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
-  await context.db.transaction((transaction) => lockStream(transaction, stream));
+  await context.db.transaction((transaction) => lockStreams(transaction, [stream]));
   const [sealing = { kind: "none" }] = await sealMeterEvents(context, [
     { ...stream, firstSecond: 0 },
   ]);

@@ -58,7 +58,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   deployment_processor: PROCESSORS,
   donor_processor: PROCESSORS,
   idempotency_key_operation: OPERATIONS,
-  meter_event_document_kind: DOCUMENT_KINDS,
+  meter_event_document_kind: [...DOCUMENT_KINDS, "none"],
   meter_event_failure: FAILURES,
   meter_event_processor: PROCESSORS,
   meter_event_state: METER_EVENT_STATES,

@@ -3,7 +3,6 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { findSecondsInState } from "../../modules/billing/usageFacts.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
 import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
@@ -188,8 +187,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
     "the records of an order": (single) => listOrderRecords(single, donor, orderId),
     "the next meter event": (single) => listNextEvents(single, [stream], new Date()),
-    "the seconds with usage to report": (single) => findSecondsInState(single, stream, "pending"),
-    "the seconds with failed usage": (single) => findSecondsInState(single, stream, "failed"),
     "the first events": (single) => readFeedPage(single, firstEvents),
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
     "the events after the newest": (single) =>

@@ -5,9 +5,17 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
-import { setUpRestore } from "../billing/repair/restoreSetup.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import { drainUsage } from "../billing/drainUsage.ts";
+import { runImpact } from "../cli/runImpact.ts";
+import { REFUSED } from "../stripeDouble/faults.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
 /*
  * Runs every command of docs/repair.md, in the order of the page, in a scene for each case.
@@ -33,34 +41,67 @@ const CASES = new Map(
 
 type Scene = Awaited<ReturnType<typeof setUpScene>>;
 
+/** A deployment that is billed through the double. Its database can be copied, which is a restore. */
 const setUpScene = async (t: ExecutionContext) => {
-  const world = await setUpRestore(t);
-  let { original: side } = world;
-  const { accountId } = world.stream;
-  await updateOrganization(side.deps, accountId, { name: "Green Shop" });
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
+  const clock = { now: () => new Date(control.now() * 1000) };
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const stripe = { secretKey: double.secretKey, apiBase: double.url };
+  const open = async (url: string) => {
+    // Many of these tests run at the same time.
+    const db = await openTestPool(t, url, 4);
+    const billing = createBilling({ db, stripe: connectStripe(stripe) });
+    await billing.prepare();
+    return { url, db, deps: { db, clock, billing, actor: SERVICE } };
+  };
+  let side = await open(await copyDatabase(t));
+  const { id: accountId } = await createTestOrganization(side.db, {
+    clock,
+    name: "Green Shop",
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  await guardUsage(side.deps);
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
+  const pass = (seconds: number): void => control.advanceClock({ seconds });
+  const register = async (count: number): Promise<string> => {
+    const writer = createRegistrationWriter(side.deps);
+    return (await writer.register(registrationOf(accountId, { count }))).registration.id;
+  };
   const drain = async (): Promise<void> => {
-    world.pass(5);
-    await world.drain(side);
+    pass(5);
+    await drainUsage(side.deps, stream);
   };
   return {
-    ...world,
     accountId,
+    control,
+    customerId,
+    pass,
+    register,
     drain,
     side: () => side,
     restore: (next: typeof side): void => {
       side = next;
     },
+    /** Copies the database, and returns both sides opened. */
+    fork: async () => {
+      await side.db.end();
+      const copy = await copyDatabase(t, side.url);
+      return { continued: await open(side.url), restored: await open(copy) };
+    },
+    refund: (id: string, count: number) =>
+      refundRegistration(side.deps, stream, { id, count, reason: null, idempotencyKey: null }),
     /** Registers units in a minute of their own, and sends them. */
     send: async (count: number): Promise<string> => {
-      world.pass(60);
-      const id = await world.register(side, count);
+      pass(60);
+      const id = await register(count);
       await drain();
       return id;
     },
-    refuse: (times = 1): void => {
-      const error = { type: "invalid_request_error", message: "Refused for the test." };
-      world.control.addFault({ kind: "respond", status: 400, body: { error }, times });
-    },
+    refuse: (times = 1): void => control.addFault({ ...REFUSED, times }),
     /** Returns the names of the latest events, the latest last. */
     events: async (): Promise<readonly string[]> => {
       const ids = await side.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
@@ -74,7 +115,15 @@ const setUpScene = async (t: ExecutionContext) => {
         UPDATE meter_event SET ${changes} WHERE id = ANY(${sql.array(ids, "int8")})
       `);
     },
-    run: (...args: readonly string[]) => world.impact(side, ...args),
+    run: (...args: readonly string[]) =>
+      runImpact(args, {
+        env: {
+          DATABASE_URL: side.url,
+          STRIPE_SECRET_KEY: double.secretKey,
+          STRIPE_API_BASE: double.url,
+        },
+        clock,
+      }),
   };
 };
 
@@ -159,7 +208,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     const registration = await scene.send(5);
     const [usage = ""] = await scene.events();
     await scene.run("usage", "close", usage, "--invoice-item", "ii_1", "--reason", "by hand");
-    await scene.refund(scene.side(), registration, 2);
+    await scene.refund(registration, 2);
     await scene.drain();
     const [, refund = ""] = await scene.events();
     t.regex((await scene.run("usage")).stdout, /credit owed +-2/u);
@@ -171,7 +220,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.send(5);
     await scene.send(6);
     const { second = 0 } = scene.control.usage({ customerId: scene.customerId }).at(-1) ?? {};
-    scene.reportElsewhere(7, second);
+    scene.control.acceptEvent({ customerId: scene.customerId, units: 7, second });
     scene.pass(LAG_SECONDS);
     await scene.run("usage", "reconcile");
     const { db } = scene.side();
@@ -195,8 +244,8 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.send(3);
     // The history that is lost sends an event that the restored one knows, and a registration that it does not.
     scene.pass(60);
-    await scene.register(scene.side(), 4);
-    const { continued, restored } = await scene.fork(scene.side());
+    await scene.register(4);
+    const { continued, restored } = await scene.fork();
     scene.restore(continued);
     await scene.drain();
     await scene.send(5);

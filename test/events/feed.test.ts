@@ -1,6 +1,7 @@
+import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
@@ -117,11 +118,11 @@ test("usage that fails and is retried is two events, and closing it or a refund 
   double.control.addFault(REFUSED);
   await register(5);
   await drain();
-  await closeUsage(
-    deps,
-    { eventIds: await listFailedMeterEventIds(deps.db, stream), differenceIds: [] },
-    { document: null, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
-  );
+  await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
+    document: null,
+    expectedUnits: null,
+    isDryRun: false,
+  });
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
 });
 

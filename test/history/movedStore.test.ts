@@ -158,22 +158,6 @@ for (const format of ["csv", "ndjson"]) {
   });
 }
 
-test("a store's statement sums what was paid here, without imported trees", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { api, run } = await openDeployment(t, databaseUrl);
-  const store = await createTestStore(db, { balanceCents: 1000, treePriceCents: TREE_CENTS });
-  const created_at = new Date().toISOString();
-  const imported = { kind: "tree", id: "old-1", count: 3, refunded_count: 1, unit_price_cents: 40 };
-  const file = await writeTestFile(t, "trees.ndjson", linesOf({ ...imported, created_at }));
-  await run("import", "history", file, "--org", store.domain);
-  await api.post("/app/api/plant", store.live, { trees: 2 });
-  const statement = ["statement", "--org", store.id, "--period", created_at.slice(0, 7)];
-
-  const sums = await run(...statement, "--csv");
-
-  t.regex(sums, /^tree,total,2,0,90,0\r$/mu);
-});
-
 test("the evidence of a store's trees can be imported as the store interface shows it", async (t) => {
   const { db, databaseUrl } = t.context;
   const deployment = await openDeployment(t, databaseUrl);

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
-import { refreshSubscription } from "../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
@@ -69,15 +69,13 @@ test("the statement of a month names the invoice that has its usage", async (t) 
   await register(12);
   await drain();
   pass(35 * 86_400);
-  await compareInvoices(
-    deps,
-    { accountId: stream.accountId, readBefore: deps.clock.now() },
-    {
-      signal: AbortSignal.timeout(20_000),
-      onFailure: (_, error) => t.fail(String(error)),
-      intervalMs: 0,
-    },
-  );
+  await compareInvoices(deps, {
+    accountId: stream.accountId,
+    readBefore: deps.clock.now(),
+    signal: AbortSignal.timeout(20_000),
+    onFailure: (_, error) => t.fail(String(error)),
+    intervalMs: 0,
+  });
 
   const response = await read("?period=2026-05");
   t.like(treesOf(response), { registered: 12, reported: 12 });

@@ -136,31 +136,6 @@ test("calls with parameters that Stripe refuses are refused", async (t) => {
   t.deepEqual(control.problems(), []);
 });
 
-test("an update of a subscription adds all items or none, and a canceled one is not found", async (t) => {
-  const { control, call } = await stageDouble(t);
-  const { customerId, subscriptionId } = control.addSubscriber({});
-  const path = `/v1/subscriptions/${subscriptionId}`;
-  const price = String((await call("POST", "/v1/prices", PRICE)).body["id"]);
-  const countItems = async () =>
-    JSON.stringify((await call("GET", path)).body).match(/"si_\w+"/gu)?.length;
-  const item = { "items[0][price]": price };
-  t.is((await call("POST", path, { ...item, "items[1][price]": "price_none" })).status, 400);
-  control.declinePayments({ customerId });
-  const declined = { ...item, payment_behavior: "error_if_incomplete" };
-  t.like(await call("POST", path, declined), {
-    status: 402,
-    body: { error: { type: "card_error" } },
-  });
-  t.is(await countItems(), 2);
-  control.acceptPayments({ customerId });
-  t.is((await call("POST", path, item)).status, 200);
-  t.is(await countItems(), 3);
-  t.is((await call("POST", path, item)).status, 400, "the same price again");
-  t.like(await call("DELETE", path), { status: 200, body: { status: "canceled" } });
-  t.is((await call("POST", path, item)).status, 404);
-  t.is((await call("DELETE", path)).status, 404);
-});
-
 test("what the double does not model is a problem, and a wrong or missing key is rejected", async (t) => {
   const { double, control, call } = await stageDouble(t);
   t.is((await call("POST", "/v1/invoices")).status, 404);

@@ -207,7 +207,6 @@ test("each run of a periodic workflow has a time limit, and a missed order creat
     startEnsuring(t, { temporal, plantingOrderIntervalMs: intervalMs });
     for (const [scheduleId, workflowRunTimeout] of [
       [RECONCILIATION, 23 * HOUR_MS],
-      ["test/subscription-sweep-nightly", 23 * HOUR_MS],
       ["test/retention-nightly", 23 * HOUR_MS],
       [ORDER_CREATION, timeoutMs],
     ] as const) {

@@ -1,8 +1,9 @@
+import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
-import { listFailedMeterEventIds } from "../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
@@ -32,9 +33,8 @@ const test = testWithDatabase();
 
 const observers = {
   observeSend: () => undefined,
-  observeLateRefusal: () => undefined,
   observeFailedEvent: () => undefined,
-  observeUnreadSubscription: () => undefined,
+  observeUnreadInvoices: () => undefined,
   observeDrift: () => undefined,
 };
 
@@ -105,11 +105,11 @@ test.serial(
 const closeWith =
   (document: BillingDocument | null) =>
   (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
-    closeUsage(
-      deps,
-      { eventIds: [id], differenceIds: [] },
-      { document, reason: "a test", by: "ada", expectedUnits: null, isDryRun: false },
-    );
+    closeUsage(deps, eventItems([id]), {
+      document,
+      expectedUnits: null,
+      isDryRun: false,
+    });
 
 const waitsForOperator = test.macro({
   exec: async (
@@ -136,7 +136,7 @@ const waitsForOperator = test.macro({
       return message.startsWith("the refunded usage has failed; see: impact usage explain ");
     });
 
-    const [failed = 0n] = await listFailedMeterEventIds(deps.db, stream);
+    const [failed = 0n] = await listFailedEvents(deps.db, stream);
     await settle(deps, failed);
     await drain();
 

@@ -19,7 +19,6 @@ import { donation, validationUpdate } from "../../workflows/donation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { retention } from "../../workflows/retention.ts";
-import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { perpetualWork } from "../../workflows/perpetualWork.ts";
 import { activitiesCompleted, firstRunOf, inOrder } from "./recordingSteps.ts";
 import type { Recording } from "./recordingSteps.ts";
@@ -156,12 +155,6 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       }),
     },
     run: runDonation,
-  },
-  "subscription-sweep": {
-    activities: {
-      sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
-    },
-    run: complete(subscriptionSweep, "subscription-sweep-recorded"),
   },
   retention: {
     activities: { deleteOldData: inOrder(() => ({ processorEvents: 5, events: 0 })) },

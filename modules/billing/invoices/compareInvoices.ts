@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { BulkPace } from "../../../db/createBulkPace.ts";
 import { openBulkPool, unhurriedPace } from "../../../db/createBulkPace.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
@@ -5,8 +6,7 @@ import { requireStripe } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
-import { sweepStripe } from "../processorEvents/refreshSubscriptions.ts";
-import type { StripeSweep, SweepOptions } from "../processorEvents/refreshSubscriptions.ts";
+import { ProcessorUnavailableError } from "../processor.ts";
 import {
   findComparedSince,
   listCustomers,
@@ -15,19 +15,16 @@ import {
 } from "./invoicedUsage.sql.ts";
 import { compareUsage, explainUsage } from "./invoices.rules.ts";
 
-/** Lists the customers of an account, or all (null), that have usage to compare, and since when. */
-async function* listComparedCustomers(
-  { db }: BillingContext,
-  accountId: string | null,
-  readBefore: Date,
-): AsyncGenerator<{ readonly id: string; readonly since: number }, void, void> {
-  for (const id of await listCustomers(db, accountId)) {
-    const since = await findComparedSince(db, { customerId: id, readBefore });
-    if (since !== null) {
-      yield { id, since };
-    }
-  }
-}
+const CALL_TIMEOUT_MS = 20_000;
+
+/** Each customer takes two calls, or some more; usage needs the rest of Stripe's rate limit. */
+const INTERVAL_MS = 100;
+
+/** An outage: each further call may take as long as its timeout. */
+const MAXIMUM_UNAVAILABLE_IN_A_ROW = 3;
+
+/** How many customers' invoices were compared, and how many could not be read. */
+export type ComparedInvoices = { readonly read: number; readonly failed: number };
 
 /** Compares a customer's usage since a second with its invoices at Stripe, and stores the result. */
 const compareCustomer = async (
@@ -67,6 +64,7 @@ const compareCustomer = async (
  * Compares the finalized invoices of every customer of Stripe with what was delivered to it, and stores what differs and what
  * usage no invoice has. What was compared is stored, so a repeated call continues.
  * @param options.readBefore customers that were compared since then are skipped
+ * @param options.onFailure called for each customer that cannot be read; the others follow
  * @throws ProcessorUnavailableError if Stripe is down
  */
 export const compareInvoices = async (
@@ -74,18 +72,44 @@ export const compareInvoices = async (
   {
     accountId = null,
     readBefore,
-  }: { readonly accountId?: string | null; readonly readBefore: Date },
-  options: SweepOptions,
-): Promise<StripeSweep> => {
+    signal,
+    onFailure,
+    intervalMs = INTERVAL_MS,
+  }: {
+    readonly accountId?: string | null;
+    readonly readBefore: Date;
+    readonly signal: AbortSignal;
+    readonly onFailure: (customerId: string, error: unknown) => void;
+    readonly intervalMs?: number;
+  },
+): Promise<ComparedInvoices> => {
   if (given.billing.stripe === null) {
     return { read: 0, failed: 0 };
   }
   const clock = await correctClock(given.db, given.clock);
   const context = { ...given, clock, db: openBulkPool(given.db, pace) };
   const { separatedAt } = await readDeployment(context.db);
-  return sweepStripe(
-    listComparedCustomers(context, accountId, readBefore),
-    ({ id, since }, signal) => compareCustomer(context, id, { since, separatedAt }, signal),
-    options,
-  );
+  let [read, failed, unavailable] = [0, 0, 0];
+  for (const customerId of await listCustomers(context.db, accountId)) {
+    const since = await findComparedSince(context.db, { customerId, readBefore });
+    if (since === null) {
+      continue;
+    }
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
+    try {
+      await compareCustomer(context, customerId, { since, separatedAt }, limit);
+      read += 1;
+      unavailable = 0;
+    } catch (error) {
+      signal.throwIfAborted();
+      failed += 1;
+      onFailure(customerId, error);
+      unavailable = error instanceof ProcessorUnavailableError ? unavailable + 1 : 0;
+      if (unavailable === MAXIMUM_UNAVAILABLE_IN_A_ROW) {
+        throw error;
+      }
+    }
+    await sleep(intervalMs, undefined, { signal });
+  }
+  return { read, failed };
 };

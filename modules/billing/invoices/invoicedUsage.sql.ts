@@ -73,8 +73,8 @@ const deliveredRow = z.strictObject({
 });
 
 /**
- * Sums what was delivered to a customer in each span, in their order. Without usage, the accounts are those that have the
- * customer now.
+ * Sums what was delivered to a customer in each span, in their order, without what documents bill or an operator never bills.
+ * Without usage, the accounts are those that have the customer now.
  * @param since what is older was delivered by another deployment
  */
 export const sumDelivered = (
@@ -112,12 +112,15 @@ export const sumDelivered = (
         AND second < span.end_second
         AND second >= coalesce(extract(epoch FROM ${timestamp(since)})::bigint, 0)
         AND state = 'delivered'
+        AND document_kind IS NULL
     ) AS event ON true
     GROUP BY place
     ORDER BY place
   `);
 
-/** Replaces what is stored of a customer's usage since a second. */
+const LATE = "delivered after its invoice was finalized";
+
+/** Replaces what is stored of a customer's usage since a second, and marks the events that came too late for their invoice. */
 export const replaceInvoicedUsage = async (
   transaction: DatabaseTransactionConnection,
   customerId: string,
@@ -143,15 +146,37 @@ export const replaceInvoicedUsage = async (
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO invoiced_usage (
       customer_id, kind, start_second, end_second, account_ids, subscription_id, other_subscription_id,
-      invoice_id, invoice_number, invoice_status, quantity, delivered, problem, units
+      invoice_id, invoice_number, quantity, delivered, problem, units
     )
     SELECT
       ${customerId}, kind, start, "end", "accountIds", "subscriptionId", "otherSubscriptionId",
-      line ->> 'invoiceId', line ->> 'number', line ->> 'status', (line ->> 'quantity')::bigint, delivered, problem, units
+      line ->> 'invoiceId', line ->> 'number', (line ->> 'quantity')::bigint, delivered, problem, units
     FROM json_to_recordset(${JSON.stringify(rows)}) AS compared (
       kind text, start bigint, "end" bigint, "accountIds" uuid[], "subscriptionId" text, "otherSubscriptionId" text,
       line json, delivered bigint, problem text, units bigint
     )
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET is_late = false, last_error = NULL
+    WHERE is_late AND customer_id = ${customerId} AND second >= ${since}
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET is_late = true, last_error = ${LATE}
+    FROM ${sql.unnest(
+      rows.flatMap(({ kind, start, end, problem, line }) =>
+        problem === "late" && line ? [[kind, start, end, line.finalizedAt]] : [],
+      ),
+      ["text", "int8", "int8", "int8"],
+    )} AS late (kind, start_second, end_second, finalized_at)
+    WHERE meter_event.customer_id = ${customerId}
+      AND meter_event.kind = late.kind
+      AND meter_event.second >= greatest(late.start_second, ${since})
+      AND meter_event.second < late.end_second
+      AND meter_event.state = 'delivered'
+      AND meter_event.document_kind IS NULL
+      AND meter_event.settled_at > to_timestamp(late.finalized_at)
   `);
 };
 

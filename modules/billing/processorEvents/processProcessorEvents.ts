@@ -1,16 +1,11 @@
-import type { CommonQueryMethods } from "slonik";
-import type { Clock } from "../../../runtime/clock.ts";
 import type { Context } from "../../../runtime/context.ts";
-import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
-import { readDeployment } from "../deployment.sql.ts";
 import {
   recordLateRefusal,
   lockMeterEvents,
   listMeterEventsByIdentifier,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { CheckoutSession } from "../processor.ts";
@@ -24,55 +19,23 @@ import {
   recordProcessing,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
-import {
-  decideLateRefusal,
-  findForeignMode,
-  identifierOf,
-  isGivenUp,
-  isPayment,
-  isProcessed,
-  isSubscriptionChange,
-} from "./processorEvents.rules.ts";
+import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
-import { refreshSubscription } from "./refreshSubscriptions.ts";
+import { refreshSubscription } from "./readSubscription.ts";
 import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
 /**
  * Stores an event that a webhook has announced, for a worker to process.
- * @param observeForeignMode called with the reason before an event of Stripe's other mode is rejected
  * @returns `repeated` if it was stored before, `ignored` if nothing depends on events of its type
- * @throws DomainError request_invalid if the event is of Stripe's other mode than the deployment
  */
 export const receiveProcessorEvent = async (
-  {
-    db,
-    clock,
-    observeForeignMode,
-  }: {
-    readonly db: CommonQueryMethods;
-    readonly clock: Clock;
-    readonly observeForeignMode: (reason: string) => void;
-  },
+  { db, clock }: Context,
   event: ProcessorEvent,
 ): Promise<"stored" | "repeated" | "ignored"> => {
-  const { processor } = await readDeployment(db);
-  const foreign = findForeignMode(event, processor);
-  if (foreign !== null) {
-    observeForeignMode(foreign);
-    throw invalidRequest(foreign);
-  }
-  if (!isProcessed(event.type)) {
+  if (subjectOf(event.type) === null) {
     return "ignored";
   }
   return (await insertProcessorEvent(db, event, clock.now())) ? "stored" : "repeated";
-};
-
-/** A delivered meter event that the processor turned out to have refused, and that needs an operator. */
-export type LateRefusal = { readonly event: StoredMeterEvent; readonly reason: string };
-
-type RefusalObserver = {
-  /** Called for every meter event that a report has made a failed one. */
-  readonly observeLateRefusal: (refusal: LateRefusal) => void;
 };
 
 /**
@@ -83,19 +46,14 @@ type RefusalObserver = {
  * @throws Error if a named meter event is still being sent; nothing is changed then
  */
 export const applyRefusalReport = async (
-  { db, clock, observeLateRefusal }: Context & RefusalObserver,
+  { db, clock }: Context,
   processorEventId: string,
-  { windowEnd, refusals }: RefusalReport,
+  { windowEnd, reasons }: RefusalReport,
 ): Promise<void> => {
-  const reasons = new Map(
-    refusals.flatMap(({ code, samples }) =>
-      samples.map(({ identifier, message }) => [identifierOf(identifier), `${code}: ${message}`]),
-    ),
-  );
-  const refused = await db.transaction(async (transaction) => {
+  await db.transaction(async (transaction) => {
     const report = await lockProcessorEvent(transaction, processorEventId);
     if (report?.state !== "pending") {
-      return [];
+      return;
     }
     const named = await listMeterEventsByIdentifier(transaction, [...reasons.keys()]);
     await lockStreams(transaction, named);
@@ -122,11 +80,7 @@ export const applyRefusalReport = async (
       }
     }
     await recordProcessing(transaction, processorEventId, { isSettled: true, now });
-    return decided.filter(({ decision }) => decision === "failed");
   });
-  for (const { event, reason } of refused) {
-    observeLateRefusal({ event, reason });
-  }
 };
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -141,7 +95,7 @@ export type FailedProcessorEvent = {
   readonly reason: string;
 };
 
-export type ProcessorEventObservers = RefusalObserver & {
+export type ProcessorEventObservers = {
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 
@@ -157,7 +111,8 @@ const apply = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
-  if (isSubscriptionChange(type)) {
+  const subject = subjectOf(type);
+  if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
     for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
       await refreshSubscription(context, accountId, limit);
@@ -165,11 +120,9 @@ const apply = async (
     return;
   }
   const stripe = requireStripe(context.billing);
-  if (isPayment(type)) {
-    await context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit));
-    return;
-  }
-  await applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit));
+  await (subject === "payment"
+    ? context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit))
+    : applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit)));
 };
 
 const processOne = async (

@@ -1,5 +1,4 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
-import type { LiveProcessor } from "../deployment.rules.ts";
 import type { MeterEventState } from "../meterEvents.rules.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
@@ -9,53 +8,34 @@ export type ProcessorEvent = {
   readonly type: string;
   /** What it is about, such as a subscription or a Checkout session. */
   readonly objectId: string | null;
-  /** Whether it happened in live mode. A destination of the other mode may be signed with a known secret by mistake. */
-  readonly isLive: boolean;
 };
-
-const modeName = (isLive: boolean): string => (isLive ? "live mode" : "test mode");
-
-/** Returns why an event does not belong to the deployment, or null. Until a worker has recorded who bills, all belong. */
-export const findForeignMode = (
-  { isLive }: Pick<ProcessorEvent, "isLive">,
-  recorded: LiveProcessor | null,
-): string | null =>
-  recorded?.name === "stripe" && recorded.account.isLive !== isLive
-    ? `the event is of Stripe's ${modeName(isLive)}, and this deployment bills in ${modeName(recorded.account.isLive)}; point the webhook destination of ${modeName(recorded.account.isLive)} to this URL`
-    : null;
 
 /** `processed`: it is settled, also if it was given up with an error. */
 export const PROCESSOR_EVENT_STATES = ["pending", "processed"] as const;
 
-/** Reports of usage that the processor refused after it had accepted it. */
-const REPORT_TYPES = new Set([
-  "v1.billing.meter.error_report_triggered",
-  "v1.billing.meter.no_meter_found",
+/** The type of our own request to read a subscription. */
+export const SUBSCRIPTION_READ = "subscription.read";
+
+const TYPES: ReadonlyMap<string, "report" | "payment" | "subscription"> = new Map([
+  ["v1.billing.meter.error_report_triggered", "report"],
+  ["v1.billing.meter.no_meter_found", "report"],
+  ["checkout.session.completed", "payment"],
+  ["checkout.session.async_payment_succeeded", "payment"],
+  ["customer.deleted", "subscription"],
+  [SUBSCRIPTION_READ, "subscription"],
 ]);
 
-/** Returns whether an event may have changed a subscription; its object is the subscription or the customer. */
-export const isSubscriptionChange = (type: string): boolean =>
-  type.startsWith("customer.subscription.") || type === "customer.deleted";
+/**
+ * Returns what an event of a type is about: a `report` of usage that the processor refused after it had accepted it, a Checkout
+ * session that may have been paid, or a subscription or customer that may have changed. Null: nothing here, so it is not stored.
+ */
+export const subjectOf = (type: string): "report" | "payment" | "subscription" | null =>
+  type.startsWith("customer.subscription.") ? "subscription" : (TYPES.get(type) ?? null);
 
-const PAYMENT_TYPES = new Set([
-  "checkout.session.completed",
-  "checkout.session.async_payment_succeeded",
-]);
-
-/** Returns whether an event may have made a Checkout session a paid one; its object is the session. */
-export const isPayment = (type: string): boolean => PAYMENT_TYPES.has(type);
-
-/** Returns whether events of a type change anything here; others are not stored. */
-export const isProcessed = (type: string): boolean =>
-  REPORT_TYPES.has(type) || isSubscriptionChange(type) || isPayment(type);
-
-/** The samples of what the processor refused of the usage that it received until a time, by error code. */
+/** What the processor refused of the usage that it received until a time: samples, and why, by the identifiers of meter events. */
 export type RefusalReport = {
   readonly windowEnd: Date;
-  readonly refusals: readonly {
-    readonly code: string;
-    readonly samples: readonly { readonly identifier: string; readonly message: string }[];
-  }[];
+  readonly reasons: ReadonlyMap<string, string>;
 };
 
 /** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */

@@ -4,6 +4,7 @@ import {
   FIRST_PROCESSING_DELAY_MS,
   MAXIMUM_PROCESSING_DELAY_MS,
   PROCESSOR_EVENT_STATES,
+  SUBSCRIPTION_READ,
 } from "./processorEvents.rules.ts";
 import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import { afterLookup, columnsOf, sql, timestamp } from "../../../db/sql.ts";
@@ -16,7 +17,7 @@ import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
  */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
-  { id, type, objectId }: Omit<ProcessorEvent, "isLive">,
+  { id, type, objectId }: ProcessorEvent,
   receivedAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
@@ -27,6 +28,35 @@ export const insertProcessorEvent = async (
     ON CONFLICT (id) DO NOTHING
   `);
   return rowCount > 0;
+};
+
+/**
+ * Has the subscriptions of all organizations read again, like after a webhook about each of them. One that already waits to
+ * be read keeps the time since when it does, after which it is given up.
+ * @param spreadMs the time over which they are spread, so that webhooks do not wait behind thousands of them
+ */
+export const requestSubscriptionReads = async (
+  db: CommonQueryMethods,
+  now: Date,
+  spreadMs = 0,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, object_id, received_at, next_attempt_at)
+    SELECT
+      'read:' || subscription.id, ${SUBSCRIPTION_READ}, subscription.id, ${timestamp(now)},
+      ${timestamp(now)} + interval '1 millisecond' * random() * ${spreadMs}
+    FROM (SELECT DISTINCT stripe_subscription_id AS id FROM account) AS subscription
+    WHERE subscription.id IS NOT NULL AND EXISTS (SELECT FROM deployment WHERE processor = 'stripe')
+    ON CONFLICT (id) DO UPDATE SET
+      received_at = CASE processor_event.state
+        WHEN 'pending' THEN processor_event.received_at
+        ELSE excluded.received_at
+      END,
+      next_attempt_at = excluded.next_attempt_at,
+      attempts = 0,
+      state = 'pending',
+      settled_at = NULL
+  `);
 };
 
 const eventRow = z.strictObject({

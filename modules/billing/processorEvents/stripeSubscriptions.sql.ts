@@ -190,41 +190,6 @@ export const listWatchedSubscriptions = (
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/**
- * Lists the next accounts whose subscription has not been read since a time, in the order of their ids. One that was read
- * in the future was read while a clock was fast.
- */
-export const listSubscriptionsToRead = (
-  db: CommonQueryMethods,
-  {
-    readBefore,
-    now,
-    after,
-    limit,
-  }: {
-    readonly readBefore: Date;
-    readonly now: Date;
-    readonly after: string | null;
-    readonly limit: number;
-  },
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT account.id
-    FROM account
-    LEFT JOIN stripe_subscription
-      ON stripe_subscription.account_id = account.id
-      AND stripe_subscription.subscription_id = account.stripe_subscription_id
-    WHERE account.stripe_subscription_id IS NOT NULL
-      AND (${after}::uuid IS NULL OR account.id > ${after})
-      AND (
-        stripe_subscription.read_at IS NULL
-        OR stripe_subscription.read_at < ${timestamp(readBefore)}
-        OR stripe_subscription.read_at > ${timestamp(now)} + interval '1 minute'
-      )
-    ORDER BY account.id
-    LIMIT ${limit}
-  `);
-
 /** Lists the accounts that have a subscription or a customer of Stripe. */
 export const listAccountsOfStripeObject = (
   db: CommonQueryMethods,

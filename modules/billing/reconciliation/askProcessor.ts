@@ -1,11 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../accounts/accounts.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import { findEndOfPeriods } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { currentTarget, requireStripe } from "../createBilling.ts";
-import { readDeployment } from "../deployment.sql.ts";
-import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import {
   findMeterEvent,
   findRefundedUsage,
@@ -23,8 +20,8 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
 import type { SendResult } from "../sending/decideNextStep.rules.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
-import { minuteOf, timeOf } from "../usage.rules.ts";
-import type { Span } from "../usage.rules.ts";
+import { minuteOf } from "../usage.rules.ts";
+import type { BillingTarget, Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import {
@@ -133,57 +130,51 @@ const sendRest = async (
   await closeDifference(transaction, rest, decision);
 };
 
-/** Sends usage that the processor does not have to where the account is billed now, and a refund to where its usage is. */
-const sendAbsent = async (
+/** Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage. */
+export const findTarget = async (
   { billing }: BillingContext,
+  transaction: DatabaseTransactionConnection,
+  { id, accountId, mode, quantity, processor, customerId }: StoredMeterEvent,
+): Promise<BillingTarget & Partial<StoredMeterEvent>> => {
+  if (quantity < 0) {
+    return (await findRefundedUsage(transaction, id)) ?? { processor, customerId };
+  }
+  const account = await findAccount(transaction, accountId);
+  return currentTarget(billing, account?.stripeCustomerId ?? null, mode);
+};
+
+const sendAbsent = async (
+  context: BillingContext,
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
   now: Date,
 ): Promise<void> => {
-  const { id, accountId, mode, quantity } = event;
-  const usage = quantity < 0 ? await findRefundedUsage(transaction, id) : null;
-  if (usage?.state === "pending" || usage?.state === "failed") {
-    await letWait(transaction, id, usage.id);
-    return;
+  const target = await findTarget(context, transaction, event);
+  const { id: usageId, state } = target;
+  if (usageId !== undefined && (state === "pending" || state === "failed")) {
+    await letWait(transaction, event.id, usageId);
+  } else if (isTooOldToSend(event.second, now)) {
+    await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
+  } else {
+    await sendAgain(transaction, event.id, target);
   }
-  const account = await findAccount(transaction, accountId);
-  const target =
-    usage ??
-    (quantity < 0 ? event : currentTarget(billing, account?.stripeCustomerId ?? null, mode));
-  if (isTooOldToSend({ ...event, processor: target.processor }, now)) {
-    await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
-    return;
-  }
-  await sendAgain(transaction, id, target);
 };
 
-/**
- * Records what was found out about an event. Must run under the locks of its stream and minute.
- * @param deliveredBy the latest time at which it can have been delivered
- */
+/** Records what was found out about an event. Must run under the locks of its stream and minute. */
 export const applyAnswer = async (
   context: BillingContext,
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
   answer: Answer,
-  { deliveredBy, now }: { readonly deliveredBy: Date; readonly now: Date },
+  now: Date,
 ): Promise<void> => {
   const { id } = event;
   switch (answer.kind) {
     case "delivered":
     case "partial": {
-      const customerId = answer.kind === "delivered" ? answer.customerId : event.customerId;
-      const account = await findAccount(transaction, event.accountId);
-      // Nothing is known of the periods of an earlier customer.
-      const ends = { now: deliveredBy, graceMs: DEFAULT_GRACE_MS };
-      const endedBefore =
-        account?.stripeCustomerId === customerId
-          ? await findEndOfPeriods(transaction, event, ends)
-          : null;
       const note = "the processor's sums show it";
       await recordFoundDelivery(transaction, id, {
-        customerId,
-        isLate: endedBefore !== null && timeOf(event.second) < endedBefore,
+        customerId: answer.kind === "delivered" ? answer.customerId : event.customerId,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
         now,
       });
@@ -237,11 +228,10 @@ const askAboutMinute = async (
   minute: Span,
   signal: AbortSignal,
 ): Promise<Obstacle | null> => {
-  const { db, clock, billing } = context;
+  const { db, clock } = context;
   const places = await readPlaces(db, stream, minute);
-  const { usageLagMs } = requireStripe(billing);
   const events = places.flatMap((place) => place.events);
-  const obstacle = findObstacle(events, usageLagMs, await readDatabaseTime(db, clock));
+  const obstacle = findObstacle(events, await readDatabaseTime(db, clock));
   if (obstacle !== null) {
     return obstacle;
   }
@@ -264,12 +254,10 @@ const askAboutMinute = async (
     if (keyOf(await readPlaces(transaction, stream, minute)) !== keyOf(places)) {
       return CHANGED;
     }
-    const { doubtedUntil } = await readDeployment(transaction);
     for (const event of locked.toSorted((a, b) => b.quantity - a.quantity)) {
       const answer = answers.get(event.id);
       if (answer && concernsFailed(event, answer)) {
-        const deliveredBy = event.firstAttemptAt === null ? (doubtedUntil ?? now) : now;
-        await applyAnswer(context, transaction, event, answer, { deliveredBy, now });
+        await applyAnswer(context, transaction, event, answer, now);
       }
     }
     return null;
@@ -293,7 +281,6 @@ export const askAboutEvent = async (
         state: current.state,
         failure: current.failure === "waits_for_usage" ? null : current.failure,
         reason: current.lastError,
-        isLate: current.isLate,
       }
     : early("the processor does not have it; it is sent again", 0);
 };

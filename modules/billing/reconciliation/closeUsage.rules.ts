@@ -1,6 +1,6 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { BillingDocument, Failure, MeterEventState } from "../meterEvents.rules.ts";
+import type { BillingDocument, MeterEventState } from "../meterEvents.rules.ts";
 import { documentFor, namedEvents } from "../meterEvents.rules.ts";
 import type { Owner } from "../../records/owner.rules.ts";
 
@@ -8,8 +8,8 @@ type ClosedEvent = {
   readonly id: bigint;
   readonly quantity: number;
   readonly state: MeterEventState;
-  readonly failure: Failure | null;
   readonly isLate: boolean;
+  readonly documentKind: BillingDocument["kind"] | "none" | null;
   readonly documentReference: string | null;
 };
 
@@ -32,7 +32,7 @@ export const isClosedAlready = (
   document: BillingDocument | null,
   { openUsageId, refundedUnits }: Circumstances,
 ): boolean => {
-  const { id, state, isLate, documentReference } = event;
+  const { id, state, isLate, documentKind, documentReference } = event;
   const name = namedEvents([id]);
   if (documentReference !== null) {
     if (documentReference === document?.reference) {
@@ -40,7 +40,7 @@ export const isClosedAlready = (
     }
     throw invalidRequest(`${name} was closed with ${documentReference}`);
   }
-  if (state === "closed" && document === null) {
+  if ((state === "closed" || documentKind === "none") && document === null) {
     return true;
   }
   if (state !== "failed" && !isLate) {

@@ -1,8 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
+import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
-import type { BillingDocument } from "../meterEvents.rules.ts";
+import { namedItems } from "../meterEvents.rules.ts";
+import type { BillingDocument, UsageItem } from "../meterEvents.rules.ts";
 import { closeEvents, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -13,17 +14,9 @@ import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts";
 
-/** What an operator closes: meter events, and differences. */
-export type ClosedItems = {
-  readonly eventIds: readonly bigint[];
-  readonly differenceIds: readonly bigint[];
-};
-
 export type CloseOptions = {
   /** With what the usage is billed or returned at the processor; null: it never is. */
   readonly document: BillingDocument | null;
-  readonly reason: string;
-  readonly by: string;
   /** What the document has; null if that is not to be checked. */
   readonly expectedUnits: number | null;
   readonly isDryRun: boolean;
@@ -35,6 +28,9 @@ export type ClosedUsage = {
   /** What the document bills, or returns if negative. */
   readonly units: number;
 };
+
+const idsOf = (items: readonly UsageItem[], letter: UsageItem["letter"]): readonly bigint[] =>
+  items.filter((item) => item.letter === letter).map(({ id }) => id);
 
 const requireClosable = async (
   transaction: DatabaseTransactionConnection,
@@ -63,13 +59,14 @@ const requireClosable = async (
  */
 export const closeUsage = (
   { db, clock, actor }: OperatorContext,
-  { eventIds, differenceIds }: ClosedItems,
-  { document, reason, by, expectedUnits, isDryRun }: CloseOptions,
+  items: readonly UsageItem[],
+  { document, expectedUnits, isDryRun }: CloseOptions,
 ): Promise<ClosedUsage> =>
   db.transaction(async (transaction) => {
+    const eventIds = idsOf(items, "E");
     const found = await getMeterEvents(transaction, eventIds);
     const differences = await Promise.all(
-      differenceIds.map((id) => getDifference(transaction, id)),
+      idsOf(items, "D").map((id) => getDifference(transaction, id)),
     );
     const streams = [...found, ...differences.map((each) => ({ ...each, mode: "live" as const }))];
     await lockStreams(transaction, streams);
@@ -92,7 +89,8 @@ export const closeUsage = (
       return { events, differences, units };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const note = document === null ? `never billed: ${reason}` : `${document.reference}: ${reason}`;
+    const { by, reason } = decisionOf(actor);
+    const note = [document?.reference ?? "never billed", reason ?? []].flat().join(": ");
     const openIds = open.map(({ id }) => id);
     await closeEvents(transaction, openIds, { document, note, now });
     for (const difference of openDifferences) {
@@ -103,10 +101,7 @@ export const closeUsage = (
       await recordAction(transaction, actor, now, {
         action: "usage.close",
         accountId,
-        subject: [
-          ...(eventIds.length === 0 ? [] : [namedEvents(eventIds)]),
-          ...differenceIds.map((id) => `D${id}`),
-        ].join(", "),
+        subject: namedItems(items),
         details: { ...document, units },
       });
     }

@@ -1,13 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { findMeterEvent, listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
+import { listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
-import { lockStream } from "../streams.sql.ts";
+import { lockStreams } from "../streams.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { findDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 
-const notFound = (names: string): DomainError =>
+export const itemNotFound = (names: string): DomainError =>
   new DomainError("record_not_found", `${names} not found; see \`impact usage list\``);
 
 /** @throws DomainError record_not_found */
@@ -17,7 +17,7 @@ export const getDifference = async (
 ): Promise<UsageDifference> => {
   const difference = await findDifference(db, id);
   if (!difference) {
-    throw notFound(`D${id}`);
+    throw itemNotFound(`D${id}`);
   }
   return difference;
 };
@@ -31,7 +31,7 @@ export const getMeterEvents = async (
   const found = new Set(events.map(({ id }) => id));
   const missing = ids.filter((id) => !found.has(id));
   if (missing.length > 0) {
-    throw notFound(namedEvents(missing));
+    throw itemNotFound(namedEvents(missing));
   }
   return events;
 };
@@ -41,9 +41,9 @@ export const getMeterEvent = async (
   db: CommonQueryMethods,
   id: bigint,
 ): Promise<StoredMeterEvent> => {
-  const event = await findMeterEvent(db, id);
+  const [event] = await getMeterEvents(db, [id]);
   if (!event) {
-    throw notFound(namedEvents([id]));
+    throw itemNotFound(`E${id}`);
   }
   return event;
 };
@@ -56,7 +56,10 @@ export const lockMeterEvent = async (
   transaction: DatabaseTransactionConnection,
   id: bigint,
 ): Promise<StoredMeterEvent> => {
-  await lockStream(transaction, await getMeterEvent(transaction, id));
-  await lockMeterEvents(transaction, [id]);
-  return getMeterEvent(transaction, id);
+  await lockStreams(transaction, await getMeterEvents(transaction, [id]));
+  const [event] = await lockMeterEvents(transaction, [id]);
+  if (!event) {
+    throw itemNotFound(`E${id}`);
+  }
+  return event;
 };

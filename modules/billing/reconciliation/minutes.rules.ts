@@ -1,5 +1,6 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 
 /*
  * The processor reports sums of whole minutes. From the sum of a minute follows which of the events that it may have it has.
@@ -39,11 +40,7 @@ const ASK_AGAIN_MS = 15_000;
  * have it. Later the sum lags.
  * @param events all events of the minute at the customers that are asked
  */
-export const findObstacle = (
-  events: readonly MinuteEvent[],
-  usageLagMs: number,
-  now: Date,
-): Obstacle | null => {
+export const findObstacle = (events: readonly MinuteEvent[], now: Date): Obstacle | null => {
   if (events.some(isBeingSent)) {
     return { reason: "another event of that minute is being sent", afterMs: ASK_AGAIN_MS };
   }
@@ -52,7 +49,7 @@ export const findObstacle = (
       .filter((event) => event.state === "delivered" || isAskedAbout(event))
       .map(({ askingSince, settledAt }) => (askingSince ?? settledAt)?.getTime() ?? 0),
   );
-  const lagMs = lastSentMs + usageLagMs - now.getTime();
+  const lagMs = lastSentMs + LONGEST_USAGE_LAG_MS - now.getTime();
   return lagMs > 0
     ? {
         reason: `the processor's sums may lag for another ${counted(Math.ceil(lagMs / 60_000), "minute")}`,

@@ -89,56 +89,28 @@ export const streamOf = ({ kind, customerId, accountIds }: ReportedStream): Cust
 });
 
 /**
- * Lists the live streams at Stripe: of the customers that accounts have had, and of those with meter events in a span. The
- * account that has the customer comes first, then the one with the latest usage.
+ * Lists the live streams at Stripe of the customers that accounts have had. The account that has the customer now comes first.
  * @param accountId only the streams of this account, with the others that have had its customers; null: all
  */
 export const listStripeStreams = (
   db: CommonQueryMethods,
-  span: Span,
   accountId: string | null,
-): Promise<readonly ReportedStream[]> =>
-  db.any(sql.type(reportedStreamRow)`
-    WITH account_stream AS (
-      SELECT
-        account.id AS account_id, customer.id AS customer_id, kind.kind, customer.id = stripe_customer_id AS is_current,
-        0::bigint AS second
-      FROM account
-      CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
-      CROSS JOIN ${values(KINDS)} AS kind
-      UNION ALL
-      SELECT account_id, customer_id, kind, false, max(second)
-      FROM meter_event
-      WHERE second >= ${span.start}
-        AND second < ${span.end}
-        AND mode = 'live'
-        AND processor = 'stripe'
-        AND customer_id IS NOT NULL
-        AND ${
-          accountId === null
-            ? sql.fragment`true`
-            : sql.fragment`customer_id IN (
-                SELECT unnest(stripe_customer_ids) FROM account WHERE id = ${accountId}
-              )`
-        }
-      GROUP BY account_id, customer_id, kind
-    ),
-    ranked AS (
-      SELECT account_id, customer_id, kind, coalesce(bool_or(is_current), false) AS is_current, max(second) AS second
-      FROM account_stream
-      GROUP BY account_id, customer_id, kind
-    )
+): Promise<readonly ReportedStream[]> => {
+  const order = sql.fragment`customer.id IS NOT DISTINCT FROM account.stripe_customer_id DESC, account.id`;
+  return db.any(sql.type(reportedStreamRow)`
     SELECT
-      kind,
-      customer_id AS "customerId",
-      array_agg(account_id ORDER BY is_current DESC, second DESC, account_id) AS "accountIds",
-      string_agg(account.name, ', ' ORDER BY is_current DESC, second DESC, account_id) AS "accountName"
-    FROM ranked
-    JOIN account ON account.id = ranked.account_id
-    GROUP BY customer_id, kind
-    HAVING ${accountId === null ? sql.fragment`true` : sql.fragment`bool_or(account_id = ${accountId})`}
-    ORDER BY "accountName", customer_id, kind
+      kind.kind,
+      customer.id AS "customerId",
+      array_agg(account.id ORDER BY ${order}) AS "accountIds",
+      string_agg(account.name, ', ' ORDER BY ${order}) AS "accountName"
+    FROM account
+    CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
+    CROSS JOIN ${values(KINDS)} AS kind
+    GROUP BY customer.id, kind.kind
+    HAVING ${accountId}::uuid IS NULL OR bool_or(account.id = ${accountId})
+    ORDER BY "accountName", customer.id, kind.kind
   `);
+};
 
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 

@@ -7,7 +7,8 @@ import { readDeployment } from "../deployment.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
 import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import { isProcessorUnusable, LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../processor.ts";
+import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
+import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
@@ -111,7 +112,7 @@ const readDifference = async (
   { db, clock }: BillingContext,
   reported: ReportedStream,
   minute: Span,
-  { theirs, usageLagMs }: { readonly theirs: number; readonly usageLagMs: number },
+  theirs: number,
 ): Promise<MinuteDifference | null> => {
   const events = await listEventsOfSpan(db, streamOf(reported), minute);
   const ours = sumDelivered(events);
@@ -129,7 +130,7 @@ const readDifference = async (
     units,
     ours,
     theirs,
-    mayLag: findObstacle(events, usageLagMs, clock.now()) !== null,
+    mayLag: findObstacle(events, clock.now()) !== null,
     askedIds: events.filter(isAskedAbout).map(({ id }) => id),
   };
 };
@@ -158,7 +159,7 @@ const compareStream = async (
     return { ...report, processorQuantity: 0, differences };
   }
   try {
-    const { usageLagMs, sumUsage } = requireStripe(billing);
+    const { sumUsage } = requireStripe(billing);
     const readTheirs = (part: Span) => sumUsage(reported.customerId, reported.kind, part, signal);
     const processorQuantity = await readTheirs(span);
     if (processorQuantity === delivered) {
@@ -169,7 +170,7 @@ const compareStream = async (
       theirs: await readTheirs(part),
     }));
     for await (const { minute, theirs } of found) {
-      const difference = await readDifference(context, reported, minute, { theirs, usageLagMs });
+      const difference = await readDifference(context, reported, minute, theirs);
       if (difference !== null) {
         differences.push(difference);
       }
@@ -254,7 +255,7 @@ export const reconcileUsage = async (
   const { separatedAt, processor } = await readDeployment(context.db);
   const span = ownSpanOf(givenSpan ?? defaultSpan(startedAt), separatedAt);
   const compared =
-    processor?.name === "stripe" ? await listStripeStreams(context.db, span, accountId) : [];
+    processor?.name === "stripe" ? await listStripeStreams(context.db, accountId) : [];
   const streams = await runConcurrently(
     compared,
     (stream) => compareStream(context, stream, span, signal),

@@ -1,17 +1,18 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { findAccount } from "../../accounts/accounts.sql.ts";
 import type { OperatorContext } from "../../accounts/context.ts";
+import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { findEndOfPeriods } from "../billingPeriods.sql.ts";
+import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
-import { currentTarget, requireStripe } from "../createBilling.ts";
+import { requireStripe } from "../createBilling.ts";
 import { requireFlowing } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
-import { namedEvents, DEFAULT_GRACE_MS, documentFor } from "../meterEvents.rules.ts";
-import { askAgain, findMeterEvent, findRefundedUsage, sendAgain } from "../meterEvents.sql.ts";
+import { namedEvents, documentFor } from "../meterEvents.rules.ts";
+import type { UsageItem } from "../meterEvents.rules.ts";
+import { askAgain, findMeterEvent, sendAgain } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
-import { applyAnswer, lockMinute } from "./askProcessor.ts";
+import { applyAnswer, findTarget, lockMinute } from "./askProcessor.ts";
 import { lockMeterEvent, getDifference } from "./getUsageItems.ts";
 import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
 import { listPossibleCustomers, listEventsOfSpan } from "./minutes.sql.ts";
@@ -23,25 +24,19 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { BillingTarget } from "../usage.rules.ts";
-import { listOpenItems } from "../meterEventReports.sql.ts";
-import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { invalidRequest, DomainError } from "../../../runtime/errors.rules.ts";
 
-/** Returns where a retried event is sent: usage to the account's present customer, a refund to that of its usage. */
-const targetOf = async (
-  { billing }: BillingContext,
+/** @throws DomainError request_invalid if the account has no customer */
+const requireTarget = async (
+  context: BillingContext,
   transaction: DatabaseTransactionConnection,
-  { id, accountId, mode, quantity, processor, customerId }: StoredMeterEvent,
+  event: StoredMeterEvent,
 ): Promise<BillingTarget> => {
-  if (quantity < 0) {
-    const usage = await findRefundedUsage(transaction, id);
-    return usage ?? { processor, customerId };
-  }
-  const account = await findAccount(transaction, accountId);
-  const target = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
-  if (target.processor === "stripe" && target.customerId === null) {
+  const target = await findTarget(context, transaction, event);
+  if (target.processor === "stripe" && target.customerId === null && event.quantity > 0) {
     throw invalidRequest(
-      `the organization of ${namedEvents([id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
+      `the organization of ${namedEvents([event.id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
     );
   }
   return target;
@@ -77,7 +72,7 @@ export const retryUsage = (
     const usage =
       event.waitsFor === null ? null : await findMeterEvent(transaction, event.waitsFor);
     const retry = decideRetry(event, usage, answer);
-    const target = retry === "send" ? await targetOf(context, transaction, event) : null;
+    const target = retry === "send" ? await requireTarget(context, transaction, event) : null;
     const customerId =
       answer?.kind === "delivered"
         ? requireCustomer(event.id, await listCustomers(transaction, event), answer.customerId)
@@ -87,13 +82,7 @@ export const retryUsage = (
     }
     const now = await readDatabaseTime(transaction, clock);
     if (retry === "record") {
-      await applyAnswer(
-        context,
-        transaction,
-        event,
-        { kind: "delivered", customerId },
-        { deliveredBy: now, now },
-      );
+      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
     } else if (target !== null) {
       await sendAgain(transaction, event.id, target);
       await recordUsageEvent(transaction, event, "pending", now);
@@ -115,19 +104,18 @@ const RESERVE_MS = DAY_MS;
 
 const TIMEOUT_MS = 20_000;
 
+/** After a period's end, Stripe still adds usage to its invoice for an hour, unless configured otherwise. */
+const GRACE_MS = HOUR_MS;
+
 /** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
 const requireSendable = async (
   { db }: BillingContext,
-  { id, accountId, kind, second, units }: UsageDifference,
+  difference: UsageDifference,
   now: Date,
 ): Promise<void> => {
-  const ends = { now, graceMs: DEFAULT_GRACE_MS };
-  const endedBefore = await findEndOfPeriods(db, { accountId, kind }, ends);
-  const isTooOld = isTooOldToSend(
-    { processor: "stripe", second },
-    new Date(now.getTime() + RESERVE_MS),
-  );
-  if (isTooOld || (endedBefore !== null && second * 1000 < endedBefore.getTime())) {
+  const { id, second, units } = difference;
+  const isTooOld = isTooOldToSend(second, new Date(now.getTime() + RESERVE_MS));
+  if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
     throw invalidRequest(
       `D${id} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(-units) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
     );
@@ -145,11 +133,7 @@ const requireSendable = async (
 export const sendDifference = async (
   context: BillingContext & OperatorContext,
   id: bigint,
-  {
-    reason,
-    by,
-    isDryRun,
-  }: { readonly reason: string; readonly by: string; readonly isDryRun: boolean },
+  { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<UsageDifference> => {
   const { db, clock, billing, actor } = context;
   const difference = await getDifference(db, id);
@@ -167,7 +151,7 @@ export const sendDifference = async (
     await lockMinute(transaction, places, minute);
     const events = await listEventsOfSpan(transaction, difference, minute);
     const now = await readDatabaseTime(transaction, clock);
-    const obstacle = findObstacle(events, stripe.usageLagMs, now);
+    const obstacle = findObstacle(events, now);
     if (obstacle !== null) {
       throw invalidRequest(`D${id}: ${obstacle.reason}; repeat the command then`);
     }
@@ -183,7 +167,7 @@ export const sendDifference = async (
     if (isDryRun) {
       return;
     }
-    const decision = { isSent: true, reason, by, document: null, now };
+    const decision = { isSent: true, ...decisionOf(actor), document: null, now };
     await closeDifference(transaction, difference, decision);
     await recordAction(transaction, actor, now, {
       action: "usage.retry",
@@ -195,9 +179,6 @@ export const sendDifference = async (
   return difference;
 };
 
-/** An item of usage: a meter event (`E`) or a difference (`D`). */
-export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
-
 export type RetriedItem = UsageItem & { readonly units: number } & (
     | { readonly retry: Retry }
     /** Why a retry cannot settle it. */
@@ -205,8 +186,6 @@ export type RetriedItem = UsageItem & { readonly units: number } & (
   );
 
 type RetryOptions = {
-  readonly reason: string;
-  readonly by: string;
   /** What the operator has found out about the events; null if they are to be asked about. */
   readonly answer?: OperatorAnswer | null;
   readonly isDryRun: boolean;
@@ -238,12 +217,3 @@ export async function* retryItems(
     }
   }
 }
-
-/** Lists everything of an organization, or of all (null), that a retry may settle. Documents settle the others. */
-export const listRetriableItems = async (
-  { db }: Pick<BillingContext, "db">,
-  accountId: string | null,
-): Promise<readonly UsageItem[]> =>
-  (await listOpenItems(db, accountId)).filter(
-    ({ cause }) => cause !== "late" && cause !== "credit_owed",
-  );

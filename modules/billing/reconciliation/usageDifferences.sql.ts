@@ -123,7 +123,7 @@ export const replaceOpenDifferences = async (
 export type ClosedDifference = {
   /** Whether the units are sent, or taken back. Otherwise they are accepted. */
   readonly isSent: boolean;
-  readonly reason: string;
+  readonly reason: string | null;
   readonly by: string;
   readonly document: BillingDocument | null;
   readonly now: Date;

@@ -3,13 +3,11 @@ import { z } from "zod";
 import { isLeaseFree } from "../../../db/leases.ts";
 import type { Lease } from "../../../db/leases.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
-import { isOfEndedPeriod } from "../billingPeriods.sql.ts";
 import { isUsageFlowing } from "../deployment.sql.ts";
-import { DEFAULT_GRACE_MS } from "../meterEvents.rules.ts";
 import type { Failure } from "../meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { DELIVERED_LATE, LEASE_MS } from "./decideNextStep.rules.ts";
+import { LEASE_MS } from "./decideNextStep.rules.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
@@ -90,24 +88,17 @@ export type RecordedOutcome = Pick<StoredMeterEvent, "id" | "attempts"> & {
   readonly now: Date;
 };
 
-const recordedRow = z.strictObject({ id: z.bigint(), isLate: z.boolean() });
-
-/** Most usage is delivered within seconds, and no subscription begins in between. */
-const CHECKED_AGE_SECONDS = 60;
+const idRow = z.strictObject({ id: z.bigint() });
 
 /**
- * Records outcomes and releases the leases. A delivery is late if the billing period had ended, and so had the time in
- * which Stripe adds to its invoice.
- * @returns the recorded events; the others' attempts have been followed by another one
+ * Records outcomes and releases the leases.
+ * @returns the ids of the recorded events; the others' attempts have been followed by another one
  */
 export const recordOutcomes = (
   db: CommonQueryMethods,
   outcomes: readonly RecordedOutcome[],
-): Promise<readonly Readonly<z.output<typeof recordedRow>>[]> => {
-  const now = new Date(Math.max(...outcomes.map((outcome) => outcome.now.getTime())));
-  const ends = { now, graceMs: DEFAULT_GRACE_MS };
-  const second = sql.fragment`meter_event.second`;
-  return db.any(sql.type(recordedRow)`
+): Promise<readonly bigint[]> =>
+  db.anyFirst(sql.type(idRow)`
     WITH outcome AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(
@@ -118,23 +109,7 @@ export const recordOutcomes = (
       )
     ),
     current AS (
-      SELECT
-        meter_event.id,
-        CASE
-          WHEN outcome.state = 'delivered'
-            AND meter_event.mode = 'live'
-            AND meter_event.processor = 'stripe'
-            AND to_timestamp(${second} + ${CHECKED_AGE_SECONDS}) < outcome.now
-          THEN coalesce(
-            (
-              SELECT ${isOfEndedPeriod(sql.fragment`meter_event.kind`, second, ends)}
-              FROM account
-              WHERE account.id = meter_event.account_id
-            ),
-            false
-          )
-          ELSE false
-        END AS is_late
+      SELECT meter_event.id
       FROM meter_event
       JOIN outcome ON outcome.id = meter_event.id AND outcome.attempts = meter_event.attempts
       WHERE ${afterLookup(sql.fragment`meter_event.state = 'pending'`)}
@@ -145,7 +120,6 @@ export const recordOutcomes = (
     SET
       state = outcome.state,
       failure = outcome.failure,
-      is_late = current.is_late,
       leased_until = NULL,
       retry_at = outcome."retryAt",
       may_be_delivered = CASE outcome.state
@@ -154,11 +128,10 @@ export const recordOutcomes = (
       END,
       asking_since = coalesce(outcome."askingSince", meter_event.asking_since),
       key_generation = key_generation + CASE WHEN outcome."newKey" THEN 1 ELSE 0 END,
-      last_error = CASE WHEN current.is_late THEN ${DELIVERED_LATE} ELSE coalesce(outcome.reason, last_error) END,
+      last_error = coalesce(outcome.reason, last_error),
       settled_at = CASE WHEN outcome.state <> 'pending' THEN outcome.now END
     FROM current
     JOIN outcome USING (id)
     WHERE meter_event.id = current.id
-    RETURNING meter_event.id, meter_event.is_late AS "isLate"
+    RETURNING meter_event.id
   `);
-};

@@ -24,10 +24,8 @@ export const createOutcomeRecords = (
 ): RecordOutcome =>
   joinCalls(
     async (outcomes) => {
-      const recorded = new Map(
-        (await recordOutcomes(db, outcomes)).map(({ id, isLate }) => [id, isLate]),
-      );
-      return outcomes.map(({ id }) => recorded.get(id) ?? false);
+      await recordOutcomes(db, outcomes);
+      return outcomes.map(() => undefined);
     },
     { collectMs },
   );
@@ -36,21 +34,6 @@ type AttemptObservers = {
   readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
   readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
   readonly onEnd: () => void;
-};
-
-export type Attempts = {
-  /** Adds a sealed event whose next attempt has not begun. */
-  readonly add: (event: StoredMeterEvent) => void;
-  /** Commits the next attempts with their lease, and starts them. Calls to Stripe wait for their share of the rate. */
-  readonly begin: () => Promise<void>;
-  /** Forgets the events that wait. The next scan finds those that still do. */
-  readonly clear: () => void;
-  readonly isWaiting: () => boolean;
-  /** How many attempts are in progress. */
-  readonly running: () => number;
-  /** The keys of the streams of all events. */
-  readonly streamKeys: () => readonly string[];
-  readonly settled: () => Promise<void>;
 };
 
 /** Returns the delay of an event whose attempt ended in an error of ours, and which would probably fail again. */
@@ -75,7 +58,7 @@ export const createAttempts = (
     onFailure,
     onEnd,
   }: AttemptObservers & { readonly signal: AbortSignal; readonly rate: CallRate },
-): Attempts => {
+) => {
   let waiting: StoredMeterEvent[] = [];
   const running = new Map<Promise<void>, string>();
   const record = createOutcomeRecords(context, COLLECT_OUTCOMES_MS);
@@ -106,10 +89,12 @@ export const createAttempts = (
   };
 
   return {
-    add: (event) => {
+    /** Adds a sealed event whose next attempt has not begun. */
+    add: (event: StoredMeterEvent): void => {
       waiting.push(event);
     },
-    begin: async () => {
+    /** Commits the next attempts with their lease, and starts them. Calls to Stripe wait for their share of the rate. */
+    begin: async (): Promise<void> => {
       if (waiting.length === 0) {
         return;
       }
@@ -128,16 +113,21 @@ export const createAttempts = (
         running.set(made, ownerKey(event));
       }
     },
-    clear: () => {
+    /** Forgets the events that wait. The next scan finds those that still do. */
+    clear: (): void => {
       waiting = [];
     },
-    isWaiting: () => waiting.length > 0,
-    running: () => running.size,
-    streamKeys: () => [...running.values(), ...waiting.map(ownerKey)],
-    settled: async () => {
+    isWaiting: (): boolean => waiting.length > 0,
+    /** Returns how many attempts are in progress. */
+    running: (): number => running.size,
+    /** Returns the keys of the streams of all events. */
+    streamKeys: (): readonly string[] => [...running.values(), ...waiting.map(ownerKey)],
+    settled: async (): Promise<void> => {
       while (running.size > 0) {
         await Promise.all(running.keys());
       }
     },
   };
 };
+
+export type Attempts = ReturnType<typeof createAttempts>;

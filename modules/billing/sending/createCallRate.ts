@@ -17,25 +17,19 @@ const RISE_PER_SECOND = 1.1;
  */
 const RESERVED_AHEAD_MS = 1000;
 
-export type CallRate = {
-  /** Reserves up to `wanted` calls. Returns when each of them may start, by the monotonic clock. */
-  readonly reserve: (wanted: number) => readonly number[];
-  /** Lowers the rate after a rejected call. */
-  readonly lower: () => void;
-};
-
 /** @param maximum calls per second, to which a lowered rate rises again */
 export const createCallRate = (
   maximum: number,
   monotonicMs: () => number = () => performance.now(),
-): CallRate => {
+) => {
   let callsPerSecond = maximum;
   let changedAtMs = -Infinity;
   let reservedUntilMs = -Infinity;
   const current = (nowMs: number): number =>
     Math.min(maximum, callsPerSecond * RISE_PER_SECOND ** ((nowMs - changedAtMs) / 1000));
   return {
-    reserve: (wanted) => {
+    /** Reserves up to `wanted` calls. Returns when each of them may start, by the monotonic clock. */
+    reserve: (wanted: number): readonly number[] => {
       const nowMs = monotonicMs();
       const intervalMs = 1000 / current(nowMs);
       const startsAtMs = Math.max(nowMs, reservedUntilMs);
@@ -45,7 +39,8 @@ export const createCallRate = (
       reservedUntilMs = startsAtMs + calls * intervalMs;
       return Array.from({ length: calls }, (_, index) => startsAtMs + index * intervalMs);
     },
-    lower: () => {
+    /** Lowers the rate after a rejected call. */
+    lower: (): void => {
       const nowMs = monotonicMs();
       if (nowMs - changedAtMs >= LOWERING_INTERVAL_MS) {
         const lowered = Math.max(MINIMUM_CALLS_PER_SECOND, current(nowMs) * LOWERED_SHARE);
@@ -55,3 +50,5 @@ export const createCallRate = (
     },
   };
 };
+
+export type CallRate = ReturnType<typeof createCallRate>;

@@ -39,24 +39,6 @@ export const createStreamScans = (
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const PAUSE_MS = 60_000;
 
-export type StreamQueue = {
-  /**
-   * Adds the streams that have something to send.
-   * @param listSentKeys returns the keys of streams that are sealed and whose events are sent. They are left out, because a scan may
-   *   be older.
-   * @returns whether a scan has found any
-   */
-  readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;
-  /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
-  readonly add: (stream: Owner, second: number) => void;
-  readonly pause: (stream: Owner) => void;
-  /** Forgets all streams until the next scan. */
-  readonly clear: () => void;
-  readonly take: (mode: Mode, limit: number) => readonly UnsealedStream[];
-  readonly has: (mode: Mode) => boolean;
-  readonly isEmpty: () => boolean;
-};
-
 const omit = <Stream extends Owner>(
   streams: readonly Stream[],
   keys: Iterable<string>,
@@ -66,7 +48,7 @@ const omit = <Stream extends Owner>(
 };
 
 /** Creates the queue of the streams that have usage to send, in the order in which that was found. */
-export const createStreamQueue = (clock: Clock, scans: StreamScans): StreamQueue => {
+export const createStreamQueue = (clock: Clock, scans: StreamScans) => {
   const waiting: Readonly<Record<Mode, Map<string, UnsealedStream>>> = {
     live: new Map(),
     test: new Map(),
@@ -118,23 +100,24 @@ export const createStreamQueue = (clock: Clock, scans: StreamScans): StreamQueue
   };
 
   return {
-    scan: async (listSentKeys) => {
-      const [hasResumable, hasReady] = await Promise.all([
-        scanResumable(listSentKeys),
-        scanReady(listSentKeys),
-      ]);
-      return hasResumable || hasReady;
+    /**
+     * Adds the streams that have something to send, and returns whether a scan has found any.
+     * @param listSentKeys returns the keys of streams that are sealed and whose events are sent. They are left out, because a scan
+     *   may be older.
+     */
+    scan: async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
+      const found = await Promise.all([scanResumable(listSentKeys), scanReady(listSentKeys)]);
+      return found.includes(true);
     },
-    add: (stream, second) => put(stream, searched.has(ownerKey(stream)) ? second : 0),
-    pause: (stream) => {
+    /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
+    add: (stream: Owner, second: number): void =>
+      put(stream, searched.has(ownerKey(stream)) ? second : 0),
+    pause: (stream: Owner): void => {
       pauses.set(ownerKey(stream), clock.now().getTime() + PAUSE_MS);
     },
-    clear: () => {
-      for (const mode of MODES) {
-        waiting[mode].clear();
-      }
-    },
-    take: (mode, limit) => {
+    /** Forgets all streams until the next scan. */
+    clear: (): void => MODES.forEach((mode) => waiting[mode].clear()),
+    take: (mode: Mode, limit: number): readonly UnsealedStream[] => {
       const nowMs = clock.now().getTime();
       const taken: UnsealedStream[] = [];
       for (const [key, stream] of waiting[mode]) {
@@ -149,7 +132,9 @@ export const createStreamQueue = (clock: Clock, scans: StreamScans): StreamQueue
       }
       return taken;
     },
-    has: (mode) => waiting[mode].size > 0,
-    isEmpty: () => MODES.every((mode) => waiting[mode].size === 0),
+    has: (mode: Mode): boolean => waiting[mode].size > 0,
+    isEmpty: (): boolean => MODES.every((mode) => waiting[mode].size === 0),
   };
 };
+
+export type StreamQueue = ReturnType<typeof createStreamQueue>;

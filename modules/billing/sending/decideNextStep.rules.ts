@@ -82,8 +82,6 @@ export type Settlement = {
   readonly state: "delivered" | "failed";
   readonly failure: Exclude<Failure, "waits_for_usage"> | null;
   readonly reason: string | null;
-  /** Whether it was delivered after the invoice of its period may have been finalized. */
-  readonly isLate: boolean;
 };
 
 /** What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. */
@@ -156,7 +154,6 @@ const DELIVERED: Settlement = {
   state: "delivered",
   failure: null,
   reason: null,
-  isLate: false,
 };
 
 const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Settlement => ({
@@ -164,7 +161,6 @@ const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Se
   state: "failed",
   failure,
   reason,
-  isLate: false,
 });
 
 /** From now on the processor's sums decide: they must first show everything that was sent until now. */
@@ -175,21 +171,15 @@ const asking = (reason: string): Delay =>
 export const early = (reason: string, afterMs: number): Delay =>
   delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
+/** Why usage for Stripe waits in a process without its key. */
+export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
+
 /** The step if this process is not set up for the usage: an operator has to fix that. */
 export const misconfigured = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
 
-export const DELIVERED_LATE = "delivered after its billing period ended";
-
-export const asLate = (settlement: Settlement): Settlement => ({
-  ...settlement,
-  reason: DELIVERED_LATE,
-  isLate: true,
-});
-
 /** A meter event whose attempt has begun, as it was before that attempt's outcome. */
 export type SendingEvent = {
-  readonly processor: ProcessorName;
   readonly second: number;
   /** The attempts so far, this one included. */
   readonly attempts: number;
@@ -200,17 +190,11 @@ export type SendingEvent = {
   readonly askingSince: Date | null;
 };
 
-const ageOf = ({ second }: Pick<SendingEvent, "second">, now: Date): number =>
-  now.getTime() - second * 1000;
+const ageOf = (second: number, now: Date): number => now.getTime() - second * 1000;
 
-/** Returns whether usage of a second is older than the processor accepts. */
-export const isTooOldToSend = (
-  event: Pick<SendingEvent, "processor" | "second">,
-  now: Date,
-): boolean => {
-  const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
-  return acceptedAgeMs !== null && ageOf(event, now) > acceptedAgeMs;
-};
+/** Returns whether usage of a second is older than Stripe accepts. */
+export const isTooOldToSend = (second: number, now: Date): boolean =>
+  ageOf(second, now) > ACCEPTED_AGE_MS.stripe;
 
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
@@ -222,16 +206,16 @@ const decideAhead = ({ attempts }: SendingEvent): NextStep =>
     : failed("refused", AHEAD);
 
 const decideByAge = (event: SendingEvent, now: Date): NextStep => {
-  if (isTooOldToSend(event, now)) {
+  if (isTooOldToSend(event.second, now)) {
     return failed("too_old", TOO_OLD);
   }
-  return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
+  return ageOf(event.second, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
 };
 
 /** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */
-const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, ...event }: SendingEvent, now: Date) =>
+const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, second }: SendingEvent, now: Date) =>
   mayBeDelivered &&
-  (isTooOldToSend(event, now) ||
+  (isTooOldToSend(second, now) ||
     (firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS));
 
 const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
@@ -242,10 +226,6 @@ const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
     ? asking("the outcome of an attempt was never known")
     : decideByAge(event, now);
 };
-
-/** The step if the event's processor is not configured and the account has left it. */
-export const withoutProcessor = (event: Pick<SendingEvent, "processor">): Settlement =>
-  failed("refused", `the event was sealed for ${event.processor}, which is not configured`);
 
 /**
  * Returns what to do next with a meter event.
@@ -287,6 +267,4 @@ export const decideNextStep = (
 
 /** Returns whether only an operator can fix what an attempt ended in. */
 export const needsAttention = (result: SendResult): boolean =>
-  result.kind === "delayed"
-    ? result.cause === "misconfigured"
-    : result.state === "failed" || result.isLate;
+  result.kind === "delayed" ? result.cause === "misconfigured" : result.state === "failed";

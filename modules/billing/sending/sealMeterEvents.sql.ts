@@ -7,7 +7,7 @@ import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
-import { maximumQuantity } from "../usageFacts.sql.ts";
+import { maximumQuantity } from "../registrationFacts.sql.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
 
 const unsealedRow = z.strictObject({

@@ -10,7 +10,7 @@ import { listNextEvents } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { describeHold, findHold, findSealingProblem } from "../deployment.rules.ts";
-import { misconfigured, stateAtSealing } from "./decideNextStep.rules.ts";
+import { misconfigured, stateAtSealing, STRIPE_MISSING } from "./decideNextStep.rules.ts";
 import type { Delay } from "./decideNextStep.rules.ts";
 import type { BillingTarget, ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
@@ -33,11 +33,8 @@ export type Sealing =
 
 const NONE: Sealing = { kind: "none" };
 
-/** Usage of an account with a Stripe customer waits for Stripe, also in a process without its key. */
-const STRIPE_MISSING: Sealing = {
-  kind: "waits",
-  delay: misconfigured("the account has a Stripe customer, but Stripe is not configured"),
-};
+/** In a process without Stripe's key, usage for Stripe waits. */
+const WITHOUT_STRIPE: Sealing = { kind: "waits", delay: misconfigured(STRIPE_MISSING) };
 
 /** Most streams have an event to send in their oldest second. Of those that have none, each round looks at more facts. */
 const FACTS_GROWTH = 4;
@@ -50,19 +47,14 @@ export type UnsealedStream = Owner & { readonly firstSecond: number };
 
 /** A stream, and where its new usage is billed. */
 type BilledStream = UnsealedStream & {
-  readonly stripeCustomerId: string | null;
   readonly current: BillingTarget;
 };
 
 /** Results by the keys of their streams. */
 type Sealings = Map<string, Sealing>;
 
-/** Whether usage waits, because this process lacks Stripe and the account has a Stripe customer. */
-const lacksStripe = (
-  billing: Billing,
-  { stripeCustomerId }: BilledStream,
-  processor: ProcessorName,
-): boolean => stripeCustomerId !== null && processor === "stripe" && billing.stripe === null;
+const lacksStripe = ({ stripe }: Billing, processor: ProcessorName): boolean =>
+  processor === "stripe" && stripe === null;
 
 type Decision = {
   readonly events: readonly SealedEvent[];
@@ -84,8 +76,8 @@ const decideEvents = (
   const events: SealedEvent[] = [];
   for (const { ids, isUsageClosed, isDoubted, ...part } of parts) {
     const sealed = stateAtSealing({ ...part, isUsageClosed });
-    if (sealed.state === "pending" && lacksStripe(billing, stream, part.processor)) {
-      return { events, sealing: STRIPE_MISSING };
+    if (sealed.state === "pending" && lacksStripe(billing, part.processor)) {
+      return { events, sealing: WITHOUT_STRIPE };
     }
     events.push({
       ...part,
@@ -156,22 +148,21 @@ const sealLocked = async (
       { event, isResumable },
     ]),
   );
-  const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
+  const problem = findSealingProblem(deployment.processor, billing.stripe ? "stripe" : "ledger");
   const results: Sealings = new Map();
   const fresh: BilledStream[] = [];
   for (const stream of streams) {
     const stripeCustomerId = customerIds.get(stream.accountId) ?? null;
     const target = currentTarget(billing, stripeCustomerId, stream.mode);
-    const billed = { ...stream, stripeCustomerId, current: target };
     const key = ownerKey(stream);
     const current = pending.get(key);
     if (current) {
-      const isMissing = lacksStripe(billing, billed, current.event.processor);
-      results.set(key, isMissing ? STRIPE_MISSING : { kind: "event", ...current });
+      const isMissing = lacksStripe(billing, current.event.processor);
+      results.set(key, isMissing ? WITHOUT_STRIPE : { kind: "event", ...current });
     } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
       results.set(key, { kind: "waits", delay: misconfigured(problem) });
     } else {
-      fresh.push(billed);
+      fresh.push({ ...stream, current: target });
     }
   }
   return new Map([
@@ -185,8 +176,7 @@ const sealLocked = async (
  * sealed now. Events that are not sent are sealed along the way; if there are many, a later call goes on. A stream that another
  * transaction has locked is skipped.
  *
- * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
- * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
+ * If Stripe is not configured, usage for Stripe waits, so that one worker without the key cannot fail it.
  * @returns the streams' results in their order
  */
 export const sealMeterEvents = (

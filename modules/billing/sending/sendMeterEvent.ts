@@ -9,11 +9,11 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
-  asLate,
   decideNextStep,
   LEASE_MS,
+  misconfigured,
+  STRIPE_MISSING,
   withJitter,
-  withoutProcessor,
 } from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
 
@@ -42,17 +42,10 @@ const callStripe = (
   stripe: BillingProcessor,
   event: StoredMeterEvent,
   { started, signal }: AttemptOptions,
-): Promise<AttemptOutcome> => {
-  const { identifier, kind, quantity, second, keyGeneration, accountId, customerId } = event;
-  const customer = { accountId, customerId };
-  return inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-    stripe.send(
-      { identifier, customer, kind, quantity, second, keyGeneration },
-      signal,
-      () => !isLeaseOver(started, context),
-    ),
+): Promise<AttemptOutcome> =>
+  inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
+    stripe.send(event, signal, () => !isLeaseOver(started, context)),
   );
-};
 
 type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSignal };
 
@@ -64,7 +57,7 @@ const makeAttempt = async (
 ): Promise<SendResult> => {
   const { stripe } = context.billing;
   if (stripe === null) {
-    return withoutProcessor(event);
+    return misconfigured(STRIPE_MISSING);
   }
   let outcome: AttemptOutcome | null = null;
   for (;;) {
@@ -91,22 +84,21 @@ export const beginSending = async (
   return { started, events: await beginAttempts(context.db, ids, started.at) };
 };
 
-/** Records an outcome together with others. Returns whether it was a late delivery; false if another attempt has begun. */
-export type RecordOutcome = (outcome: RecordedOutcome) => Promise<boolean>;
+/** Records an outcome together with others, unless another attempt has begun. */
+export type RecordOutcome = (outcome: RecordedOutcome) => Promise<void>;
 
 /** Records a failure as an event for clients, and that refunds of usage that was sent again may be sent. */
 const recordWithEvent = (
   { db }: BillingContext,
   event: StoredMeterEvent,
   outcome: RecordedOutcome & { readonly state: "delivered" | "failed" },
-): Promise<boolean> =>
+): Promise<void> =>
   db.transaction(async (transaction) => {
-    const [recorded] = await recordOutcomes(transaction, [outcome]);
-    if (recorded) {
+    const recorded = await recordOutcomes(transaction, [outcome]);
+    if (recorded.length > 0) {
       await recordUsageEvent(transaction, event, outcome.state, outcome.now);
       await releaseRefunds(transaction, [event.id]);
     }
-    return recorded?.isLate === true;
   });
 
 /** Makes an attempt that has begun, and records its outcome. */
@@ -141,8 +133,8 @@ export const finishSending = async (
   const { state, failure, reason } = result;
   const outcome = { id, attempts, state, failure, reason, now };
   // Nothing waits for usage that has never failed.
-  const isLate = await (state === "delivered" && generation === 0
+  await (state === "delivered" && generation === 0
     ? context.record(outcome)
     : recordWithEvent(context, event, outcome));
-  return isLate ? asLate(result) : result;
+  return result;
 };

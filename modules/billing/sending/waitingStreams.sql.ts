@@ -15,31 +15,43 @@ const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attemp
 export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
 
 /**
- * Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. It steps through
- * the index from stream to stream, so its cost grows with the number of streams, not with their facts.
+ * Defines a query that steps through an index from stream to stream, so its cost grows with the number of streams, not with
+ * their rows: each stream with its first row.
+ * @param rows the rows, as the tail of a SELECT that ends with a condition
  * @param start a condition that only the first stream has to meet
+ * @param columns beside those of the stream, in the order of the index
  */
-const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  unsealed AS (
-    (
-      SELECT account_id, mode, kind, second
-      FROM usage_fact
-      WHERE meter_event_id IS NULL AND ${start}
-      ORDER BY account_id, mode, kind, second
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT following.account_id, following.mode, following.kind, following.second
-    FROM unsealed
-    CROSS JOIN LATERAL (
-      SELECT account_id, mode, kind, second
-      FROM usage_fact
-      WHERE meter_event_id IS NULL
-        AND (account_id, mode, kind) > (unsealed.account_id, unsealed.mode, unsealed.kind)
-      ORDER BY account_id, mode, kind, second
-      LIMIT 1
-    ) AS following
-  )`;
+const defineStreams = (
+  name: string,
+  rows: FragmentSqlToken,
+  start: FragmentSqlToken,
+  columns: FragmentSqlToken = sql.fragment``,
+): FragmentSqlToken => {
+  const query = sql.identifier([name]);
+  const selected = sql.fragment`account_id, mode, kind ${columns}`;
+  return sql.fragment`
+    ${query} AS (
+      (SELECT ${selected} ${rows} AND ${start} ORDER BY ${selected} LIMIT 1)
+      UNION ALL
+      SELECT following.*
+      FROM ${query}
+      CROSS JOIN LATERAL (
+        SELECT ${selected}
+        ${rows} AND (account_id, mode, kind) > (${query}.account_id, ${query}.mode, ${query}.kind)
+        ORDER BY ${selected}
+        LIMIT 1
+      ) AS following
+    )`;
+};
+
+/** Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. */
+const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
+  defineStreams(
+    "unsealed",
+    sql.fragment`FROM usage_fact WHERE meter_event_id IS NULL`,
+    start,
+    sql.fragment`, second`,
+  );
 
 /** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
 export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
@@ -178,25 +190,7 @@ export const listResumableStreams = (
   }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly Owner[]> =>
   db.any(sql.type(ownerRow)`
-    WITH RECURSIVE stream AS (
-      (
-        SELECT account_id, mode, kind
-        FROM meter_event
-        WHERE state = 'pending' AND ${isAfter(after)}
-        ORDER BY account_id, mode, kind
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT following.account_id, following.mode, following.kind
-      FROM stream
-      CROSS JOIN LATERAL (
-        SELECT account_id, mode, kind
-        FROM meter_event
-        WHERE state = 'pending' AND (account_id, mode, kind) > (stream.account_id, stream.mode, stream.kind)
-        ORDER BY account_id, mode, kind
-        LIMIT 1
-      ) AS following
-    )
+    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(after))}
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind
     FROM stream
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event

@@ -2,12 +2,7 @@ import { Stripe } from "stripe";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
-import {
-  LEASE_ENDED,
-  LONGEST_USAGE_LAG_MS,
-  ProcessorMismatchError,
-  ProcessorUnavailableError,
-} from "../processor.ts";
+import { LEASE_ENDED, ProcessorMismatchError, ProcessorUnavailableError } from "../processor.ts";
 import type { MeterEvent, NewCheckout } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
@@ -51,21 +46,12 @@ type Deployment = {
   readonly readCell: () => Promise<string | null>;
 };
 
-/** Our meters, which are checked once for all calls. */
-type CheckedMeters = {
-  /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
-  readonly find: (kind: Kind) => Promise<FoundMeter>;
-  /** Returns the ids of the meters, also of those that cannot be used. */
-  readonly findIds: () => Promise<Readonly<Record<Kind, string>>>;
-  /** Lets the next call check the meters again. */
-  readonly forget: () => void;
-};
-
+/** Creates our meters, which are checked once for all calls. */
 const createMeterCheck = (
   stripe: Stripe,
   options: StripeOptions,
   deployment: Deployment | undefined,
-): CheckedMeters => {
+) => {
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
   const check = async (): Promise<Record<Kind, FoundMeter>> => {
     // First, because missing meters are created.
@@ -83,7 +69,8 @@ const createMeterCheck = (
     return meters;
   };
   return {
-    find: async (kind) => {
+    /** Throws a ProcessorMismatchError if that meter cannot be used; the next call checks it again. */
+    find: async (kind: Kind): Promise<FoundMeter> => {
       const meter = (await findAll())[kind];
       if (meter.problem !== null) {
         forget();
@@ -91,17 +78,19 @@ const createMeterCheck = (
       }
       return meter;
     },
-    findIds: async () => {
+    /** Returns the ids of the meters, also of those that cannot be used. */
+    findIds: async (): Promise<Readonly<Record<Kind, string>>> => {
       const { tree, bottle } = await findAll();
       return { tree: tree.id, bottle: bottle.id };
     },
+    /** Lets the next call check the meters again. */
     forget,
   };
 };
 
 /** Returns the meter, or why nothing can be sent to it now. */
 const findUsable = async (
-  meters: CheckedMeters,
+  meters: ReturnType<typeof createMeterCheck>,
   kind: Kind,
   signal: AbortSignal,
 ): Promise<FoundMeter | AttemptOutcome> => {
@@ -180,12 +169,9 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
       signal: AbortSignal,
       mayCall = () => true,
     ): Promise<AttemptOutcome> => {
-      const { accountId, customerId } = event.customer;
+      const { customerId } = event;
       if (customerId === null) {
-        return {
-          kind: "rejected",
-          reason: `The account ${accountId} has no Stripe customer; set one and retry.`,
-        };
+        return { kind: "rejected", reason: "The organization has no Stripe customer." };
       }
       return boundTo(signal, async () => {
         const meter = await findUsable(meters, event.kind, signal);
@@ -203,8 +189,6 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         return outcome;
       });
     },
-    /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
-    usageLagMs: LONGEST_USAGE_LAG_MS,
     /**
      * Returns the usage that Stripe has recorded in a span of whole minutes. Throws a UsageUnreadableError if a repeated
      * call would fail too.

@@ -17,7 +17,6 @@ export type ReadWebhook = (webhook: {
 const announcedEvent = z.object({
   id: z.string().min(1).max(255),
   type: z.string().min(1).max(255),
-  livemode: z.boolean(),
 });
 
 /** Snapshot events contain their object, thin events name it. */
@@ -49,24 +48,12 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
     { object }: z.output<typeof envelope>,
     secret: string,
     { body, signature, receivedAt }: Parameters<ReadWebhook>[0],
-  ): Promise<{ readonly id: string }> =>
-    object === "event"
-      ? stripe.webhooks.constructEventAsync(
-          body,
-          signature,
-          secret,
-          undefined,
-          undefined,
-          receivedAt.getTime(),
-        )
-      : stripe.parseEventNotificationAsync(
-          body,
-          signature,
-          secret,
-          undefined,
-          undefined,
-          receivedAt.getTime(),
-        );
+  ): Promise<{ readonly id: string }> => {
+    const given = [body, signature, secret, undefined, undefined, receivedAt.getTime()] as const;
+    return object === "event"
+      ? stripe.webhooks.constructEventAsync(...given)
+      : stripe.parseEventNotificationAsync(...given);
+  };
 
   return async (webhook) => {
     const parsed = parseBody(webhook.body);
@@ -76,12 +63,7 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         const verified = await verify(parsed, secret, webhook);
         const event = announcedEvent.parse(verified);
         const objectId = announcedObject.safeParse(verified).data ?? null;
-        return {
-          id: event.id,
-          type: event.type,
-          objectId,
-          isLive: event.livemode,
-        };
+        return { id: event.id, type: event.type, objectId };
       } catch (error) {
         if (error instanceof z.ZodError) {
           throw invalidRequest("the body is not a Stripe event", {

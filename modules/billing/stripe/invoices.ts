@@ -3,7 +3,7 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { BilledSubscription, InvoiceLine } from "../invoices/invoices.rules.ts";
-import { isMissing, itemsOfMeter, listItems, periodOfMeter } from "./subscriptions.ts";
+import { isMissing, itemsOfMeter, periodOfMeter, withItems } from "./subscriptions.ts";
 import type { ReadSubscription } from "./subscriptions.ts";
 
 type MeterIds = Readonly<Record<Kind, string>>;
@@ -43,13 +43,13 @@ const listSubscriptions = async (
   stripe: Stripe,
   customerId: string,
 ): Promise<readonly ReadSubscription[]> => {
-  const subscriptions = await stripe.subscriptions
-    .list({ customer: customerId, status: "all", limit: 100 })
-    .autoPagingToArray({ limit: 10_000 });
   const read: ReadSubscription[] = [];
-  for (const subscription of subscriptions) {
-    const { data, has_more: hasMore } = subscription.items;
-    read.push({ subscription, items: hasMore ? await listItems(stripe, subscription.id) : data });
+  for await (const subscription of stripe.subscriptions.list({
+    customer: customerId,
+    status: "all",
+    limit: 100,
+  })) {
+    read.push(await withItems(stripe, subscription));
   }
   return read;
 };

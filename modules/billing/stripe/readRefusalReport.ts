@@ -1,5 +1,6 @@
 import { Stripe } from "stripe";
 import { z } from "zod";
+import { identifierOf } from "../processorEvents/processorEvents.rules.ts";
 import type { RefusalReport } from "../processorEvents/processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 
@@ -52,12 +53,13 @@ export const readRefusalReport = async (
   const { validation_end: windowEnd, reason } = report.data;
   return {
     windowEnd,
-    refusals: reason.error_types.map(({ code, sample_errors: samples }) => ({
-      code,
-      samples: samples.map(({ error_message: message, request: identifier }) => ({
-        identifier,
-        message,
-      })),
-    })),
+    reasons: new Map(
+      reason.error_types.flatMap(({ code, sample_errors: samples }) =>
+        samples.map(({ error_message: message, request }) => [
+          identifierOf(request),
+          `${code}: ${message}`,
+        ]),
+      ),
+    ),
   };
 };

@@ -1,11 +1,12 @@
 import { Stripe } from "stripe";
+import { monthlyCycle } from "../usage.rules.ts";
 import type { Period } from "../usage.rules.ts";
 import { MISSING } from "../subscriptions.rules.ts";
 import type { SubscriptionState, UnitPrice } from "../subscriptions.rules.ts";
 import { isActiveSubscription } from "../../accounts/accounts.rules.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import { DAY_MS } from "../../../runtime/durations.rules.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
 
 /** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
 export type DonationPrices = { readonly flat: string; readonly metered: string };
@@ -13,30 +14,13 @@ export type DonationPrices = { readonly flat: string; readonly metered: string }
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
 
-/** Returns one interval before the period's end, on the anchor day of the subscription; null for other intervals. */
-const oneIntervalBefore = (
-  end: number,
-  { interval, interval_count: count }: Stripe.Price.Recurring,
-  anchorDay: number,
-): number | null => {
-  const days = { day: 1, week: 7 }[interval as string];
-  if (days !== undefined) {
-    return end - days * count * 86_400;
-  }
-  const months = { month: 1, year: 12 }[interval as string];
-  if (months === undefined) {
-    return null;
-  }
-  const date = new Date(end * 1000);
-  const target = new Date(
-    Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - months * count, 1) +
-      (date.getTime() % DAY_MS),
-  );
-  const lastDay = new Date(
-    Date.UTC(target.getUTCFullYear(), target.getUTCMonth() + 1, 0),
-  ).getUTCDate();
-  target.setUTCDate(Math.min(anchorDay, lastDay));
-  return target.getTime() / 1000;
+const DAY_SECONDS = 86_400;
+
+/** Returns one month before a period's end, on the anchor day of the subscription. */
+const oneMonthBefore = (end: number, anchorDay: number): number => {
+  const timeOfDay = end % DAY_SECONDS;
+  const { start } = monthlyCycle(anchorDay, new Date((end - timeOfDay) * 1000 - 1));
+  return secondOf(start) + timeOfDay;
 };
 
 export type ReadSubscription = {
@@ -45,27 +29,24 @@ export type ReadSubscription = {
 };
 
 /** Returns all items of a subscription; the subscription object contains only its first ten. */
-export const listItems = (
-  stripe: Stripe,
-  subscriptionId: string,
-): Promise<Stripe.SubscriptionItem[]> =>
+const listItems = (stripe: Stripe, subscriptionId: string): Promise<Stripe.SubscriptionItem[]> =>
   stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
 
-const retrieveSubscription = async (
+export const withItems = async (
   stripe: Stripe,
-  subscriptionId: string,
-): Promise<ReadSubscription> => ({
-  subscription: await stripe.subscriptions.retrieve(subscriptionId),
-  items: await listItems(stripe, subscriptionId),
-});
+  subscription: Stripe.Subscription,
+): Promise<ReadSubscription> => {
+  const { data, has_more: hasMore } = subscription.items;
+  return { subscription, items: hasMore ? await listItems(stripe, subscription.id) : data };
+};
 
 /**
  * Returns when the current period of an item began, in unix seconds.
  *
  * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
- * the same invoice, so its period starts one interval before its end, but not before the subscription, and not before the
+ * the same invoice, so its period starts one month before its end if it is monthly, but not before the subscription, and not before the
  * start or end of a trial. For any other item, Stripe has invoiced what was before its period, however short that is: a
  * trial of a running subscription begins a period.
  */
@@ -74,7 +55,8 @@ const startOfPeriod = (
   { price, created, current_period_start: start, current_period_end: end }: Stripe.SubscriptionItem,
 ): number => {
   const wasAddedInPeriod = created >= start - SAME_CALL_SECONDS;
-  if (!wasAddedInPeriod || !price.recurring) {
+  const { interval, interval_count: count } = price.recurring ?? {};
+  if (!wasAddedInPeriod || interval !== "month" || count !== 1) {
     return start;
   }
   const anchorDay =
@@ -84,8 +66,7 @@ const startOfPeriod = (
   const boundaries = [firstStart, trialStart ?? firstStart, trialEnd ?? firstStart].filter(
     (boundary) => boundary <= start,
   );
-  const regularStart = oneIntervalBefore(end, price.recurring, anchorDay) ?? start;
-  return Math.min(start, Math.max(regularStart, ...boundaries));
+  return Math.min(start, Math.max(oneMonthBefore(end, anchorDay), ...boundaries));
 };
 
 export const itemsOfMeter = (
@@ -137,13 +118,13 @@ export const readSubscriptionState = async (
   meterIds: Readonly<Record<Kind, string | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
-  const read = await retrieveSubscription(stripe, subscriptionId).catch((error: unknown) => {
+  const found = await stripe.subscriptions.retrieve(subscriptionId).catch((error: unknown) => {
     if (isMissing(error)) {
       return null;
     }
     throw error;
   });
-  if (read === null) {
+  if (found === null) {
     return {
       customerId: null,
       status: MISSING,
@@ -155,9 +136,10 @@ export const readSubscriptionState = async (
       hasDonationItems: donationPrices && false,
     };
   }
+  const read = await withItems(stripe, found);
   const prices = new Set(read.items.map(({ price }) => price.id));
-  const { status, customer, pause_collection: pause, trial_start: trialStart } = read.subscription;
-  const { trial_end: trialEnd } = read.subscription;
+  const { status, customer, pause_collection: pause } = found;
+  const { trial_start: trialStart, trial_end: trialEnd } = found;
   return {
     customerId: typeof customer === "string" ? customer : customer.id,
     status,

@@ -1,8 +1,12 @@
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
+import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
+import {
+  documentFor,
+  eventItems,
+  RETRIED_CAUSES,
+} from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import {
-  listRetriableItems,
   retryItems,
   retryUsage,
   sendDifference,
@@ -14,7 +18,7 @@ import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import type { World } from "./world.ts";
 
-const BY = { reason: "test", by: "maria", isDryRun: false };
+const REALLY = { isDryRun: false };
 
 /** Rounds after which an operator answers for the processor, closes what is left, and gives up. */
 const ANSWERED_ROUNDS = 6;
@@ -49,7 +53,11 @@ export const createRepairs = (
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      for await (const item of retryItems(deps, await listRetriableItems(deps, null), BY)) {
+      for await (const item of retryItems(
+        deps,
+        await listOpenItems(deps.db, RETRIED_CAUSES),
+        REALLY,
+      )) {
         const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
         retried.push(`${item.letter}${item.id}${refused}`);
       }
@@ -76,11 +84,11 @@ export const createRepairs = (
       await asOperator(() =>
         closeUsage(
           world.deps(),
-          {
-            eventIds: events.map(({ id }) => id),
-            differenceIds: differences.map(({ id }) => id),
-          },
-          { ...BY, document: isDocumented ? document : null, expectedUnits: units },
+          [
+            ...eventItems(events.map(({ id }) => id)),
+            ...differences.map(({ id }) => ({ letter: "D", id }) as const),
+          ],
+          { ...REALLY, document: isDocumented ? document : null, expectedUnits: units },
         ),
       );
       if (isDocumented) {
@@ -127,7 +135,7 @@ export const createRepairs = (
 
   const retryDifference = (difference: UsageDifference): Promise<boolean> =>
     attempt(`retry ${describeDifference(difference)}`, () =>
-      asOperator(() => sendDifference(world.deps(), difference.id, BY)),
+      asOperator(() => sendDifference(world.deps(), difference.id, REALLY)),
     );
 
   const acceptDifference = (difference: UsageDifference): Promise<boolean> =>

@@ -130,11 +130,10 @@ export const createWorld = async (
       const type = "v1.billing.meter.error_report_triggered";
       const announced = { id, type, objectId: null };
       await insertProcessorEvent(db, announced, clock.now());
-      const samples = [{ identifier: report.identifier, message: "refused" }];
       try {
-        await applyRefusalReport({ ...deps, observeLateRefusal: () => undefined }, id, {
+        await applyRefusalReport(deps, id, {
           windowEnd: report.refusedAt,
-          refusals: [{ code: "archived_meter", samples }],
+          reasons: new Map([[report.identifier, "refused"]]),
         });
       } catch {
         // It is still being sent; the worker repeats the report.

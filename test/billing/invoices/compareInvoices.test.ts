@@ -5,7 +5,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { listInvoicedUsage } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
@@ -95,8 +95,8 @@ test("usage is invoiced once, and says so with the invoice's number", async (t) 
   t.regex(statement.stderr, /tree: 5 invoiced in DOUBLE-\d+, from 2026-05-15/u);
 });
 
-test("usage that arrives after its invoice was found equal is named as late", async (t) => {
-  const { deliver, drain, register, pass, problems, double } = await setUp(t);
+test("usage that arrives after its invoice was found equal is late, until it is closed", async (t) => {
+  const { deliver, drain, register, pass, problems, double, impact, accountId } = await setUp(t);
   await deliver(5);
   await register(2);
   pass(MONTH + 2 * HOUR);
@@ -112,6 +112,17 @@ test("usage that arrives after its invoice was found equal is named as late", as
     ["late", 2],
     [null, 0],
   ]);
+  const overview = await impact("usage", "--org", accountId);
+  t.regex(overview.stdout, /late +2 .* delivered after its invoice was finalized\n/u);
+  const close = ["usage", "close", accountId, "--period", "2026-05-15/2026-06-15"];
+  const item = ["--invoice-item", "ii_1", "--units", "2", "--reason", "outage"];
+  const closed = await impact(...close, ...item);
+  t.is(closed.exitCode, 0, closed.stderr);
+  t.deepEqual(await problems(), [
+    [null, 0],
+    [null, 0],
+  ]);
+  t.is((await impact("usage", "--org", accountId)).exitCode, 0);
   t.deepEqual(double.control.problems(), []);
 });
 

@@ -31,15 +31,12 @@ test("a comparison stops when Stripe does not answer, and continues where it sto
   const failed: string[] = [];
   const readBefore = deps.clock.now();
   const run = () =>
-    compareInvoices(
-      deps,
-      { readBefore },
-      {
-        signal: new AbortController().signal,
-        intervalMs: 0,
-        onFailure: (id) => failed.push(id),
-      },
-    );
+    compareInvoices(deps, {
+      readBefore,
+      signal: new AbortController().signal,
+      intervalMs: 0,
+      onFailure: (id) => failed.push(id),
+    });
   const [, , third] = customers;
   control.addFault({
     kind: "server_error",
@@ -59,11 +56,12 @@ test("a comparison stops when Stripe does not answer, and continues where it sto
   pass(1);
   control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
   await t.throwsAsync(
-    compareInvoices(
-      deps,
-      { readBefore: deps.clock.now() },
-      { signal: new AbortController().signal, intervalMs: 0, onFailure: () => undefined },
-    ),
+    compareInvoices(deps, {
+      readBefore: deps.clock.now(),
+      signal: new AbortController().signal,
+      intervalMs: 0,
+      onFailure: () => undefined,
+    }),
     { instanceOf: ProcessorUnavailableError },
   );
 });

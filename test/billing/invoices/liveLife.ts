@@ -18,17 +18,15 @@ export type Life = {
 /** Compares the invoices of the setup's organization, as the nightly comparison does. */
 export const compare = async ({ deps, stream, pass }: BillingSetup): Promise<void> => {
   pass(1);
-  await compareInvoices(
-    deps,
-    { accountId: stream.accountId, readBefore: deps.clock.now() },
-    {
-      signal: new AbortController().signal,
-      intervalMs: 0,
-      onFailure: (_id, error) => {
-        throw error;
-      },
+  await compareInvoices(deps, {
+    accountId: stream.accountId,
+    readBefore: deps.clock.now(),
+    signal: new AbortController().signal,
+    intervalMs: 0,
+    onFailure: (_id, error) => {
+      throw error;
     },
-  );
+  });
 };
 
 /** Lets an organization live through random registrations, refunds and changes of its subscriptions. */

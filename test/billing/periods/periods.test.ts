@@ -1,19 +1,14 @@
-import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
-import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { needsAttention } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { DomainError, UnavailableError } from "../../../runtime/errors.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { drainUsage } from "../drainUsage.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -155,10 +150,10 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
 /** Begins to read the subscription, and stops before the response is complete. */
 const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
-  const { deps, double, stream } = setup;
+  const { deps, double, stream, subscriptionId } = setup;
   const { control } = double;
   const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-  control.addFault({ kind: "hold", method: "GET", path: "/v1/subscription_items" });
+  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
   const early = refresh();
   await eventually(() => control.held() === 1);
   return {
@@ -184,19 +179,6 @@ test("what was read of a subscription earlier does not replace what was read lat
 
   t.like(await watched(), { status: "canceled" });
   t.deepEqual(await listBillingPeriods(deps.db, stream.accountId), before);
-});
-
-test("what was read of an organization's former subscription does not replace its current one", async (t) => {
-  const { deps, double, stream, customerId, refresh, finishEarly, watched } = await setUpOverlap(t);
-  const { subscriptionId: current } = double.control.addSubscriber({ customerId });
-  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
-    stripeSubscriptionId: current,
-  });
-  await refresh();
-
-  await finishEarly();
-
-  t.like(await watched(), { status: "active" });
 });
 
 test("a period that a fast clock has dated is read again", async (t) => {
@@ -239,105 +221,4 @@ test("in a yearly period, a refund is accepted only while Stripe accepts usage o
   await drain();
   t.deepEqual(Object.values(scene.billed()), [5]);
   t.deepEqual(scene.billed(), await scene.recorded());
-});
-
-/** Sets up usage from two days before a period's end, which Stripe has refused. */
-const setUpUnsentUsage = async (t: ExecutionContext<DatabaseContext>) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, register, drain, pass, double } = setup;
-  pass(29 * DAY);
-  const id = await register(5);
-  double.control.addFault(REFUSED);
-  await drain();
-  return {
-    ...setup,
-    id,
-    /** Stores the subscription's current period, as a refund does. */
-    storePeriod: () => resolveBillingCycle(deps, stream),
-    /** Sends the waiting usage and returns whether that needs an operator. */
-    send: async (): Promise<boolean> => {
-      const results: SendResult[] = [];
-      await drainUsage(deps, stream, { onResult: (result) => results.push(result) });
-      return results.some(needsAttention);
-    },
-    listLate: () =>
-      listMeterEvents(deps.db, { state: "late", accountId: stream.accountId, limit: 10 }),
-  };
-};
-
-const isLate = test.macro({
-  exec: async (t, when: "before" | "after") => {
-    const scene = await setUpUnsentUsage(t);
-    const { storePeriod, pass, send, retryFailed, listLate, billed, recorded } = scene;
-    if (when === "before") {
-      await storePeriod();
-    }
-    pass(3 * DAY);
-    if (when === "after") {
-      await storePeriod();
-    }
-    await retryFailed();
-
-    t.true(await send());
-
-    t.deepEqual(billed(), await recorded());
-    t.like(await listLate(), [
-      {
-        state: "delivered",
-        quantity: 5,
-        isLate: true,
-        lastError: "delivered after its billing period ended",
-      },
-    ]);
-  },
-  title: (_, when) =>
-    `usage that is delivered late is marked and listed if its period was read ${String(when)} its end`,
-});
-test(isLate, "before");
-test(isLate, "after");
-
-test("usage that is delivered before its period ends is not late", async (t) => {
-  const { storePeriod, pass, send, retryFailed, listLate } = await setUpUnsentUsage(t);
-  await storePeriod();
-  pass(DAY);
-  await retryFailed();
-
-  t.false(await send());
-  t.deepEqual(await listLate(), []);
-});
-
-test("usage of a period that ended less than an hour ago is not late, however old it is", async (t) => {
-  const { register, storePeriod, pass, send, listLate } = await setUpUnsentUsage(t);
-  pass(2 * DAY - 7200);
-  await register(1);
-  await storePeriod();
-  pass(7200 + 3500);
-
-  t.false(await send());
-  t.deepEqual(await listLate(), []);
-});
-
-test("usage that is delivered after its subscription has ended is late", async (t) => {
-  const { storePeriod, pass, send, retryFailed, listLate, ...scene } = await setUpUnsentUsage(t);
-  const { double, deps, stream, subscriptionId } = scene;
-  await storePeriod();
-  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
-  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
-  pass(7200);
-  await retryFailed();
-
-  t.true(await send());
-  t.is((await listLate()).length, 1);
-});
-
-test("Stripe is not queried for a period that is not stored", async (t) => {
-  const { double, pass, send, retryFailed, listLate } = await setUpUnsentUsage(t);
-  pass(3 * DAY);
-  await retryFailed();
-  const before = double.control.calls().length;
-
-  t.false(await send());
-
-  t.is(double.control.calls().length, before + 1);
-  t.deepEqual(await listLate(), []);
 });

@@ -49,20 +49,6 @@ const unreadable = ({ double }: BillingSetup): Fault => ({
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
 });
 
-test("a stream whose usage cannot be read is reported, and compared again the next time", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, double } = setup;
-  await register(7);
-  await drain();
-  pass(3600);
-  double.control.addFault(unreadable(setup));
-
-  const first = await compare(setup);
-  t.like(first, { delivered: 7, processorQuantity: null });
-  t.regex(first.error ?? "", /No such customer/u);
-  t.like(await compare(setup), { delivered: 7, processorQuantity: 7, error: null });
-});
-
 test("twenty lagging minutes need attention, because further minutes may differ", async (t) => {
   const setup = await setUpBilling(t, LAGGING);
   const { register, refund, drain, pass, reportElsewhere } = setup;
@@ -186,30 +172,6 @@ test("usage and refunds that the processor has before the sender records it are 
     ],
   );
   t.deepEqual(listStreamsNeedingAttention(found), []);
-});
-
-test("usage that is sent while the processor's sums are read is no difference", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, double, stream } = setup;
-  const span = minuteOf(double.control.now());
-  await register(7);
-  await drain();
-  const deps = replaceCalls(setup, (stripe) => ({
-    sumUsage: async (customerId, kind, ...given) => {
-      // Both kinds are compared at the same time, each after its own sum was read.
-      if (kind === "tree") {
-        await register(1);
-        await drain();
-      }
-      return stripe.sumUsage(customerId, kind, ...given);
-    },
-  }));
-
-  const { streams } = await reconcileUsage(deps, { ...stream, span }, signal);
-
-  const trees = streams.find(({ kind }) => kind === "tree");
-  t.true(Number(trees?.processorQuantity) > Number(trees?.delivered));
-  t.deepEqual(listStreamsNeedingAttention(streams), []);
 });
 
 test("a reconciliation that yields reads our sums in parts, and reports the same", async (t) => {

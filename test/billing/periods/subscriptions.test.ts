@@ -5,15 +5,17 @@ import { listWatchedSubscriptions } from "../../../modules/billing/processorEven
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import type { SubscriptionPolicy } from "../../../modules/accounts/accounts.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import type { StripeSweep } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
+import { requestSubscriptionReads } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -49,28 +51,25 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     (await issueKey({ ...deps, actor: SERVICE }, { id: accountId, type: "organization" }, mode))
       .key;
   const [live, testKey] = [await keyOf("live"), await keyOf("test")];
-  const failed: string[] = [];
+  const process = () =>
+    processProcessorEvents(
+      {
+        ...deps,
+        observeFailedEvent: () => undefined,
+        creditCheckout: () => Promise.resolve(),
+      },
+      new AbortController().signal,
+    );
   return {
     ...setup,
-    failed,
     setPolicy: (subscriptionPolicy: SubscriptionPolicy) =>
       updateAccount(db, accountId, { subscriptionPolicy }),
-    sweep: (): Promise<StripeSweep> =>
-      sweepSubscriptions(deps, deps.clock.now(), {
-        signal: new AbortController().signal,
-        onFailure: (id) => failed.push(id),
-        intervalMs: 0,
-      }),
-    process: () =>
-      processProcessorEvents(
-        {
-          ...deps,
-          observeLateRefusal: () => undefined,
-          observeFailedEvent: () => undefined,
-          creditCheckout: () => Promise.resolve(),
-        },
-        new AbortController().signal,
-      ),
+    process,
+    /** Has all subscriptions read, as each night. */
+    sweep: async (): Promise<void> => {
+      await requestSubscriptionReads(db, deps.clock.now());
+      await process();
+    },
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
     plant: (mode: "live" | "test" = "live", fields: Readonly<Record<string, unknown>> = {}) =>
       api.call("POST", "/plant/trees", {
@@ -106,49 +105,76 @@ const firstPrice = async (double: StripeDouble, subscriptionId: string): Promise
 };
 
 test("the sweep stores the status, the priced meters and the periods, and keeps past periods", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId, register, drain, deps, stream } =
-    await setUp(t);
+  const { sweep, watched, pass, double, subscriptionId, deps, stream } = await setUp(t);
   pass(1);
-  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+  await sweep();
   t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
-  // Usage that is refused until after its period, and another sweep meanwhile.
-  pass(29 * DAY);
-
-  await register(5);
-  pass(5);
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
-  pass(3 * DAY);
-  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+  pass(32 * DAY);
+  await sweep();
   t.like(await watched(), { status: "past_due" });
-  await drain();
-  const late = await listMeterEvents(deps.db, {
-    state: "late",
-    accountId: stream.accountId,
-    limit: 9,
-  });
-  t.deepEqual(
-    late.map(({ quantity }) => quantity),
-    [5],
-  );
+  const periods = await listBillingPeriods(deps.db, stream.accountId);
+  t.is(periods.filter(({ kind }) => kind === "tree").length, 2);
 });
 
-test("a sweep continues where an earlier one ended, and one failure does not stop it", async (t) => {
-  const { sweep, pass, double, failed, deps } = await setUp(t);
+test("a subscription that cannot be read is read later, and stops no other", async (t) => {
+  const { sweep, process, watched, pass, double, deps } = await setUp(t);
   const { customerId, subscriptionId } = double.control.addSubscriber({});
   const other = await createTestOrganization(deps.db, {
     stripeCustomerId: customerId,
     stripeSubscriptionId: subscriptionId,
   });
-  pass(1);
-  double.control.addFault({
-    kind: "server_error",
-    method: "GET",
-    path: `/v1/subscriptions/${subscriptionId}`,
+  const isOtherRead = async (): Promise<boolean> =>
+    (await listWatchedSubscriptions(deps.db, other.id)).length > 0;
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  double.control.addFault({ kind: "server_error", method: "GET", path });
+  await sweep();
+  t.like(await watched(), { status: "active" });
+  t.false(await isOtherRead());
+  pass(60);
+  await process();
+  t.true(await isOtherRead());
+});
+
+test("subscriptions are read when Stripe is recorded as the processor, and when a hold ends", async (t) => {
+  const { process, watched, double, subscriptionId, forgetProcessor, deps, pass } = await setUp(t);
+  await guardUsage(deps);
+  await forgetProcessor();
+  await createBilling({
+    db: deps.db,
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+  }).prepare();
+  await process();
+  t.like(await watched(), { status: "active" });
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  await holdUsage(deps, { reason: "a test", by: "ada" });
+  pass(60);
+  await resumeUsage(deps);
+  await process();
+  t.like(await watched(), { status: "past_due" });
+});
+
+test("the status of a subscription is read although items of one meter have different periods", async (t) => {
+  const { sweep, watched, deps, double, stream, subscriptionId, pass } = await setUp(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const { id: price } = await stripe.prices.create({
+    currency: "usd",
+    unit_amount: 90,
+    product_data: { name: "Trees of a year" },
+    recurring: { interval: "year", usage_type: "metered", meter: double.control.meterIds().tree },
   });
-  t.deepEqual(await sweep(), { read: 1, failed: 1 });
-  t.deepEqual(failed, [other.id]);
-  t.deepEqual(await sweep(), { read: 1, failed: 0 });
-  t.deepEqual(await sweep(), { read: 0, failed: 0 });
+  await stripe.subscriptionItems.create({ subscription: subscriptionId, price });
+  await sweep();
+  t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
+  const periods = await listBillingPeriods(deps.db, stream.accountId);
+  t.deepEqual(
+    periods.map(({ kind }) => kind),
+    ["bottle"],
+  );
+  pass(1);
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
+  await sweep();
+  t.like(await watched(), { status: "canceled" });
 });
 
 test("webhooks of the subscription and a deleted customer refresh the state", async (t) => {
@@ -186,18 +212,6 @@ test("with the policy suspend, live registrations are rejected while the subscri
   t.is((await plant()).status, 200);
 });
 
-test("the sweep reads a subscription that a fast clock has dated", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId } = await setUp(t);
-  pass(2 * DAY);
-  await sweep();
-  pass(-DAY);
-  double.control.changeSubscription({ subscriptionId, status: "past_due" });
-
-  t.deepEqual(await sweep(), { read: 1, failed: 0 });
-
-  t.like(await watched(), { status: "past_due" });
-});
-
 test("a webhook that a fast clock has dated is processed", async (t) => {
   const { process, watched, pass, double, subscriptionId } = await setUp(t);
   pass(2 * DAY);
@@ -228,21 +242,6 @@ test("org list, org show and doctor report subscriptions that need attention", a
   const updated = await impact("org", "update", id, "--subscription-policy", "keep");
   t.is(updated.exitCode, 0, updated.stderr);
   t.is((await impact("org", "update", id, "--subscription-policy", "maybe")).exitCode, 2);
-});
-
-test("a removed price is stored; a worker without Stripe's key sweeps none", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId, deps } = await setUp(t);
-  const priceOfTrees = await firstPrice(double, subscriptionId);
-  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
-  pass(1);
-  await sweep();
-  t.like(await watched(), { status: "active", meteredKinds: ["bottle"] });
-  const without = await sweepSubscriptions(
-    { ...deps, billing: createBilling({ db: deps.db, stripe: null }) },
-    new Date(deps.clock.now().getTime() + 1000),
-    { signal: new AbortController().signal, onFailure: () => undefined },
-  );
-  t.deepEqual(without, { read: 0, failed: 0 });
 });
 
 test("with the policy suspend, a removed price suspends the registrations of its meter", async (t) => {

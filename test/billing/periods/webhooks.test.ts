@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import { Stripe } from "stripe";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
@@ -23,7 +22,6 @@ type WebhookSetup = BillingSetup & {
   readonly webhookUrl: string;
   /** Processes the due events, as a worker does. */
   readonly process: () => Promise<void>;
-  readonly refused: string[];
   readonly failed: FailedProcessorEvent[];
   readonly stored: () => Promise<readonly { readonly type: string; readonly state: string }[]>;
   readonly lastErrors: () => Promise<readonly (string | null)[]>;
@@ -46,19 +44,16 @@ const setUp = async (
   });
   const webhookUrl = `${api.url}/webhooks/stripe`;
   double.control.setWebhook({ url: webhookUrl, secret: SECRET });
-  const refused: string[] = [];
   const failed: FailedProcessorEvent[] = [];
   return {
     ...setup,
     api,
     webhookUrl,
-    refused,
     failed,
     process: () =>
       processProcessorEvents(
         {
           ...deps,
-          observeLateRefusal: ({ event, reason }) => refused.push(`${event.quantity} ${reason}`),
           observeFailedEvent: (event) => failed.push(event),
           creditCheckout: () => Promise.resolve(),
         },
@@ -99,8 +94,11 @@ for (const [form, sampleForm, code] of [
 
     t.deepEqual(await setup.stored(), [{ type, state: "processed" }]);
     t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
-    t.regex((await setup.lastErrors())[0] ?? "", /^refused after it was delivered at /u);
-    t.deepEqual(setup.refused, [`7 ${code}: The event was rejected: ${code}.`]);
+    const [reason] = await setup.lastErrors();
+    t.regex(
+      reason ?? "",
+      new RegExp(`^refused after it was delivered at .*: ${code}: The event was`, "u"),
+    );
     await retryFailed();
     await drain();
     t.deepEqual(billed(), await recorded());
@@ -200,36 +198,6 @@ test("each of several secrets is accepted, so that secrets can be rotated", asyn
     t.is(await sendWebhook({ url, secret, second }, snapshot("invoice.paid")), 200);
   }
   t.is(await sendWebhook({ url, secret: "whsec_other", second }, snapshot("invoice.paid")), 400);
-});
-
-test("webhooks of Stripe's other mode are rejected with the reason, and logged once", async (t) => {
-  const { webhookUrl: url, double, stored, api } = await setUp(t);
-  const second = double.control.now();
-  const live = { ...snapshot("customer.deleted"), livemode: true };
-  const thin = { ...live, object: "v2.core.event", type: REPORT };
-  const payload = JSON.stringify(live);
-  const signature = await Stripe.webhooks.generateTestHeaderStringAsync({
-    payload,
-    secret: SECRET,
-    timestamp: second,
-  });
-  const response = await fetch(url, {
-    method: "POST",
-    headers: { "Stripe-Signature": signature },
-    body: payload,
-  });
-  t.is(response.status, 400);
-  t.deepEqual(await response.json(), {
-    error:
-      "the event is of Stripe's live mode, and this deployment bills in test mode; point the webhook destination of test mode to this URL",
-  });
-  t.is(await sendWebhook({ url, secret: SECRET, second }, thin), 400);
-  t.deepEqual(await stored(), []);
-  const errors = api.logged().filter(({ level }) => level === 50);
-  t.deepEqual(
-    errors.map(({ msg }) => msg),
-    ["webhooks of Stripe's other mode are rejected"],
-  );
 });
 
 test("events of other types are acknowledged and not stored", async (t) => {

@@ -69,7 +69,7 @@ test("usage is never billed by decision, which can be repeated", async (operator
   await operator.close(events);
   await operator.close(events);
   t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
-  t.regex((await operator.find(events[0]?.id ?? 0n))?.lastError ?? "", /never billed: test/u);
+  t.regex((await operator.find(events[0]?.id ?? 0n))?.lastError ?? "", /^never billed$/u);
   const actions = await operator.deps().db.anyFirst(sql.type(z.object({ action: z.string() }))`
     SELECT action FROM audit_entry WHERE action = 'usage.close'
   `);
@@ -113,27 +113,32 @@ const deliverLate = async (operator: Operator) => {
   return operator.listEvents(["delivered"]);
 };
 
-test("late usage that a document bills stays delivered and needs nobody", async (operator) => {
-  const { t } = operator;
-  const events = await deliverLate(operator);
-  t.deepEqual(
-    (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
-    ["late"],
-  );
-  t.deepEqual(await operator.retryAll(), []);
+for (const document of [INVOICE_ITEM, null]) {
+  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs nobody`, async (operator) => {
+    const { t } = operator;
+    const events = await deliverLate(operator);
+    t.deepEqual(
+      (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
+      ["late"],
+    );
+    t.deepEqual(await operator.retryAll(), []);
 
-  await operator.close(events, { document: INVOICE_ITEM });
+    await operator.close(events, { document });
+    await operator.close(events, { document });
 
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
-});
+    t.deepEqual(await operator.states(), ["delivered"]);
+    t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+  });
+}
 
-test("late usage that needs no document stays delivered", async (operator) => {
+test("late usage that is never billed needs a decision when Stripe refuses it afterwards", async (operator) => {
   const { t } = operator;
   const events = await deliverLate(operator);
   await operator.close(events);
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+  await operator.refuse(events[0]?.identifier ?? "");
+  t.deepEqual(await operator.states(), ["refused"]);
+  await operator.close(await operator.listEvents(["failed"]));
+  t.deepEqual(await operator.states(), ["closed"]);
 });
 
 test("late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards", async (operator) => {

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
+import { documentFor, eventItems } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { retryUsage, sendDifference } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -19,8 +19,6 @@ import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
-
-const BY = { reason: "test", by: "maria", isDryRun: false } as const;
 
 type Deps = ReturnType<Operator["deps"]>;
 
@@ -117,11 +115,11 @@ test("usage and its refund that are closed by a command that breaks at any state
     return { events, reference: `ii_${documents}` };
   };
   await breakEverywhere(t, operator, prepare, (deps, { events, reference }) =>
-    closeUsage(
-      deps,
-      { eventIds: events.map(({ id }) => id), differenceIds: [] },
-      { ...BY, document: { kind: documentFor(3), reference }, expectedUnits: 3 },
-    ),
+    closeUsage(deps, eventItems(events.map(({ id }) => id)), {
+      isDryRun: false,
+      document: { kind: documentFor(3), reference },
+      expectedUnits: 3,
+    }),
   );
   t.true((await operator.states()).every((state) => state === "closed"));
 });
@@ -138,7 +136,9 @@ test("a difference that is sent by a command that breaks at any statement is tak
     await operator.send();
     return addSurplus(operator);
   };
-  await breakEverywhere(t, operator, prepare, (deps, { id }) => sendDifference(deps, id, BY));
+  await breakEverywhere(t, operator, prepare, (deps, { id }) =>
+    sendDifference(deps, id, { isDryRun: false }),
+  );
   t.deepEqual(await operator.reconcile(), []);
 });
 
@@ -154,11 +154,11 @@ test("a difference that is accepted by a command that breaks at any statement is
       return difference;
     },
     async (deps, difference) => {
-      await closeUsage(
-        deps,
-        { eventIds: [], differenceIds: [difference.id] },
-        { ...BY, document: null, expectedUnits: -3 },
-      );
+      await closeUsage(deps, [{ letter: "D", id: difference.id }], {
+        isDryRun: false,
+        document: null,
+        expectedUnits: -3,
+      });
     },
   );
   operator.offset(differences);

@@ -1,7 +1,6 @@
-import { closeDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { testRepairs } from "./testRepairs.ts";
@@ -32,20 +31,6 @@ test("units that nothing explains are found once, and taken back by a retry", as
   await t.throwsAsync(operator.sendDifference(difference.id), {
     message: /is sent: there is nothing to retry/u,
   });
-  await operator.send();
-
-  t.deepEqual(operator.billed(), { 0: 5 });
-  t.deepEqual(await operator.reconcile(), []);
-});
-
-test("a comparison that decides about its units itself decides about an open difference of the minute", async (operator) => {
-  const { t } = operator;
-  const { db, clock } = operator.deps();
-  const { state: _state, ...found } = await operator.addSurplus();
-  const decision = { isSent: true, reason: "part of E1", by: "service", document: null };
-  await db.transaction((transaction) =>
-    closeDifference(transaction, { ...found, id: null }, { ...decision, now: clock.now() }),
-  );
   await operator.send();
 
   t.deepEqual(operator.billed(), { 0: 5 });
@@ -170,43 +155,6 @@ test("a difference is not sent while usage is held", async (operator) => {
   await operator.sendDifference(difference.id);
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 5 });
-});
-
-test("a difference goes to the customer that has it, also after the organization has changed its own", async (operator) => {
-  const { t } = operator;
-  const difference = await operator.addSurplus();
-  await operator.setCustomer(operator.accountIds[0] ?? "", operator.customerIds[4] ?? null);
-  await operator.sendDifference(difference.id);
-  await operator.send();
-  t.is(operator.billedTo(0), 5);
-  t.is(operator.billedTo(4), 0);
-});
-
-test("the retry of a refused difference is that of an event", async (operator) => {
-  const { t } = operator;
-  const difference = await loseDelivered(operator);
-  await operator.sendDifference(difference.id);
-  operator.control.addFault(REFUSED);
-  await operator.send();
-  t.is((await operator.listEvents(["failed"])).length, 1);
-
-  await operator.retryAll();
-  await operator.send();
-
-  t.deepEqual(operator.billed(), { 0: 5 });
-});
-
-test("a customer that Stripe does not report hides no difference of another", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(2, 1);
-  const difference = await operator.addSurplus();
-  operator.control.deleteCustomer({ customerId: operator.customerIds[1] ?? "" });
-  t.deepEqual(
-    (await operator.reconcile()).map(({ id }) => id),
-    [difference.id],
-  );
-  await operator.sendDifference(difference.id);
-  await operator.send();
 });
 
 test("a minute whose sum may lag is no difference, also on a machine whose clock is fast", async (operator) => {

@@ -1,7 +1,6 @@
 import { readEvents } from "../../events/readEvents.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
-import { REFUSED } from "../../stripeDouble/faults.ts";
-import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
+import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
@@ -79,17 +78,6 @@ for (const isApplied of [true, false]) {
     t.is(operator.sends() - sends, isApplied ? 0 : 1);
     t.is(operator.billedTo(0), 6);
   });
-
-  test(`usage of unknown outcome that Stripe ${isApplied ? "has" : "does not have"} is billed once after the customer changed`, async (operator) => {
-    const { t } = operator;
-    const event = await operator.failUnknown(6, isApplied);
-    await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
-
-    await operator.retry(event.id);
-    await operator.settle();
-
-    t.is(operator.billedTo(isApplied ? 0 : 4), 6);
-  });
 }
 
 test("of usage of which Stripe has a part, the rest is sent without an operator", async (operator) => {
@@ -157,25 +145,6 @@ test("usage of which two customers may have parts is unclear, with both sums sho
   t.is(operator.billedTo(0), 6);
 });
 
-test("a wrong answer of an operator is found by the next comparison", async (operator) => {
-  const { t } = operator;
-  const { id } = await splitUsage(operator);
-  t.is((await operator.retry(id, { kind: "absent" })).retry, "send");
-  await operator.send();
-  t.is(operator.billedTo(0) + operator.billedTo(4), 12);
-
-  const differences = await operator.reconcile();
-  t.is(
-    differences.reduce((sum, { units }) => sum + units, 0),
-    6,
-  );
-  for (const difference of differences) {
-    await operator.sendDifference(difference.id);
-  }
-  await operator.settle();
-  t.is(operator.billedTo(0) + operator.billedTo(4), 6);
-});
-
 test("usage that a customer may have whose sums Stripe does not report is unclear", async (operator) => {
   const { t } = operator;
   const event = await operator.failUnknown(6, false);
@@ -190,19 +159,6 @@ test("usage that a customer may have whose sums Stripe does not report is unclea
   t.is((await operator.retry(event.id, { kind: "absent" })).retry, "send");
   await operator.send();
   t.is(operator.billedTo(3), 6);
-});
-
-test("usage of a customer that Stripe has deleted is sent to the new one", async (operator) => {
-  const { t } = operator;
-  operator.control.deleteCustomer({ customerId: operator.customerIds[0] ?? "" });
-  await operator.sendNew(6);
-  const [event] = await operator.listEvents(["failed"]);
-  await operator.setCustomer(event?.accountId ?? "", operator.customerIds[4] ?? null);
-
-  await operator.retry(event?.id ?? 0n);
-  await operator.send();
-
-  t.is(operator.billedTo(4), 6);
 });
 
 test("one command retries all that has failed, also repeated, and says what it cannot settle", async (operator) => {
@@ -233,24 +189,6 @@ test("one command retries all that has failed, also repeated, and says what it c
   t.is(operator.billedTo(2), 0);
 });
 
-test("several organizations on one customer share its minute: each unit is explained once", async (operator) => {
-  const { t } = operator;
-  const shared = operator.customerIds[0] ?? null;
-  await operator.setCustomer(operator.accountIds[0] ?? "", null);
-  await operator.setCustomer(operator.accountIds[1] ?? "", shared);
-  const first = await operator.fail(5, { place: 1, faults: [{ kind: "drop" }, REFUSED] });
-  await operator.setCustomer(operator.accountIds[1] ?? "", null);
-  await operator.setCustomer(operator.accountIds[0] ?? "", shared);
-  const second = await operator.fail(5, { faults: [{ kind: "drop", applied: true }, REFUSED] });
-  await operator.setCustomer(operator.accountIds[1] ?? "", operator.customerIds[4] ?? null);
-  t.not(first.accountId, second.accountId);
-
-  await operator.retryAll();
-  await operator.settle();
-
-  t.is(operator.billedTo(0) + operator.billedTo(4), 10);
-});
-
 test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (operator) => {
   const { t } = operator;
   const event = await operator.fail(4);
@@ -266,23 +204,4 @@ test("usage that is older than Stripe accepts is closed with an invoice item, no
   const events = old ? [old] : [];
   await operator.close(events, { document: { kind: "invoice_item", reference: "ii_1" } });
   operator.billBy(events);
-});
-
-test("a retry without Stripe's key waits until a worker has it", async (operator) => {
-  const { t } = operator;
-  const event = await operator.failUnknown(6, true);
-  operator.pass(FORGOTTEN_SECONDS);
-  await operator.retry(event.id);
-  operator.control.addFault({
-    kind: "respond",
-    method: "GET",
-    path: "/v1/billing/meters",
-    status: 401,
-    body: {},
-    times: 9,
-  });
-  await operator.send();
-  operator.control.clearFaults();
-  await operator.settle();
-  t.is((await operator.find(event.id))?.state, "delivered");
 });

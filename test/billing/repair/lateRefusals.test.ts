@@ -1,7 +1,6 @@
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { LAG_SECONDS } from "../convergence/world.ts";
-import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
+import { testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
@@ -16,29 +15,11 @@ const applyReport = async (
   const id = "evt_1";
   const type = "v1.billing.meter.error_report_triggered";
   await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
-  const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
-  await applyRefusalReport({ ...operator.deps(), observeLateRefusal: () => undefined }, id, {
+  await applyRefusalReport(operator.deps(), id, {
     windowEnd: at,
-    refusals: [{ code: "archived_meter", samples }],
+    reasons: new Map(identifiers.map((identifier) => [identifier, "refused"])),
   });
 };
-
-test("usage that Stripe refuses after it had accepted it fails, and a retry sends it again", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  await operator.refuse(event?.identifier ?? "");
-  t.deepEqual(await operator.states(), ["refused"]);
-  await applyReport(operator, [event?.identifier ?? ""]);
-  t.deepEqual(await operator.states(), ["refused"], "Stripe repeats its webhooks");
-
-  await operator.retryAll();
-  await operator.settle();
-  await applyReport(operator, [event?.identifier ?? ""]);
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 5 });
-});
 
 test("a report that names an event which is still being sent is applied once that is delivered", async (operator) => {
   const { t } = operator;
@@ -60,21 +41,6 @@ test("a report that names an event which is still being sent is applied once tha
   await operator.retryAll();
   await operator.settle();
   t.deepEqual(operator.billed(), { 0: 5, 1: 3 });
-});
-
-test("usage that Stripe refuses while it is asked about it is sent again once", async (operator) => {
-  const { t } = operator;
-  const event = await operator.failUnknown(6, true);
-  await operator.retry(event.id);
-  operator.control.rejectAccepted({ identifier: event.identifier });
-  await t.throwsAsync(applyReport(operator, [event.identifier]), {
-    message: /are still being sent/u,
-  });
-  await operator.settle();
-  await applyReport(operator, [event.identifier]);
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 6 });
 });
 
 for (const isReportedFirst of [true, false]) {
@@ -105,29 +71,6 @@ for (const isReportedFirst of [true, false]) {
   });
 }
 
-test("a report from before a restore is applied once in the restored history", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  const identifier = event?.identifier ?? "";
-  await operator.restore(async () => {
-    await operator.refuse(identifier);
-    await operator.retryAll();
-    await operator.settle();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  t.deepEqual(operator.billed(), { 0: 5 });
-
-  await applyReport(operator, [identifier]);
-  t.deepEqual(await operator.states(), ["refused"]);
-  await operator.retryAll();
-  await operator.settle();
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-  t.deepEqual(operator.billed(), { 0: 5 });
-});
-
 test("a report from before an event was first sent is of the lost history's event, and is not about it", async (operator) => {
   const { t } = operator;
   const reportedAt = operator.deps().clock.now();
@@ -138,25 +81,4 @@ test("a report from before an event was first sent is of the lost history's even
   await applyReport(operator, [event?.identifier ?? ""], reportedAt);
 
   t.deepEqual(await operator.states(), ["delivered"]);
-});
-
-test("usage that a lost history sent and Stripe refused is sent again after the restore", async (operator) => {
-  const { t } = operator;
-  await operator.register(operator.accountIds[0] ?? "", 5);
-  let identifier = "";
-  await operator.restore(async () => {
-    await operator.send();
-    identifier = (await operator.listEvents(["delivered"]))[0]?.identifier ?? "";
-    operator.control.rejectAccepted({ identifier });
-    operator.pass(60);
-  });
-  await operator.resume();
-  operator.pass(LAG_SECONDS);
-  await operator.send();
-  await operator.settle();
-  await applyReport(operator, [identifier]);
-  await operator.retryAll();
-  await operator.settle();
-
-  t.deepEqual(operator.billed(), { 0: 5 });
 });

@@ -1,4 +1,3 @@
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
@@ -29,7 +28,6 @@ test("the ledger's usage of the cycle moves to Stripe once, of organizations wit
     { isDryRun: true },
   );
   t.like(planned, {
-    isRepeated: false,
     usage: [{ accountId: accountOf(operator), events: 1, quantity: 5 }],
   });
 
@@ -45,7 +43,6 @@ test("the ledger's usage of the cycle moves to Stripe once, of organizations wit
   t.is(operator.billedTo(1), 4);
   const repeated = await moveToStripe(operator.deps(), { isDryRun: false });
   t.deepEqual(repeated.usage, []);
-  t.true(repeated.isRepeated);
   t.deepEqual(await operator.reconcile(), []);
 });
 
@@ -65,28 +62,6 @@ test("refunds of moved usage go to Stripe, also if they were offset in the ledge
   await operator.send();
 
   t.is(operator.billedTo(0), 3);
-});
-
-test("usage that is not sealed during the move is sent to Stripe", async (operator) => {
-  const { t } = operator;
-  await operator.register(accountOf(operator), 5);
-  await join(operator);
-  await operator.move();
-  await operator.send();
-  t.is(operator.billedTo(0), 5);
-});
-
-test("what is moved while usage is held is sent after the hold, and Stripe is asked first", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  await join(operator);
-  await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
-  await operator.move();
-  await operator.send();
-  t.is(operator.sends(), 0);
-  await operator.resume();
-  await operator.settle();
-  t.is(operator.billedTo(0), 5);
 });
 
 for (const moves of ["before", "after"] as const) {
@@ -117,20 +92,6 @@ for (const moves of ["before", "after"] as const) {
     t.is(operator.billedTo(0), 7);
   });
 }
-
-test("a restore to an instant during the questions about moved usage bills once", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(5);
-  await join(operator);
-  await operator.move();
-  await operator.restore(async () => {
-    await operator.send();
-    operator.pass(FORGOTTEN_SECONDS);
-  });
-  await operator.resume();
-  await operator.settle();
-  t.is(operator.billedTo(0), 5);
-});
 
 test("usage of a deployment that the ledger bills is sealed after a restore without questions", async (operator) => {
   const { t } = operator;

@@ -34,21 +34,6 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
   t.is(operator.billedTo(4), 4);
 });
 
-test("a refused refund is retried at the customer of its usage", async (operator) => {
-  const { t } = operator;
-  const registration = await operator.sendNew(7);
-  await operator.setCustomer(registration.accountId, operator.customerIds[4] ?? null);
-  await operator.refund(registration, 2);
-  operator.control.addFault(REFUSED);
-  await operator.send();
-  t.deepEqual(await operator.states(), ["delivered", "refused"]);
-
-  await operator.retryAll();
-  await operator.send();
-
-  t.is(operator.billedTo(0), 5);
-});
-
 test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (operator) => {
   const { t } = operator;
   const usage = await operator.fail(7);
@@ -141,20 +126,4 @@ test("usage whose refund was offset against other usage is not closed as never b
   await operator.retryAll();
   await operator.settle();
   t.is(operator.billedTo(0), 5);
-});
-
-test("refunds of usage of which Stripe has a part take it back after its rest was sent", async (operator) => {
-  const { t } = operator;
-  const usage = await operator.failUnknown(6, false);
-  await operator.refund(operator.registrations()[0] ?? t.fail(), 5);
-  await operator.send();
-  operator.sendElsewhere(
-    { kind: "tree", second: usage.second, units: 2 },
-    operator.customerIds[0] ?? "",
-  );
-
-  await operator.retryAll();
-  await operator.settle();
-
-  t.is(operator.billedTo(0), 1);
 });

@@ -74,26 +74,6 @@ test("usage that is registered after a restore is sent at once", async (operator
   await operator.settle();
 });
 
-test("lost registrations are differences, which a retry takes back", async (operator) => {
-  const { t } = operator;
-  await operator.sendNew(10);
-  await operator.restore(async () => {
-    await operator.sendNew(24);
-    operator.pass(60);
-    await operator.sendNew(7);
-  });
-  await operator.resume();
-  const differences = await operator.reconcile();
-  t.deepEqual(
-    differences.map(({ units }) => units).toSorted((a, b) => a - b),
-    [7, 24],
-  );
-  await operator.retryAll();
-  await operator.send();
-  t.deepEqual(operator.billed(), { 0: 10 });
-  t.deepEqual(await operator.reconcile(), []);
-});
-
 test("a lost organization's usage is found again when it is created with its customer", async (operator) => {
   const { t } = operator;
   await operator.restore(async () => {
@@ -141,19 +121,4 @@ test("a restore during a hold holds usage anew, and its end asks about what the 
   await operator.resume();
   await operator.settle();
   t.deepEqual(operator.billed(), { 0: 6 });
-});
-
-test("lost refunds are billed by an invoice item when their difference is closed", async (operator) => {
-  const { t } = operator;
-  const registration = await operator.sendNew(10);
-  await operator.restore(async () => {
-    await operator.refund(registration, 4);
-    await operator.send();
-  });
-  await operator.resume();
-  const differences = await operator.reconcile();
-  const document = { kind: "invoice_item", reference: "ii_1" } as const;
-  t.is((await operator.close([], { differences, document })).units, 4);
-  operator.offset(differences);
-  t.deepEqual(await operator.reconcile(), []);
 });

@@ -1,13 +1,11 @@
 import type { ExecutionContext } from "ava";
-import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
+import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
+import { eventItems, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
+import type { BillingDocument, UsageItem } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import type {
-  ClosedItems,
-  ClosedUsage,
-} from "../../../modules/billing/reconciliation/closeUsage.ts";
+import type { ClosedUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import {
-  listRetriableItems,
   retryItems,
   retryUsage,
   sendDifference,
@@ -31,15 +29,13 @@ import type { Registration, World, WorldOptions } from "../convergence/world.ts"
 /** Stripe has forgotten the identifiers and keys of what it accepted before. */
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
 
-const BY = { reason: "test", by: "maria", isDryRun: false } as const;
-
-const items = (
+const itemsOf = (
   events: readonly StoredMeterEvent[],
   differences: readonly UsageDifference[] = [],
-): ClosedItems => ({
-  eventIds: events.map(({ id }) => id),
-  differenceIds: differences.map(({ id }) => id),
-});
+): readonly UsageItem[] => [
+  ...eventItems(events.map(({ id }) => id)),
+  ...differences.map(({ id }) => ({ letter: "D", id }) as const),
+];
 
 /** What an operator and a worker do in a world. */
 const createOperator = (world: World) => {
@@ -107,8 +103,8 @@ const createOperator = (world: World) => {
     retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
       const retried: RetriedItem[] = [];
       const deps = world.deps();
-      const open = await listRetriableItems(deps, null);
-      for await (const item of retryItems(deps, open, { ...BY, isDryRun })) {
+      const open = await listOpenItems(deps.db, RETRIED_CAUSES);
+      for await (const item of retryItems(deps, open, { isDryRun })) {
         retried.push(item);
       }
       return retried;
@@ -128,8 +124,8 @@ const createOperator = (world: World) => {
         isDryRun?: boolean;
       } = {},
     ): Promise<ClosedUsage> => {
-      const options = { ...BY, document, expectedUnits, isDryRun };
-      return closeUsage(world.deps(), items(events, differences), options);
+      const options = { document, expectedUnits, isDryRun };
+      return closeUsage(world.deps(), itemsOf(events, differences), options);
     },
     /** Counts a document with which an operator has billed events. */
     billBy: (events: readonly StoredMeterEvent[]): void =>
@@ -152,7 +148,7 @@ const createOperator = (world: World) => {
       return findDifference();
     },
     sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
-      sendDifference(world.deps(), id, { ...BY, isDryRun }),
+      sendDifference(world.deps(), id, { isDryRun }),
     resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>
       resumeUsage(world.deps(), options),
     /** Lets the senders work until the sums have decided everything. */

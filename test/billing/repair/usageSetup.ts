@@ -14,9 +14,9 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 
-/** A row of `usage list`. Usage that is in no meter event has no item. */
+/** A row of `usage list`. */
 export const listedEvent = z.looseObject({
-  item: z.string().nullable(),
+  item: z.string(),
   state: z.string(),
   quantity: z.int(),
 });
@@ -72,7 +72,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
       return z
         .array(listedEvent)
         .parse(readJson(run))
-        .map(({ item }) => String(item));
+        .map(({ item }) => item);
     },
     billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
   };

@@ -1,7 +1,7 @@
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
-import { listFailedMeterEventIds } from "../../../modules/billing/meterEventReports.sql.ts";
+import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
@@ -132,7 +132,7 @@ test("at most one event of a stream is being sent", async (t) => {
   pass(10);
   await register(2);
   await drain();
-  const ids = await listFailedMeterEventIds(db, stream);
+  const ids = await listFailedEvents(db, stream);
   for (const id of ids) {
     t.is((await retryUsage(deps, id)).retry, "send");
   }
@@ -149,24 +149,6 @@ test("at most one event of a stream is being sent", async (t) => {
 });
 
 const HOUR = 60 * 60;
-
-test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {
-  const { double, register, pass, drainOnce, billed, recorded } = await setUpBilling(t);
-  for (let count = 1; count <= 8; count += 1) {
-    double.control.addFault({ kind: "server_error", mentioning: `:${double.control.now()}:` });
-    await register(count);
-    pass(1);
-  }
-  pass(5);
-
-  for (let count = 1; count <= 8; count += 1) {
-    const result = await drainOnce();
-    t.true(result.kind === "delayed" && result.afterMs <= 1000);
-  }
-  t.is((await drainOnce()).kind, "done");
-
-  t.deepEqual(billed(), await recorded());
-});
 
 const givesWay = test.macro({
   exec: async (t, lead: number, faults: readonly Fault[]) => {

@@ -1,11 +1,9 @@
 import test from "ava";
 import {
-  asLate,
   decideNextStep,
   misconfigured,
   needsAttention,
   withJitter,
-  withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
@@ -30,7 +28,6 @@ type Case = {
   readonly attempts?: number;
   readonly mayBeDelivered?: boolean;
   readonly isAsked?: boolean;
-  readonly processor?: "stripe" | "ledger";
   readonly outcome?: AttemptOutcome | null;
 };
 
@@ -40,7 +37,6 @@ const decide = ({
   attempts = 1,
   mayBeDelivered = false,
   isAsked = false,
-  processor = "stripe",
   outcome = null,
 }: Case): NextStep => {
   const nowMs = SECOND * 1000 + ageMs;
@@ -52,7 +48,6 @@ const decide = ({
     firstAttemptAt,
     mayBeDelivered,
     askingSince,
-    processor,
   };
   return decideNextStep(event, outcome, new Date(nowMs));
 };
@@ -71,7 +66,6 @@ const DELIVERED: Settlement = {
   state: "delivered",
   failure: null,
   reason: null,
-  isLate: false,
 };
 const failed = (failure: Settlement["failure"], reason: string): Settlement => ({
   ...DELIVERED,
@@ -99,10 +93,6 @@ const BEFORE_A_CALL: Readonly<Record<string, readonly [Case, NextStep]>> = {
   "an event of this second is sent": [{ ageMs: 0 }, SEND],
   "an event of the greatest age that Stripe accepts is sent": [{ ageMs: OLDEST_MS }, SEND],
   "an event a millisecond older fails": [{ ageMs: TOO_OLD_MS }, TOO_OLD],
-  "an event of any age is sent to the ledger": [
-    { ageMs: 100 * OLDEST_MS, processor: "ledger" },
-    SEND,
-  ],
   "an event as far ahead as Stripe accepts is sent": [{ ageMs: -FURTHEST_MS }, SEND],
   "an event a millisecond further ahead waits": [{ ageMs: TOO_EARLY_MS }, WAIT],
   "an event with an unknown outcome is sent again while its identifier is trusted": [
@@ -243,21 +233,13 @@ test("an event that is ahead waits for ten attempts, and then fails", (t) => {
   t.deepEqual(decide({ ageMs: -FURTHEST_MS, attempts: 11 }), SEND);
 });
 
-test("without its processor an event fails", (t) => {
-  t.deepEqual(
-    withoutProcessor({ processor: "stripe" }),
-    failed("refused", "the event was sealed for stripe, which is not configured"),
-  );
-});
-
-test("an operator is needed for wrong configurations, failed events and late deliveries, and for nothing else", (t) => {
+test("an operator is needed for wrong configurations and failed events, and for nothing else", (t) => {
   const needed = [
     delayed({ cause: "misconfigured", reason }),
     misconfigured(reason),
     failed("refused", reason),
     failed("too_old", reason),
     failed("unclear", reason),
-    asLate(DELIVERED),
   ];
   const notNeeded = [
     delayed({ cause: "retry", reason }),

@@ -3,7 +3,6 @@ import test from "ava";
 import {
   decideNextStep,
   stateAtSealing,
-  withoutProcessor,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
@@ -61,17 +60,15 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
     [null, NOW].flatMap((askingSince) =>
       [0, 40 * DAY_MS].flatMap((ageMs) => {
         const event = {
-          processor: "stripe" as const,
           second: before(ageMs).getTime() / 1000,
           attempts: 1,
           firstAttemptAt: before(DAY_MS),
           mayBeDelivered,
           askingSince,
         };
-        return [
-          withoutProcessor(event),
-          ...[null, ...OUTCOMES].map((outcome) => decideNextStep(event, outcome, NOW)),
-        ].map(stateAfter);
+        return [null, ...OUTCOMES].map((outcome) =>
+          stateAfter(decideNextStep(event, outcome, NOW)),
+        );
       }),
     ),
   );
@@ -112,7 +109,7 @@ const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventStat
 
 /** The state that closing moves an event to. Late usage stays delivered. */
 const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] => {
-  const event = { id: 1n, quantity: 1, state, failure: null, isLate: false };
+  const event = { id: 1n, quantity: 1, state, isLate: false, documentKind: null };
   const circumstances = { openUsageId: null, refundedUnits: 0 };
   return unlessRefused(() =>
     isClosedAlready({ ...event, documentReference: null }, null, circumstances),

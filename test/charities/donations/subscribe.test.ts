@@ -11,7 +11,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { OutageError } from "../../../runtime/errors.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/refreshSubscriptions.ts";
+import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { getAccount } from "../../../modules/accounts/getAccount.ts";
 import {
   readDonationSubscription,

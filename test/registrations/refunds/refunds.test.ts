@@ -205,8 +205,8 @@ test("a refund is a 503 while Stripe still returns the period that has ended", a
   const { call, logged } = await startStandaloneApi(t, deps);
   const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
   const id = await plant(call, key, 3);
-  const path = "/v1/subscription_items";
-  const former = await fetch(`${double.url}${path}?subscription=${subscriptionId}`, {
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  const former = await fetch(`${double.url}${path}`, {
     headers: { authorization: `Bearer ${double.secretKey}` },
   });
   const body = await former.json();

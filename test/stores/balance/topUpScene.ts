@@ -66,7 +66,6 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
       processProcessorEvents(
         {
           ...context,
-          observeLateRefusal: () => t.fail(),
           observeFailedEvent: (event) => failed.push(event),
           creditCheckout: (session) => creditTopUp(context, session),
         },

@@ -62,7 +62,6 @@ export const startDispatcher = async (
     clock,
     temporal,
     billing: createBilling({ db, stripe: null }),
-    observeLateRefusal: () => t.fail(),
     observeFailedEvent: () => t.fail(),
   });
   const shutdown = new AbortController();

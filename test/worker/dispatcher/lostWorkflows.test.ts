@@ -178,7 +178,6 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
         const dispatching = createDispatcherRuns({
           ...deps,
           temporal: await client.promise,
-          observeLateRefusal: () => t.fail(),
           observeFailedEvent: () => t.fail(),
         });
         const idle: Runs = {
@@ -193,9 +192,8 @@ test.serial("the restarted workflows look for usage and start refunds", async (t
       ...createBillingActivities({
         ...deps,
         observeSend: () => undefined,
-        observeLateRefusal: () => t.fail(),
         observeFailedEvent: () => t.fail(),
-        observeUnreadSubscription: () => t.fail(),
+        observeUnreadInvoices: () => t.fail(),
         observeDrift: () => t.fail(),
       }),
       listOrdersToStart: () => Promise.resolve([]),

@@ -532,7 +532,7 @@ export interface components {
             readonly kind: "tree" | "bottle";
             /**
              * Format: int64
-             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
              */
             readonly late: number;
             /**
@@ -1085,7 +1085,7 @@ export interface components {
             readonly failed: number;
             /**
              * Format: int64
-             * @description Units that it got after their billing period had ended, so that they may be on no invoice.
+             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
              */
             readonly late: number;
             /**
@@ -2311,8 +2311,6 @@ export interface operations {
                 readonly limit?: number;
                 /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
-                /** @description Only usage in this state. */
-                readonly state?: "pending" | "reported" | "corrected" | "failed" | "closed" | "not_billed";
             };
             readonly header?: never;
             readonly path?: never;

@@ -48,3 +48,9 @@ export const moveLedgerEvents = async (
     WHERE ${isAmong(events)}
   `);
 };
+
+/** Returns whether the built-in ledger has ever had live usage. */
+export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'
+  `);
