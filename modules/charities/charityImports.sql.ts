@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
-import type { CharityLinks } from "./charityLinks.rules.ts";
 import { sql } from "../../db/sql.ts";
 
 const countsRow = z.strictObject({
@@ -90,25 +89,6 @@ export const markUnlisted = async (
     UPDATE charity
     SET listed = false
     WHERE listed AND (extracted_on IS NULL OR extracted_on < ${extractedOn}::date)
-  `);
-  return rowCount;
-};
-
-/**
- * Stores the websites and icons of charities, each at most once.
- * @returns the number of charities that the catalogue has
- */
-export const updateCharityLinks = async (
-  db: CommonQueryMethods,
-  links: readonly CharityLinks[],
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    UPDATE charity
-    SET
-      website = coalesce(given.website, charity.website),
-      icon_url = coalesce(given."iconUrl", charity.icon_url)
-    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS given (ein text, website text, "iconUrl" text)
-    WHERE charity.ein = given.ein
   `);
   return rowCount;
 };

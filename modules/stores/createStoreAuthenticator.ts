@@ -1,7 +1,5 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../accounts/apiKeys.sql.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import type { Store } from "./stores.sql.ts";
 import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
 import type { NoteKeyUse } from "../accounts/noteKeyUses.ts";
@@ -27,18 +25,15 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
  */
 export const createStoreAuthenticator = ({
   db,
-  clock = systemClock,
   noteUse,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
-  readonly clock?: Clock;
   readonly noteUse?: NoteKeyUse;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
   const authenticate = createAuthenticator({
     db,
-    clock,
     noteUse,
     accountType: "store",
     nowMs,
@@ -57,7 +52,6 @@ export const createStoreAuthenticator = ({
   /** Imported keys do not show their interface by a prefix. */
   const authenticateOrganization = createAuthenticator({
     db,
-    clock,
     accountType: "organization",
     nowMs,
   });

@@ -5,7 +5,6 @@ import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
-import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -190,31 +189,6 @@ test("an operator who names no charity of the catalogue is told so", async (t) =
   const beyond = await run("search", "national parks conservation", "--page", "9");
   t.deepEqual([beyond.exitCode, beyond.stdout], [0, ""]);
   t.is(beyond.stderr, "No charities on page 9; 1 found.\n");
-});
-
-test("imported websites and icons are in search results, and malformed lines are skipped and reported", async (t) => {
-  const { call, live } = await startDonationApi(t);
-  const { run, write } = await stageCatalogue(t);
-  const path = await write(
-    "links.ndjson",
-    [
-      '{"ein": "53-0196605", "icon_url": "https://icons.example/red.png"}',
-      '{"ein": "999999999", "website": "https://unknown.example"}',
-      '{"ein": "53-0196605", "icon_url": "javascript:alert(1)"}',
-      "nonsense",
-      "",
-    ].join("\n"),
-  );
-  const done = await run("import", "--links", path, "--json");
-  t.is(done.exitCode, 1);
-  t.deepEqual(JSON.parse(done.stdout), [{ file: "links.ndjson", updated: 1, unknown: 1, bad: 2 }]);
-  t.regex(done.stderr, /links\.ndjson:3 skipped: icon_url: must be an http/u);
-  t.regex(done.stderr, /links\.ndjson:4 skipped: not valid JSON/u);
-
-  const { body } = await call("GET", "/charities/search?ein=530196605", { key: live });
-  t.like(body, {
-    charities: [{ website: "https://www.redcross.org", icon_url: "https://icons.example/red.png" }],
-  });
 });
 
 test("an EIN is read as people write it, and other texts are none", (t) => {

@@ -136,7 +136,7 @@ test("a read-only key lists endpoints and changes none", async (t) => {
     { db, clock: systemClock, actor: SERVICE },
     { id: organization.id, type: "organization" },
     "live",
-    { name: "reader", scope: "read", expiresAt: null },
+    { name: "reader", scope: "read" },
   );
   t.is((await call("GET", path, { key })).status, 200);
   t.is((await create({ url: "https://b.example/" }, key)).status, 403);

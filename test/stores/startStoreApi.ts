@@ -90,7 +90,7 @@ export const startStoreApi = async (
     db,
     clock = systemClock,
     billing = createBilling({ db, stripe: null }),
-    authenticator = createStoreAuthenticator({ db, clock }),
+    authenticator = createStoreAuthenticator({ db }),
     storeWriter = createStoreWriter({ db, clock }),
     charities = createCharities({
       db,
