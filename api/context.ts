@@ -28,7 +28,7 @@ import {
 } from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
-import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";
+import { createPlanting } from "../modules/planting/createPlanting.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
@@ -212,7 +212,7 @@ export const openApiContext = async (
         logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
     validateCharity: createCharityValidator(temporal, getDeployment),
-    planting: createPlanting(readPlantingSettings(config)),
+    planting: createPlanting(config),
     webhookSettings: readWebhookSettings(config),
     publicBaseUrl: () =>
       config.PUBLIC_BASE_URL ??

@@ -847,8 +847,6 @@ CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (or
 
 CREATE INDEX planting_fact_site ON public.planting_fact USING btree ((site_ids[1]), id) WHERE ((state = 'accepted'::text) AND (stage = ANY (ARRAY['planted'::text, 'planted_and_verified'::text])));
 
-CREATE INDEX planting_fact_sites ON public.planting_fact USING gin (site_ids);
-
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 
 CREATE UNIQUE INDEX planting_order_imported_key ON public.planting_order USING btree (account_id, mode, imported_key) WHERE (imported_key IS NOT NULL);

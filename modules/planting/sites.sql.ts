@@ -3,7 +3,7 @@ import { z } from "zod";
 import { plantingFact, sitesOf } from "./fact.rules.ts";
 import type { ReportedSite } from "./fact.rules.ts";
 import type { PlantingOrder } from "./order.rules.ts";
-import { afterLookup, safeInteger, sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 
 const siteRow = z.strictObject({ reference: z.string(), id: z.int() });
 
@@ -75,7 +75,7 @@ const outdatedSiteRow = z.strictObject({
 
 /**
  * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
- * is. A site that no such fact names keeps its details until the next one.
+ * is. A site that no such fact names keeps its details until the next one. It may read all facts: corrections are rare.
  */
 export const restoreSites = async (
   transaction: DatabaseTransactionConnection,
@@ -96,10 +96,8 @@ export const restoreSites = async (
     LEFT JOIN LATERAL (
       SELECT id, content
       FROM planting_fact
-      WHERE site_ids @> ARRAY[outdated.id]
-        AND ${afterLookup(sql.fragment`state = 'accepted' AND stage IN ('allocated', 'planted_and_verified')`)}
-      -- Not in the order of an index: the facts of all other sites would be read.
-      ORDER BY planting_fact.id + 0 DESC
+      WHERE outdated.id = ANY(site_ids) AND state = 'accepted' AND stage IN ('allocated', 'planted_and_verified')
+      ORDER BY planting_fact.id DESC
       LIMIT 1
     ) AS latest ON true
   `);

@@ -1,19 +1,29 @@
 import test from "ava";
 import type { PlantingOrder, SiteShare } from "../../../modules/planting/order.rules.ts";
-import { tallyChange, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
-import type { TalliedOrder, TallyEntry } from "../../../modules/planting/tally.rules.ts";
+import { tallyChanges, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
+import type { TallyEntry } from "../../../modules/planting/tally.rules.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 
-type Order = TalliedOrder & Pick<PlantingOrder, "plantedAt">;
+type Order = Pick<
+  PlantingOrder,
+  "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
+>;
+
+const tallyChange = (before: Order, after: Order) => tallyChanges([{ before, after }]);
 
 const at = new Date("2026-05-01T00:00:00Z");
 
 const share = (siteId: number, weight: number, forestType: SiteShare["forestType"] = "mangrove") =>
   ({ siteId, region: "Coast", forestType, weight, factorId: null }) satisfies SiteShare;
 
+const withFactors = (given: Order): Order => ({
+  ...given,
+  siteShares: withImpactFactors(given.siteShares, given.plantedAt, given.siteShares),
+});
+
 const order = (given: Partial<Order> = {}): Order =>
-  withImpactFactors({
+  withFactors({
     treeCount: 10,
     refundedCount: 0,
     siteShares: [share(1, 1)],
@@ -166,7 +176,7 @@ for (const seed of [1, 2, 3]) {
       const tally = new Map<string, { planted: number; verified: number }>();
       let present = order({ treeCount, siteShares: [] });
       const become = (given: Order): void => {
-        const after = withImpactFactors(given);
+        const after = withFactors(given);
         for (const change of tallyChange(present, after)) {
           const key = `${change.siteId}/${change.factorId}`;
           const known = tally.get(key) ?? { planted: 0, verified: 0 };

@@ -11,8 +11,6 @@ import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
-import { createPlanting } from "../../../modules/planting/createPlanting.ts";
-import type { PlantingSettings } from "../../../modules/planting/createPlanting.ts";
 import {
   simulateAllocated,
   simulatePlanted,
@@ -30,6 +28,7 @@ import {
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { createTestPlanting } from "../../support/planting.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -56,7 +55,7 @@ const setUp = async (
     partner,
   }: {
     readonly clock: Clock;
-    readonly partner: PlantingSettings["partner"];
+    readonly partner: "simulated" | "manual";
   },
 ) => {
   const { db } = t.context;
@@ -67,13 +66,7 @@ const setUp = async (
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows();
   const pace = createYieldingPace();
-  const planting = createPlanting({
-    treeMapper: null,
-    partner,
-    partnerName: null,
-    timeline: "allocations",
-    simulatedStepMs: 300,
-  });
+  const planting = createTestPlanting({ partner, stageMs: 300 });
   const activities = createPlantingActivities({
     db,
     bulkDb: openBulkPool(db, pace),
@@ -304,7 +297,7 @@ test.serial(
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { withdrawal: { reason: "photos of another site", replacement: null }, isDryRun: false },
+      { reason: "photos of another site", replacement: null, isDryRun: false },
     );
     await createOrders();
 
