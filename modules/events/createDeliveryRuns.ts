@@ -99,7 +99,7 @@ export const createDeliverySender = (
         throw error;
       }
     } finally {
-      end(attempt?.result);
+      end(attempt !== null);
       if (!queue.isEmpty()) {
         wake.resolve();
       }
