@@ -1,7 +1,7 @@
 import { markUnlisted, upsertCharities } from "./charityImports.sql.ts";
 import type { ImportCounts } from "./charityImports.sql.ts";
-import { isMasterFileHeader, readMasterFileLine } from "./businessMasterFile.rules.ts";
-import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
+import { masterFileReader } from "./businessMasterFile.rules.ts";
+import type { MasterFileRecord, ReadMasterFileLine } from "./businessMasterFile.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -15,17 +15,6 @@ export type ImportedFile = {
   readonly lines: AsyncIterable<string>;
   readonly onBadLine: (line: number, problem: string) => void;
   readonly onProgress: (linesDone: number) => void;
-};
-
-/** Returns the record of a line, null for a line without one, or what is wrong with it. */
-const readRecord = (line: string, number: number): MasterFileRecord | string | null => {
-  if (number === 1) {
-    if (!isMasterFileHeader(line)) {
-      throw invalidRequest("the first line is not the header of a Business Master File");
-    }
-    return null;
-  }
-  return line === "" ? null : readMasterFileLine(line);
 };
 
 export type CharityImport = ImportCounts & {
@@ -57,10 +46,18 @@ export const importCharities = async (
     counts.older += older;
   };
   let batch: MasterFileRecord[] = [];
+  let read: ReadMasterFileLine | null = null;
   let number = 0;
   for await (const line of lines) {
     number += 1;
-    const record = readRecord(line, number);
+    if (number === 1) {
+      read = masterFileReader(line);
+      continue;
+    }
+    if (read === null) {
+      break;
+    }
+    const record = line === "" ? null : read(line);
     if (typeof record === "string") {
       counts.bad += 1;
       onBadLine(number, record);
@@ -75,6 +72,9 @@ export const importCharities = async (
   }
   if (number === 0) {
     throw invalidRequest("the file is empty");
+  }
+  if (read === null) {
+    throw invalidRequest("the first line is not the header of a Business Master File");
   }
   await write(batch);
   return counts;
