@@ -29,15 +29,13 @@ CREATE TABLE account (
 CREATE TABLE account_limit (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  count_per_request bigint,
-  count_per_day bigint,
+  count_per_day bigint NOT NULL,
   changed_at timestamp with time zone NOT NULL DEFAULT now(),
   counted_day date,
   counted_units bigint,
   CONSTRAINT account_limit_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT account_limit_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT account_limit_count_per_day CHECK (count_per_day >= 1 AND count_per_day <= '9007199254740991'::bigint),
-  CONSTRAINT account_limit_count_per_request CHECK (count_per_request >= 1 AND count_per_request <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_counted_units CHECK (counted_units >= 0 AND counted_units <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH (fillfactor=50);

@@ -24,7 +24,7 @@ import {
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
+import { addLimitOptions, newLimitOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printDetails } from "../output/print.ts";
 import {
@@ -235,23 +235,23 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       charityProvider,
       subscriptionPolicy,
     });
-    const limits = newLimitsOf(options);
+    const limit = newLimitOf(options);
     const profile = await readProfileChanges(options);
-    if (Object.keys(changes).length === 0 && limits === null && profile === null) {
+    if (Object.keys(changes).length === 0 && limit === null && profile === null) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
     await requireKnownCustomer(context, nullIfNone(stripeCustomer) ?? null);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
-    const account = await updateOrganization(change, id, changes, { limits, profile });
+    const account = await updateOrganization(change, id, changes, { limit, profile });
     printDetails(context.io, {
       ...presentOrganization(account),
       profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
     });
     reportColorAdjustments(context, profile);
-    if (limits !== null || subscriptionPolicy !== undefined) {
+    if (limit !== null || subscriptionPolicy !== undefined) {
       await awaitCachedKeys(context.io);
     }
     if (stripeCustomer ?? stripeSubscription ?? subscriptionPolicy) {

@@ -159,7 +159,6 @@ test("whole keys are printed when they are issued and never again", async (t) =>
       name: z.literal("unnamed"),
       mode: z.literal("live"),
       scope: z.literal("write"),
-      expires_at: z.null(),
       key: z.string(),
     })
     .parse(readJson(issued));

@@ -1,9 +1,6 @@
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { eachKind, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 
@@ -47,8 +44,7 @@ forBothKinds("fractional counts are stored if they are enabled", async (t, kind)
 test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
   const { db } = t.context;
   const { call, id, key } = await startApiOf(t);
-  const limits = { mode: "live", changes: { countPerDay: 2 } } as const;
-  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {}, { limits });
+  await setLimits(db, id, { countPerDay: 2 });
   const register = (body: object) => call("POST", "/plant/trees", { key, body });
 
   const refused = await register({ count: 3, fractional_count: 2.5, idempotency_key: "a" });
