@@ -11,10 +11,11 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
-import { registrationsIn } from "../api/contract.ts";
+import { eachKind, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
+const forBothKinds = eachKind(test);
 
 /** In its first minute, the units of a day are summed. Later they are counted. */
 const ageLimits = (db: DatabasePool, accountId: string): Promise<unknown> =>
@@ -339,4 +340,35 @@ test("items that would increase the total beyond what JSON carries are rejected 
       [200, 11],
     ],
   );
+});
+
+forBothKinds("fractional counts are stored if they are enabled", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
+    fractionalCounting: true,
+  });
+
+  const { body } = await call("POST", path, { key, body: { count: 2, fractional_count: 1.25 } });
+
+  t.like(registrationsIn(body, kind)[0], { count: 2, fractional_count: 1.25 });
+  t.is(body[total], 2);
+  const without = await call("POST", path, { key, body: { count: 3 } });
+  t.like(registrationsIn(without.body, kind)[0], { count: 3, fractional_count: 3 });
+  const list = await call("GET", path, { key });
+  t.deepEqual(
+    registrationsIn(list.body, kind).map((each) => each.fractional_count),
+    [3, 1.25],
+  );
+});
+
+test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
+  const { call, id, key } = await startApiOf(t);
+  await setLimits(t.context.db, id, { countPerDay: 2 });
+  const register = (body: object) => call("POST", "/plant/trees", { key, body });
+
+  const refused = await register({ count: 3, fractional_count: 0, idempotency_key: "a" });
+  t.is(refused.status, 400);
+  t.regex(String(refused.body["error"]), /^fractional_count: .*not enabled/u);
+  t.is((await register({ count: 2 })).status, 200);
 });

@@ -42,22 +42,6 @@ test.serial("an order has all unordered trees but refunded ones, each tree once"
   t.is(order?.buyerName, "Test Organization");
 });
 
-test.serial("concurrent runs create each order once", async (t) => {
-  const setups = await Promise.all(Array.from({ length: 8 }, () => setUpPlanting(t.context.db)));
-  await Promise.all(setups.flatMap(({ register }) => [register(2), register(3)]));
-  const created = await Promise.all(setups.slice(0, 4).map(({ createOrders }) => createOrders()));
-  t.is(
-    created.reduce((sum, orders) => sum + orders, 0),
-    8,
-  );
-  for (const { orders } of setups) {
-    t.deepEqual(
-      (await orders()).map(({ treeCount }) => treeCount),
-      [5],
-    );
-  }
-});
-
 test.serial("all orders of a real partner come first, and are not bounded", async (t) => {
   const { db } = t.context;
   const setups = await Promise.all(

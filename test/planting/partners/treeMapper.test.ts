@@ -7,9 +7,8 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { CommonQueryMethods } from "slonik";
-import { listClaims, lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
+import { lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -385,100 +384,4 @@ test.serial("claims of several processes credit no tree to two orders", async (t
       ),
   );
   t.deepEqual(claimed, [{ reference: "contested", trees: 30 }]);
-});
-
-test.serial("a poll that another one of its order overtakes gives up no trees", async (t) => {
-  const { db } = t.context;
-  const { state, setup, partner, order, poll, pollNow } = await startTreeMapperPlanting(t);
-  const [first, second] = [await order(70), await order(70)];
-  state.interventions = [
-    planting("near", "2026-07-05", [100]),
-    planting("far", "2026-07-06", [60]),
-  ];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  t.true((await poll(first)).isFinished);
-  const placed = (await setup.orders()).find(({ id }) => id === second);
-  if (!placed) {
-    throw new Error("There is an order.");
-  }
-
-  await partner.fetchUpdates(
-    { ...placed, reached: [] },
-    {
-      now: setup.clock.now(),
-      signal: NEVER,
-      claimTrees: async (records) => {
-        t.true((await pollNow(second)).isFinished);
-        return claimTrees({ db }, placed, records, NEVER);
-      },
-    },
-  );
-
-  t.deepEqual(
-    (await listRows(db, [first, second])).map(({ reference, trees }) => [reference, trees]),
-    [
-      ["far", 40n],
-      ["near", 70n],
-      ["near", 30n],
-    ],
-  );
-});
-
-/** Records of one tree each. */
-const recordsOf = (name: string, count: number) =>
-  Array.from({ length: count }, (_, index) => planting(`${name}-${index}`, "2026-07-05", [1]));
-
-test.serial("other work gets its turn after every 500 records that are read", async (t) => {
-  const { state, setup, partner, order } = await startTreeMapperPlanting(t);
-  await order(1);
-  state.interventions = recordsOf("read", 5000);
-  let turns = 0;
-  let counter = setImmediate(function count() {
-    turns += 1;
-    counter = setImmediate(count);
-  });
-  // A response has arrived completely.
-  const startCounting = (): void => {
-    turns = 0;
-  };
-  subscribe("undici:request:trailers", startCounting);
-  t.teardown(() => {
-    clearImmediate(counter);
-    unsubscribe("undici:request:trailers", startCounting);
-  });
-  const turnsOfReading: number[] = [];
-  for (const placed of await setup.orders()) {
-    await partner.fetchUpdates(
-      { ...placed, reached: [] },
-      {
-        now: new Date("2026-07-10T10:00:00.000Z"),
-        signal: NEVER,
-        claimTrees: () => {
-          turnsOfReading.push(turns);
-          return Promise.resolve([]);
-        },
-      },
-    );
-  }
-  // The records are parsed, and then located.
-  t.true((turnsOfReading[0] ?? 0) >= 2 * 9, turnsOfReading.join(", "));
-});
-
-test.serial("an order gets its trees although other processes have taken older ones", async (t) => {
-  const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
-  const [first, last] = [await here.order(1), await here.order(2)];
-  const between = await elsewhere.order(50);
-  for (const { state, setup } of [here, elsewhere]) {
-    setup.clock.set("2026-07-10T10:00:00.000Z");
-    state.interventions = recordsOf("taken", 100);
-  }
-  t.true((await here.poll(first)).isFinished);
-  t.true((await elsewhere.poll(between)).isFinished);
-
-  t.true((await here.pollNow(last)).isFinished);
-
-  t.deepEqual(await listClaims(t.context.db, last), [
-    { reference: "taken-51", trees: 1 },
-    { reference: "taken-52", trees: 1 },
-  ]);
 });

@@ -140,8 +140,6 @@ test("an id is found in upper case as well", async (t) => {
   t.deepEqual(found.body, body);
 });
 
-const ROWS = 25_000;
-
 const fill = async (
   db: DatabasePool,
   accountId: string,
@@ -154,19 +152,6 @@ const fill = async (
     FROM generate_series(1, ${rows}) AS n
   `);
 };
-
-test("a long list is complete, without duplicates and newest first", async (t) => {
-  const { call, id, key } = await startApiOf(t);
-  await fill(t.context.db, id, ROWS);
-
-  const { body, headers } = await call("GET", "/plant/trees", { key });
-
-  const list = registrationsIn(body, "tree");
-  t.is(new Set(list.map((each) => each.id)).size, ROWS);
-  const times = list.map((each) => String(each["created_at"]));
-  t.deepEqual(times, times.toSorted().toReversed());
-  t.is(headers.get("transfer-encoding"), "chunked");
-});
 
 /**
  * Requests the list on a new connection and resolves as soon as the head of the response arrives. A connection that has

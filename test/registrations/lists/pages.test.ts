@@ -319,24 +319,3 @@ test("a list has the same content in small pages, of which the first does not yi
   // The second to the fourth page.
   t.is(pace.stepCount(), 3);
 });
-
-test("a page says whether it is the last, unless it ends where the list does", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, json_bytes)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second', 300
-    FROM generate_series(1, 10) AS number
-  `);
-  const owner = { accountId, mode: "live", kind: "tree" } as const;
-  const readFirst = (limits: { readonly rows: number; readonly bytes: number }) =>
-    readPage(db, owner, {}, { limits, now: new Date(), after: null });
-  const isLast = async (rows: number, bytes: number) =>
-    (await readFirst({ rows, bytes })).page?.isLast;
-
-  t.true(await isLast(11, 3000));
-  t.false(await isLast(10, 3000), "a page of all registrations, which could have no more");
-  t.false(await isLast(9, 3000));
-  t.false(await isLast(11, 2999), "a page without the last registration, which has too many bytes");
-  t.false(await isLast(11, 1), "a page of one registration with too many bytes");
-});
