@@ -164,7 +164,7 @@ const rowOf = ({
   startedAt,
   endedAt,
   durationMs,
-  result: { status, error, response },
+  result: { status, error },
   decision,
 }: EndedAttempt) => ({
   endpointId,
@@ -175,7 +175,7 @@ const rowOf = ({
   error,
   ...decision,
   // As clients see it.
-  attempt: { started_at: startedAt, duration_ms: durationMs, status, error, response },
+  attempt: { started_at: startedAt, duration_ms: durationMs, status, error },
 });
 
 /**

@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
-import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
@@ -123,32 +122,6 @@ test("key list shows name, scope, last use and revocation, of an organization an
     t.regex(table.stdout, /reporting +live +read/u);
     t.false((listed.stdout + table.stdout).includes(issued.key));
   }
-});
-
-test("the audit log has the name and the scope of an issued key", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const issued = await keyIssuer(databaseUrl, ["--org", id])("--name", "till");
-
-  const [entry] = await listAuditEntries(
-    db,
-    {
-      accountId: id,
-      action: "key.issue",
-      operator: null,
-      since: null,
-      until: null,
-      before: null,
-    },
-    1,
-  );
-
-  t.is(entry?.subject, issued.id);
-  t.deepEqual(entry?.details, {
-    mode: "live",
-    name: "till",
-    scope: "write",
-  });
 });
 
 /** Starts what one API process has of authentication. Its cache keeps nothing. */

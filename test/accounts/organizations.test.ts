@@ -311,16 +311,3 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     t.true(stderr.includes(UNKNOWN));
   }
 });
-
-test("org update prints the profile and the limits that it changed", async (t) => {
-  const { id } = await createTestOrganization(t.context.db);
-  const impact = impactOf(t);
-  const update = (...options: readonly string[]) => impact("org", "update", id, ...options);
-  const named = await update("--display-name", "Fjord & Fern");
-  t.regex(named.stdout, /display name +Fjord & Fern/u);
-  const limited = await update("--mode", "test", "--count-per-day", "7", "--json");
-  t.like(readJson(limited), {
-    profile: { display_name: "Fjord & Fern" },
-    limits: [{ mode: "live" }, { mode: "test", count_per_day: 7 }],
-  });
-});

@@ -62,17 +62,6 @@ test("a newer extract updates the catalogue, and an older one does not", async (
   t.like(await read(revoked), { eligible: false });
 });
 
-test("a charity in several files is stored once", async (t) => {
-  const { write, load } = await stageCatalogue(t);
-  const [one, other] = [lineOf(freshEin(), "FOREIGN"), lineOf(freshEin(), "FOREIGN")];
-  const all = await write("eo4.csv", contentOf(one, other, one));
-  const part = await write("eo_xx.csv", contentOf(one));
-  t.deepEqual((await load(all, part)).counts, [
-    counts("eo4.csv", { added: 2 }),
-    counts("eo_xx.csv", { same: 1 }),
-  ]);
-});
-
 test("a malformed line is reported by its number and skipped", async (t) => {
   const { write, run, read } = await stageCatalogue(t);
   const good = freshEin();

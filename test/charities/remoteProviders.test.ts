@@ -180,49 +180,51 @@ for (const name of REMOTE) {
     addCharity[name](double, `n_${ein}`, ein);
     t.not(await byEin(ein), null);
   });
+}
 
-  test(`${name}: an id cannot change the path`, async (t) => {
-    const { byId, double } = await stage(t, name);
-    for (const id of ["..", "../secrets", "a/b", "a?b=c", "a#b", " ", "%2e%2e", "a".repeat(300)]) {
-      t.is(await byId(id), null);
-    }
-    t.is(double.calls.length, 0);
-  });
-
-  for (const [title, faults, calls] of FAULTS) {
-    test(`${name}: ${title}`, async (t) => {
-      const { byId, double } = await stage(t, name);
-      double.faults.push(...faults);
-      const error = await t.throwsAsync(byId("n_1"), isFailure);
-      t.is(double.calls.length, calls);
-      t.false(/key|secret/u.test(error.message), "the message contains no key");
-    });
+test("an id cannot change the path", async (t) => {
+  const { byId, double } = await stage(t, "everyorg");
+  for (const id of ["..", "../secrets", "a/b", "a?b=c", "a#b", " ", "%2e%2e", "a".repeat(300)]) {
+    t.is(await byId(id), null);
   }
+  t.is(double.calls.length, 0);
+});
 
-  test(`${name}: the error of a failed search does not name what was searched for`, async (t) => {
+for (const [title, faults, calls] of FAULTS) {
+  test(title, async (t) => {
+    const { byId, double } = await stage(t, "everyorg");
+    double.faults.push(...faults);
+    const error = await t.throwsAsync(byId("n_1"), isFailure);
+    t.is(double.calls.length, calls);
+    t.false(/key|secret/u.test(error.message), "the message contains no key");
+  });
+}
+
+test("the error of a failed search names neither what was searched for nor a key", async (t) => {
+  for (const name of REMOTE) {
     const { search, double } = await stage(t, name);
     double.faults.push(...twice({ status: 500 }));
     const error = await t.throwsAsync(search({ name: "sought" }), isFailure);
     t.is(error.message, `${name}: search: status 500`);
-  });
+  }
+});
 
-  test(`${name}: a silent provider times out twice, and an aborted lookup is not retried`, async (t) => {
-    let attempt = new AbortController();
-    const { byId, double } = await stage(t, name, () => {
-      attempt = new AbortController();
-      return attempt.signal;
-    });
-    const timeOut = (): void => attempt.abort();
-    double.faults.push({ hang: timeOut }, { hang: timeOut });
-    await t.throwsAsync(byId("n_1"), isFailure);
-    t.is(double.calls.length, 2);
-
-    const caller = new AbortController();
-    double.faults.push({ hang: () => caller.abort() });
-    await t.throwsAsync(byId("n_1", caller.signal), isFailure);
-    t.is(double.calls.length, 3);
+test("a silent provider times out twice, and an aborted lookup is not retried", async (t) => {
+  let attempt = new AbortController();
+  const { byId, double } = await stage(t, "everyorg", () => {
+    attempt = new AbortController();
+    return attempt.signal;
   });
-}
+  const timeOut = (): void => attempt.abort();
+  double.faults.push({ hang: timeOut }, { hang: timeOut });
+  await t.throwsAsync(byId("n_1"), isFailure);
+  t.is(double.calls.length, 2);
+
+  const caller = new AbortController();
+  double.faults.push({ hang: () => caller.abort() });
+  await t.throwsAsync(byId("n_1", caller.signal), isFailure);
+  t.is(double.calls.length, 3);
+});
 
 test("everyorg: a search pages through at most fifty hits and reports that there may be more", async (t) => {
   const { search, double } = await stage(t, "everyorg");

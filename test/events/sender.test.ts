@@ -55,12 +55,11 @@ test("a redirect is a failure and is not followed", async (t) => {
   t.deepEqual(elsewhere.received, []);
 });
 
-test("an error status is a failure with the beginning of the body and the receiver's delay", async (t) => {
+test("an error status is a failure with the receiver's delay", async (t) => {
   const receiver = await startReceiver(t);
-  receiver.respond(answer(503, { "Retry-After": "120" }, `\0${"x".repeat(100_000)}`));
+  receiver.respond(answer(503, { "Retry-After": "120" }, "x".repeat(100_000)));
   const result = await createWebhookSender(LOCAL)({ url: receiver.url, ...MESSAGE }, NO_SIGNAL);
-  t.like(result, { status: 503, error: "status 503", retryAfterMs: 120_000 });
-  t.is(result.response, `\uFFFD${"x".repeat(1023)}`);
+  t.deepEqual(result, { status: 503, error: "status 503", retryAfterMs: 120_000 });
 });
 
 test("a body without an end does not delay the result of a request that succeeded", async (t) => {
@@ -69,11 +68,7 @@ test("a body without an end does not delay the result of a request that succeede
     response.writeHead(200).write("begun");
   });
   const send = createWebhookSender({ ...LOCAL, timeoutMs: 2000 });
-  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
-    status: 200,
-    error: null,
-    response: "begun",
-  });
+  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), { status: 200, error: null });
 });
 
 test("a server that does not respond in time, refuses, hangs up or switches the protocol is a failure without a status", async (t) => {
@@ -83,7 +78,6 @@ test("a server that does not respond in time, refuses, hangs up or switches the 
   t.like(await sendImpatiently({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
     status: null,
     error: "no response within 0.5 seconds",
-    response: null,
   });
   const send = createWebhookSender(LOCAL);
   receiver.respond((response) => response.destroy());
@@ -257,7 +251,6 @@ const NOW = new Date("2027-01-01T00:00:00Z");
 const FAILED: AttemptResult = {
   status: 500,
   error: "status 500",
-  response: "",
   retryAfterMs: null,
 };
 

@@ -24,8 +24,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const other = await startStandaloneApi(t, { db });
   return {
     plant: (api: typeof one, body: object) => api.call("POST", "/plant/trees", { key, body }),
-    plantBatch: (api: typeof one, items: readonly object[]) =>
-      api.call("POST", "/plant/trees/batch", { key, body: { items } }),
     one,
     other,
     /** Holds all writes of accounts with limits. */
@@ -56,36 +54,6 @@ test.serial(
       2,
     );
     t.is((await refused).status, 403);
-    t.is(await readTotal(), 5n);
-  },
-);
-
-test.serial(
-  "a retried batch is a replay although the first one, which is being written, reaches the limit",
-  async (t) => {
-    const { plantBatch, plant, one, other, hold, readTotal } = await setUp(t);
-    const items = [
-      { count: 1, idempotency_key: "order-0" },
-      { count: 4, idempotency_key: "order-1" },
-    ];
-    const { countWaiting, release } = await hold();
-
-    const first = plantBatch(one, items);
-    await eventually(async () => (await countWaiting()) === 1);
-    const retry = plantBatch(other, items);
-    const single = plant(one, { count: 4, idempotency_key: "order-1" });
-    await release();
-
-    const batches = [batchIn(await first), batchIn(await retry)];
-    t.deepEqual(
-      batches.map(({ succeeded }) => succeeded),
-      [2, 2],
-    );
-    t.deepEqual(
-      batches.map(({ results }) => results.every((result) => result.idempotent_replayed === true)),
-      [false, true],
-    );
-    t.is((await single).headers.get("Idempotent-Replayed"), "true");
     t.is(await readTotal(), 5n);
   },
 );

@@ -276,18 +276,3 @@ test("concurrent batches and single refunds refund each donation once", async (t
   t.deepEqual(await ledger(), { donations: 120, count: 0, cents: 0 });
   t.is(await countEvents("donation.refunded"), 120);
 });
-
-test("the bounds of a batch and its keys are those of other batches", async (t) => {
-  const { donate, call, test: key } = await stage(t);
-  t.is((await donate([])).status, 400);
-  const tooMany = await donate(Array.from({ length: 1001 }, () => ({ amount_cents: 1, ein: EIN })));
-  t.is(tooMany.status, 400);
-  t.regex(String(tooMany.body["error"]), /^items: must be an array of 1 to 1000 items$/u);
-  t.is((await donate([{ amount_cents: 1, ein: EIN }], "?atomic=maybe")).status, 400);
-  const keyed = await call("POST", "/charities/donate/batch", {
-    key,
-    body: { items: [{ amount_cents: 1, ein: EIN }] },
-    headers: { "Idempotency-Key": "k" },
-  });
-  t.regex(String(keyed.body["error"]), /not accepted for a batch/u);
-});

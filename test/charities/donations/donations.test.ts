@@ -317,16 +317,6 @@ test("donations are found by a key of their metadata, and by its value as text o
   t.deepEqual((await list({ metadata_key: "a" })).ids, all);
 });
 
-test("a donation must match all filters", async (t) => {
-  const { donate, list } = await stageList(t);
-  const wanted = await donate({ attribution: "x", metadata: { k: "v" } });
-  await donate({ attribution: "y", metadata: { k: "v" } });
-  await donate({ attribution: "x", metadata: { k: "w" } });
-  const query = { attribution: "x", metadata_key: "k", metadata_value: "v" };
-  t.deepEqual((await list({ ...query, start_date: "2026-03-10" })).ids, [wanted]);
-  t.deepEqual((await list({ ...query, start_date: "2026-03-11" })).ids, []);
-});
-
 test("the command line shows a donation, and an organization's subscription and provider", async (t) => {
   const { call, donate, refund, live, accountId } = await startDonationApi(t);
   const run = impactOf(t);

@@ -194,6 +194,7 @@ test.serial("a record that cannot be read is credited to no order, and stops non
     null,
     { ...good, id: "undated", interventionStartDate: null },
     { ...good, id: "x".repeat(201) },
+    { ...good, id: "nul\0" },
     { ...good, id: "backwards", interventionStartDate: "2066-01-01 05:30:00" },
     { ...good, id: "uncounted", plantedSpecies: [{ treeCount: "many" }] },
     { ...good, id: "nowhere", plantProjectSite: null, geometry: null },
@@ -207,8 +208,8 @@ test.serial("a record that cannot be read is credited to no order, and stops non
   t.deepEqual(unusable, [
     {
       unreadablePlantings: {
-        count: 4,
-        firstIds: ["undated", "x".repeat(100), "backwards", "uncounted"],
+        count: 5,
+        firstIds: ["undated", "x".repeat(100), "nul\0", "backwards", "uncounted"],
       },
       unreadableSites: { count: 1, firstIds: ["site_2"] },
       plantingsWithoutLocation: { count: 1, firstIds: ["nowhere"] },
@@ -218,39 +219,6 @@ test.serial("a record that cannot be read is credited to no order, and stops non
   setup.clock.set("2026-07-07T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
   t.is((await factsOf(id)).at(-1), "planted accepted");
-});
-
-test.serial("NUL and half a surrogate pair in TreeMapper's texts stop no order", async (t) => {
-  const { state, setup, order, poll, factsOf, unusable } = await startTreeMapperPlanting(t);
-  const id = await order(30);
-  state.project = { ...state.project, name: "Yamuna\ud800", country: "\0N", ecosystem: "\0" };
-  const good = planting("usable", "2026-07-05", [30], "site\udc00");
-  state.sites = [
-    { ...SITE, uid: "site\udc00" },
-    { ...SITE, name: "North\0Bank", image: "https://cdn.example/\0.jpg" },
-  ];
-  state.interventions = [
-    { ...good, id: "nul\0" },
-    { ...good, id: "half\ud800" },
-    {
-      ...good,
-      scientificName: "\0",
-      plantedSpecies: [{ scientificName: "\ud800", treeCount: 10 }],
-      coordinates: [{ image: "https://cdn.example/\0.jpg" }],
-    },
-    planting("plain", "2026-07-05", [20]),
-  ];
-  setup.clock.set("2026-07-06T10:00:00.000Z");
-
-  t.true((await poll(id)).isFinished);
-
-  t.is((await factsOf(id)).at(-1), "planted accepted");
-  t.is(unusable[0]?.unreadablePlantings.count, 2);
-  t.is(unusable[0]?.unreadableSites.count, 1);
-  state.project = { ...state.project, uid: "proj\0" };
-  await t.throwsAsync(order(1), { message: /uid/u });
-  state.project = { ...state.project, uid: "proj_1" };
-  t.true((await factsOf(await order(1))).includes("funds_distributed accepted"));
 });
 
 test.serial("a poll fails if there are records, and none can be read", async (t) => {

@@ -7,7 +7,6 @@ import type { DatabasePool } from "slonik";
 import { openReads } from "../../../db/openDatabase.ts";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
@@ -119,17 +118,6 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   t.deepEqual(rejected.body, { error: "metadata: must have at most 20 pairs" });
 });
 
-test("a list is JSON without spaces, as every other response", async (t) => {
-  const { url, call, key } = await startApiOf(t);
-  await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "a" } });
-  await call("POST", "/plant/trees", { key, body: { count: 2 } });
-
-  const list = await fetch(`${url}/plant/trees`, { headers: { Authorization: key } });
-
-  const text = await list.text();
-  t.is(text, JSON.stringify(JSON.parse(text)));
-});
-
 test("an id is found in upper case as well", async (t) => {
   const { call, key } = await startApiOf(t);
   const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
@@ -201,58 +189,34 @@ const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Prom
   t.is(registrationsIn(body, "tree").length, 5);
 };
 
-/** Renames a column of the lists until the test ends. Returns a function that restores it earlier. */
-const breakLists = async (t: ExecutionContext<DatabaseContext>): Promise<() => Promise<void>> => {
-  const rename = async (from: string, to: string): Promise<void> => {
-    await t.context.owner.query(sql.typeAlias("void")`
-      ALTER TABLE registration RENAME COLUMN ${sql.identifier([from])} TO ${sql.identifier([to])}
-    `);
-  };
-  await rename("attribution", "renamed");
-  let restored: Promise<void> | null = null;
-  const restore = (): Promise<void> => (restored ??= rename("renamed", "attribution"));
-  t.teardown(restore);
-  return restore;
+const failSecond = (page: number): void => {
+  if (page === 2) {
+    throw new Error("broken");
+  }
 };
 
-// Serial, since these tests break the table or the connections that the others use.
-test.serial(
-  "an error in the middle of a list breaks the connection instead of ending the document",
-  async (t) => {
-    const { db } = t.context;
-    const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fill(db, id, 10_000);
-    const reads = watchPages(db, { before: (page) => page === 2 && breakLists(t) });
-    const { url, logged } = await startStandaloneApi(t, { db, reads });
-
-    const response = await fetch(`${url}/plant/trees`, {
-      headers: { Authorization: key, "X-Request-Id": "broken-list" },
-    });
-
-    t.is(response.status, 200);
-    await t.throwsAsync(response.text());
-    t.like(
-      logged().find((line) => line["msg"] === "request failed"),
-      { requestId: "broken-list" },
-    );
-  },
-);
-
-test.serial("a list whose first page fails is a 500, and the next list is complete", async (t) => {
+test("an error in the middle of a list breaks the connection instead of ending the document", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 5);
-  const api = await startStandaloneApi(t, t.context);
-  await fiveListed(t, api, key);
-  const restore = await breakLists(t);
+  await fill(db, id, 10_000);
+  const { url, logged } = await startStandaloneApi(t, {
+    db,
+    reads: watchPages(db, { before: failSecond }),
+  });
 
-  const { status, body } = await api.call("GET", "/plant/trees", { key });
+  const response = await fetch(`${url}/plant/trees`, {
+    headers: { Authorization: key, "X-Request-Id": "broken-list" },
+  });
 
-  t.is(status, 500);
-  t.deepEqual(body, { error: "internal server error" });
-  await restore();
-  await fiveListed(t, api, key);
+  t.is(response.status, 200);
+  await t.throwsAsync(response.text());
+  t.like(
+    logged().find((line) => line["msg"] === "request failed"),
+    { requestId: "broken-list" },
+  );
 });
+
+// The next tests are serial, since they break the connections that the others use.
 
 /** Returns the number of connections once their backends have ended, so that no list can still be given a dying one. */
 const endConnections = (owner: DatabasePool, state: "active" | "idle"): Promise<number> =>
