@@ -13,7 +13,7 @@ import { lockPlantingOrder } from "./orders.sql.ts";
 import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
 import { recordFacts } from "./settleFacts.ts";
 import type { RecordedFact, RecordedReport } from "./settleFacts.ts";
-import { restoreSites } from "./sites.sql.ts";
+import { releaseSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 type WithdrawalContext = OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
@@ -80,6 +80,7 @@ export const correctPlantingFact = async (
       correct: async () => {
         if (fact.state !== "withdrawn") {
           await withdrawFact(transaction, factId, { reason, operator: actor.name, at: now });
+          await releaseSites(transaction, factId);
         }
       },
     });
@@ -88,7 +89,6 @@ export const correctPlantingFact = async (
       throw invalidRequest(problem);
     }
     if (order !== before) {
-      await restoreSites(transaction, order);
       // An order without planted trees, too, may have changed the site of others.
       await deleteSummaries(transaction, null);
       await reopenPlantingOrder(transaction, order.id);
