@@ -172,7 +172,7 @@ test.serial("creating orders yields to what clients record", async (t) => {
 });
 
 test.serial(
-  "a lost workflow is started again after three missed polls, a running one is left alone",
+  "a lost workflow is started again after two missed polls, a running one is left alone",
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
@@ -211,11 +211,11 @@ test.serial(
     const lostBefore = await describe(lost.id);
     t.is(lostBefore.status, "TERMINATED");
 
-    clock.set("2026-05-01T13:00:00.000Z");
+    clock.set("2026-05-01T22:00:00.000Z");
     await createOrders();
     t.deepEqual(await describe(lost.id), lostBefore);
 
-    clock.set("2026-05-01T13:00:01.000Z");
+    clock.set("2026-05-01T22:00:01.000Z");
     await createOrders();
     const again = await describe(lost.id);
     t.is(again.status, "RUNNING");
@@ -238,7 +238,7 @@ test.serial(
     );
     const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id));
     await workflow.terminate();
-    clock.set("2026-05-02T10:00:00.000Z");
+    clock.set("2026-05-02T11:00:00.000Z");
     await createOrders();
     await workflow.result();
     const ended = await describe(lost.id);
