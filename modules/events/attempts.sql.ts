@@ -5,7 +5,7 @@ import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts"
 import type { WebhookMessage } from "./webhooks.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
-const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
+const dueRow = z.strictObject({ id: z.uuid() });
 
 /** An endpoint with due deliveries. */
 export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
@@ -46,10 +46,10 @@ export const listDueEndpoints = (
       FROM waiting
       CROSS JOIN LATERAL (${nextWaiting(sql.fragment`endpoint_id > waiting.endpoint_id`)}) AS following
     )
-    SELECT endpoint.id, endpoint.failing_since IS NOT NULL AS "isFailing"
+    SELECT endpoint.id
     FROM waiting
     CROSS JOIN LATERAL (
-      SELECT id, failing_since
+      SELECT id
       FROM webhook_endpoint
       WHERE id = waiting.endpoint_id AND disabled_at IS NULL
       OFFSET 0

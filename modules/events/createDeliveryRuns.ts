@@ -99,7 +99,7 @@ export const createDeliverySender = (
         throw error;
       }
     } finally {
-      end(attempt !== null);
+      end();
       if (!queue.isEmpty()) {
         wake.resolve();
       }
@@ -117,8 +117,8 @@ export const createDeliverySender = (
 
   return {
     scan: async () => {
-      for (const endpoint of (await scanEndpoints()) ?? []) {
-        queue.add(endpoint);
+      for (const { id } of (await scanEndpoints()) ?? []) {
+        queue.add(id);
       }
       wake.resolve();
     },
@@ -136,7 +136,7 @@ export const createDeliverySender = (
         const deliveries = claimed.get(endpointId) ?? [];
         // It may have more. Of the others, the next scan finds what becomes due.
         if (deliveries.length === places) {
-          queue.add({ id: endpointId, isFailing: false });
+          queue.add(endpointId);
         }
         for (const delivery of deliveries) {
           const attempt = deliver(delivery)

@@ -1,9 +1,5 @@
-import { LRUCache } from "lru-cache";
-import type { DueEndpoint, EndpointPlaces } from "./attempts.sql.ts";
+import type { EndpointPlaces } from "./attempts.sql.ts";
 import { PLACES_OF_ENDPOINT } from "./decideDelivery.rules.ts";
-
-/** Until it has responded to this worker once. */
-const PLACES_OF_NEW_ENDPOINT = 1;
 
 /**
  * How many requests are made at the same time to the endpoints of a lane. More would keep a busy worker from sending each of
@@ -14,22 +10,17 @@ const PLACES_OF_LANE = 240;
 /** A request that takes as long is not quick. */
 const SLOW_MS = 1000;
 
-const MAXIMUM_REMEMBERED = 100_000;
-
-/**
- * `slow`: the last request took more than a second, or one in progress has, or the endpoint was failing at another worker. All
- * others are `quick`.
- */
+/** `slow`: the last request took more than a second, or one in progress has. All others are `quick`. */
 const LANES = ["quick", "slow"] as const;
 type Lane = (typeof LANES)[number];
 
 export type EndpointQueue = {
   /** Adds an endpoint that has due deliveries. */
-  readonly add: (endpoint: DueEndpoint) => void;
+  readonly add: (endpointId: string) => void;
   /** Removes the endpoints that can receive deliveries now. Each lane is in the order in which they were added. */
   readonly take: () => readonly EndpointPlaces[];
-  /** Occupies a place of an endpoint until the function that it returns is called: with false after an interruption. */
-  readonly begin: (endpointId: string) => (hasEnded: boolean) => void;
+  /** Occupies a place of an endpoint until the function that it returns is called. */
+  readonly begin: (endpointId: string) => () => void;
   readonly isEmpty: () => boolean;
   /** How many requests are in progress. */
   readonly running: () => number;
@@ -47,15 +38,15 @@ export const createEndpointQueue = (
   const waiting: Readonly<Record<Lane, Set<string>>> = { quick: new Set(), slow: new Set() };
   /** When the requests in progress began, oldest first, by endpoint. */
   const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
-  const known = new LRUCache<string, Lane>({ max: MAXIMUM_REMEMBERED });
+  /** The endpoints whose last request was slow. */
+  const slow = new Set<string>();
 
   const laneSince = (startedAtMs: number): Lane =>
     monotonicMs() - startedAtMs >= SLOW_MS ? "slow" : "quick";
 
   const laneOf = (endpointId: string): Lane => {
     const [oldest] = requests.get(endpointId) ?? [];
-    const isSlow = oldest !== undefined && laneSince(oldest.startedAtMs) === "slow";
-    return isSlow ? "slow" : (known.get(endpointId) ?? "quick");
+    return slow.has(endpointId) ? "slow" : laneSince(oldest?.startedAtMs ?? Infinity);
   };
 
   /** Puts an endpoint at the end of its lane, unless it waits there. */
@@ -77,12 +68,11 @@ export const createEndpointQueue = (
         break;
       }
       if (laneOf(endpointId) !== lane) {
-        // A request has become slow, or what was known was evicted.
+        // A request has become slow.
         put(endpointId);
         continue;
       }
-      const most = known.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
-      const places = Math.min(free, most - (requests.get(endpointId)?.size ?? 0));
+      const places = Math.min(free, share - (requests.get(endpointId)?.size ?? 0));
       if (places > 0) {
         waiting[lane].delete(endpointId);
         given.push({ endpointId, places });
@@ -96,20 +86,17 @@ export const createEndpointQueue = (
     LANES.some((lane) => waiting[lane].has(endpointId));
 
   return {
-    add: ({ id, isFailing }) => {
-      if (isFailing && !known.has(id)) {
-        known.set(id, "slow");
-      }
-      put(id);
-    },
+    add: put,
     take: () => LANES.flatMap(divide),
     begin: (endpointId) => {
       const request = { startedAtMs: monotonicMs() };
       const own = requests.get(endpointId) ?? new Set();
       requests.set(endpointId, own.add(request));
-      return (hasEnded) => {
-        if (hasEnded) {
-          known.set(endpointId, laneSince(request.startedAtMs));
+      return () => {
+        if (laneSince(request.startedAtMs) === "slow") {
+          slow.add(endpointId);
+        } else {
+          slow.delete(endpointId);
         }
         own.delete(request);
         if (own.size === 0) {
