@@ -84,7 +84,7 @@ export const correctPlantingFact = async (
         }
       },
     });
-    const problem = findWithdrawalProblem(before, order, facts, fact);
+    const problem = findWithdrawalProblem(order, facts, fact);
     if (problem !== null) {
       throw invalidRequest(problem);
     }
