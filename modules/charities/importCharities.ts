@@ -1,5 +1,4 @@
 import { markUnlisted, upsertCharities } from "./charityImports.sql.ts";
-import type { ImportCounts } from "./charityImports.sql.ts";
 import { masterFileReader } from "./businessMasterFile.rules.ts";
 import type { MasterFileRecord, ReadMasterFileLine } from "./businessMasterFile.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -17,7 +16,11 @@ export type ImportedFile = {
   readonly onProgress: (linesDone: number) => void;
 };
 
-export type CharityImport = ImportCounts & {
+export type CharityImport = {
+  /** Records of the file. */
+  readonly read: number;
+  /** Those that have changed the catalogue. It has the others already, or from a newer extract. */
+  readonly written: number;
   /** Malformed lines, which were skipped. */
   readonly bad: number;
 };
@@ -37,27 +40,24 @@ export const importCharities = async (
     action: "charity.import",
     details: { file, extractedOn },
   });
-  const counts = { added: 0, changed: 0, same: 0, older: 0, bad: 0 };
+  const counts = { read: 0, written: 0, bad: 0 };
   const write = async (records: readonly MasterFileRecord[]): Promise<void> => {
-    const { added, changed, same, older } = await upsertCharities(db, records, extractedOn);
-    counts.added += added;
-    counts.changed += changed;
-    counts.same += same;
-    counts.older += older;
+    counts.written += await upsertCharities(db, records, extractedOn);
+    counts.read += records.length;
   };
   let batch: MasterFileRecord[] = [];
-  let read: ReadMasterFileLine | null = null;
+  let readLine: ReadMasterFileLine | null = null;
   let number = 0;
   for await (const line of lines) {
     number += 1;
     if (number === 1) {
-      read = masterFileReader(line);
+      readLine = masterFileReader(line);
       continue;
     }
-    if (read === null) {
+    if (readLine === null) {
       break;
     }
-    const record = line === "" ? null : read(line);
+    const record = line === "" ? null : readLine(line);
     if (typeof record === "string") {
       counts.bad += 1;
       onBadLine(number, record);
@@ -73,7 +73,7 @@ export const importCharities = async (
   if (number === 0) {
     throw invalidRequest("the file is empty");
   }
-  if (read === null) {
+  if (readLine === null) {
     throw invalidRequest("the first line is not the header of a Business Master File");
   }
   await write(batch);

@@ -10,10 +10,8 @@ const test = testWithDatabase();
 
 const counts = (file: string, given: Record<string, number>) => ({
   file,
-  added: 0,
-  changed: 0,
-  same: 0,
-  older: 0,
+  read: 0,
+  written: 0,
   bad: 0,
   ...given,
 });
@@ -29,8 +27,8 @@ test("importing a file again, under any name and gzipped, changes nothing", asyn
   const zipped = gzipSync(content.replaceAll("\n", "\r\n"));
   const second = await load(await write("again.csv", zipped));
 
-  t.deepEqual(first.counts, [counts("eo_vt.csv", { added: 2 })]);
-  t.deepEqual(second.counts, [counts("again.csv", { same: 2 })]);
+  t.deepEqual(first.counts, [counts("eo_vt.csv", { read: 2, written: 2 })]);
+  t.deepEqual(second.counts, [counts("again.csv", { read: 2 })]);
   t.like(await read(ein), {
     name: "LOADED ONCE",
     city: "NOWHERE",
@@ -51,10 +49,10 @@ test("a newer extract updates the catalogue, and an older one does not", async (
   await load(april);
 
   t.deepEqual((await load(may, "--extracted", "2026-05-11")).counts, [
-    counts("may.csv", { changed: 2, same: 1 }),
+    counts("may.csv", { read: 3, written: 3 }),
   ]);
   t.deepEqual((await load(april, "--extracted", "2026-03-09")).counts, [
-    counts("april.csv", { older: 3 }),
+    counts("april.csv", { read: 3 }),
   ]);
 
   t.like(await read(renamed), { name: "NEW NAME", extractedOn: "2026-05-11" });
@@ -80,7 +78,7 @@ test("a malformed line is reported by its number and skipped", async (t) => {
     "--json",
   );
   t.is(exitCode, 1);
-  t.deepEqual(JSON.parse(stdout), [counts("eo.csv", { added: 1, bad: 6 })]);
+  t.deepEqual(JSON.parse(stdout), [counts("eo.csv", { read: 1, written: 1, bad: 6 })]);
   t.deepEqual(
     [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line),
     ["2", "3", "4", "5", "7", "8"],

@@ -98,9 +98,7 @@ test.serial(
     t.regex((await run("search", gone)).stdout, /eligible +no/u);
 
     const june = await load(april, "--extracted", "2026-06-08");
-    t.deepEqual(june.counts, [
-      { file: "april.csv", added: 0, changed: 1, same: 1, older: 0, bad: 0 },
-    ]);
+    t.deepEqual(june.counts, [{ file: "april.csv", read: 2, written: 2, bad: 0 }]);
     t.like(await read(gone), { eligible: true, extractedOn: "2026-06-08" });
   },
 );
