@@ -258,26 +258,6 @@ test("a recovery begins the schedule again", async (t) => {
   t.like(await deliveries(), [{ state: "pending", attempts: 1 }]);
 });
 
-test("deliveries are read on the connections for slow reads", async (t) => {
-  let statements = 0;
-  const reads = await openTestPool(t, t.context.databaseUrl, 1, {
-    interceptors: [
-      {
-        name: "count-statements",
-        beforeQueryExecution: () => {
-          statements += 1;
-          return null;
-        },
-      },
-    ],
-  });
-  const { startApi } = await setUp(t);
-  const { call } = await startApi({ reads });
-
-  t.is((await call("GET", "/deliveries?state=pending")).status, 200);
-  t.is(statements, 1);
-});
-
 const WRITERS = 64;
 const WRITES = 8;
 const CONNECTIONS = 24;

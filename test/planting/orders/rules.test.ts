@@ -15,8 +15,6 @@ import { creditOrder } from "../../../modules/planting/creditOrder.rules.ts";
 import type { PlantingOrder, SiteShare } from "../../../modules/planting/order.rules.ts";
 import { tallyChanges, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
 import type { TallyEntry } from "../../../modules/planting/tally.rules.ts";
-import { createRandom } from "../../support/random.ts";
-import type { Random } from "../../support/random.ts";
 import type { RecordedTrees } from "../../../modules/planting/creditOrder.rules.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -385,36 +383,3 @@ test(
   [MOST, MOST, MOST],
   [3_002_399_751_580_331, 3_002_399_751_580_330, 3_002_399_751_580_330],
 );
-
-/** Returns mostly extremes: small integers, and those next to the largest safe one. */
-const extreme = (random: Random): number =>
-  random.pick([
-    1 + random.below(3),
-    1 + random.below(1000),
-    MOST - random.below(3),
-    1 + Math.floor(random.next() * MOST),
-  ]);
-
-test("parts add up, none is negative and each is within one of its share", (t) => {
-  const random = createRandom(1);
-  for (let round = 0; round < 2000; round += 1) {
-    const total = extreme(random);
-    const weights = Array.from({ length: 1 + random.below(20) }, () => extreme(random));
-    const siteShares = weights.map((weight, index) => share(index, weight));
-    const parts = tallyChange(order(), order({ ...PLANTED, treeCount: total, siteShares }));
-    const sum = weights.reduce((running, weight) => running + BigInt(weight), 0n);
-    const input = `${total} by ${weights.join(" ")}`;
-
-    if (parts.reduce((running, part) => running + BigInt(part.planted), 0n) !== BigInt(total)) {
-      t.fail(`${input}: the parts do not add up`);
-    }
-    for (const { siteId, planted: part } of parts) {
-      const exact = BigInt(total) * BigInt(weights[siteId] ?? 0);
-      const off = BigInt(part) * sum - exact;
-      if (part < 0 || off > sum || off <= -sum) {
-        t.fail(`${input}: site ${siteId} has ${part}`);
-      }
-    }
-  }
-  t.pass();
-});
