@@ -7,9 +7,6 @@ import { sql, timestamp } from "../../db/sql.ts";
 
 const dueRow = z.strictObject({ id: z.uuid() });
 
-/** An endpoint with due deliveries. */
-export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
-
 /** The condition of a delivery whose attempt is due. */
 const isDue = (now: Date): FragmentSqlToken => sql.fragment`
   webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)}
@@ -26,7 +23,7 @@ const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
 `;
 
 /**
- * Lists enabled endpoints that have due deliveries, in the order of their ids. It steps through the index of pending deliveries
+ * Lists the ids of enabled endpoints that have due deliveries, in their order. It steps through the index of pending deliveries
  * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
  * @param after the last endpoint of the page before; null for the first page
  */
@@ -37,8 +34,8 @@ export const listDueEndpoints = (
     now,
     limit,
   }: { readonly after: string | null; readonly now: Date; readonly limit: number },
-): Promise<readonly DueEndpoint[]> =>
-  db.any(sql.type(dueRow)`
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(dueRow)`
     WITH RECURSIVE waiting AS (
       (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
       UNION ALL

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
-import type { ClaimedDelivery, DueEndpoint, EndedAttempt } from "./attempts.sql.ts";
+import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
 import { createRuns } from "../../db/createRuns.ts";
 import type { RunOptions, Runs, Sender } from "../../db/createRuns.ts";
@@ -26,7 +26,7 @@ const MAXIMUM_UNRECORDED = 2000;
 
 export type DeliverySenderOptions = {
   /** Scans for endpoints with due deliveries. */
-  readonly scanEndpoints: Scan<DueEndpoint>;
+  readonly scanEndpoints: Scan<string>;
   /** Called when an attempt could not be made or recorded. It is made again after its lease. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
   /** Interrupts the requests in progress. */
@@ -117,7 +117,7 @@ export const createDeliverySender = (
 
   return {
     scan: async () => {
-      for (const { id } of (await scanEndpoints()) ?? []) {
+      for (const id of (await scanEndpoints()) ?? []) {
         queue.add(id);
       }
       wake.resolve();
@@ -164,9 +164,7 @@ export const createDeliveryRuns = (
   { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<RunOptions, "runMs">,
 ): Runs => {
   const { db, clock } = context;
-  const scanEndpoints = createScan<DueEndpoint>(clock, ({ after, now, limit }) =>
-    listDueEndpoints(db, { after: after?.id ?? null, now, limit }),
-  );
+  const scanEndpoints = createScan<string>(clock, (page) => listDueEndpoints(db, page));
   return createRuns(context, {
     kind: "webhook-sender",
     createSender: (signal) => createDeliverySender(context, { scanEndpoints, onFailure, signal }),
