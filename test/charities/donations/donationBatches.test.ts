@@ -185,20 +185,6 @@ test("concurrent batches and single donations with the same keys in different or
   );
 });
 
-test("without the donation subscription a live batch is rejected item by item", async (t) => {
-  const { call, live, ledger } = await stage(t);
-  const items = [1, 2].map((amount_cents) => ({ amount_cents, ein: EIN }));
-  const send = () => call("POST", "/charities/donate/batch", { key: live, body: { items } });
-  const error = "donation subscription not active";
-  t.deepEqual(
-    rejectionIn(await send()).errors,
-    [0, 1].map((index) => ({ index, status: 400, error })),
-  );
-  t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
-  t.is(batchIn(await send()).succeeded, 2);
-  t.deepEqual(await ledger(), { donations: 2, count: 2, cents: 3 });
-});
-
 test("the refund of a donation may have any number of keys, and all of them repeat it", async (t) => {
   const { donate, refund, refundOne, ledger } = await stage(t);
   const [id = ""] = idsIn(await donate([{ amount_cents: 100, ein: EIN }]));
