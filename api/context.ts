@@ -208,8 +208,6 @@ export const openApiContext = async (
       ...context,
       searches,
       settings: readCharitySettings(config),
-      onUnusable: (unusable) =>
-        logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
     validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(config),
