@@ -67,18 +67,6 @@ forBothKinds("a range includes both of its days in UTC, to the millisecond", asy
   t.is(filtered.body[total], 4);
 });
 
-test("registrations without an attribution can be selected", async (t) => {
-  const api = await startApiOf(t);
-  const { call, key } = api;
-  for (const attribution of ["plain", ""]) {
-    await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
-  }
-  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, "tree", key, query);
-
-  t.deepEqual(await list({ without_attribution: "true" }), [""]);
-  t.is((await list({ attribution_key: "", without_attribution: "false" })).length, 2);
-});
-
 test("a metadata filter finds registrations on any page, and reads no more for many pairs", async (t) => {
   const { db } = t.context;
   let pages = 0;
