@@ -504,6 +504,7 @@ CREATE TABLE profile (
   shows_carbon boolean NOT NULL DEFAULT false,
   logo bytea,
   logo_hash text COLLATE "C",
+  logo_type text,
   logo_width integer,
   logo_height integer,
   CONSTRAINT profile_pkey PRIMARY KEY (account_id),
@@ -513,8 +514,9 @@ CREATE TABLE profile (
   CONSTRAINT profile_hidden_sections CHECK (hidden_sections <@ ARRAY['bottles'::text, 'donations'::text, 'months'::text, 'sites'::text, 'photos'::text]),
   CONSTRAINT profile_home_url CHECK (home_url ~~ 'https://%'::text AND length(home_url) <= 500),
   CONSTRAINT profile_logo CHECK (length(logo) >= 1 AND length(logo) <= 524288),
-  CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_width, logo_height) = ANY (ARRAY[0, 4])),
+  CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_type, logo_width, logo_height) = ANY (ARRAY[0, 5])),
   CONSTRAINT profile_logo_hash CHECK (logo_hash ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{64}$'::text),
+  CONSTRAINT profile_logo_type CHECK (logo_type = ANY (ARRAY['png'::text, 'jpeg'::text, 'webp'::text])),
   CONSTRAINT profile_story CHECK (length(story) >= 1 AND length(story) <= 1200)
 ) WITH ();
 

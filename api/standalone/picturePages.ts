@@ -54,7 +54,7 @@ const logoPage = (db: CommonQueryMethods): Page => {
         if (logo === null) {
           throw new HttpError("path_not_found", "failed to find picture");
         }
-        picture = pictureOf("image/png", logo);
+        picture = pictureOf(`image/${logo.type}`, logo.file);
         pictures.set(hash, picture);
       }
       send(ctx, picture, IMMUTABLE);

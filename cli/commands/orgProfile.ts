@@ -70,7 +70,7 @@ export const addProfileOptions = <
 ) =>
   command
     .option("--display-name <name|none>", "name on public pages", orNone(parseDisplayName))
-    .option("--logo <file|none>", "PNG picture for public pages, shown as it is")
+    .option("--logo <file|none>", "PNG, JPEG or WebP picture for public pages, shown as it is")
     .option("--color <#rrggbb|none>", "color of public pages", orNone(parseColor))
     .option("--home-url <url|none>", "link on public pages, https only", orNone(parseHomeUrl))
     .option(

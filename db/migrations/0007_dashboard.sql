@@ -29,9 +29,10 @@ CREATE TABLE profile (
   logo_hash text COLLATE "C" CONSTRAINT profile_logo_hash CHECK (
     logo_hash ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{64}$'
   ),
+  logo_type text CONSTRAINT profile_logo_type CHECK (logo_type IN ('png', 'jpeg', 'webp')),
   logo_width integer,
   logo_height integer,
-  CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_width, logo_height) IN (0, 4))
+  CONSTRAINT profile_logo_complete CHECK (num_nulls(logo, logo_hash, logo_type, logo_width, logo_height) IN (0, 5))
 );
 
 CREATE INDEX profile_logo_hash ON profile (logo_hash) WHERE logo_hash IS NOT NULL;

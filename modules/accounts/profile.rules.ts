@@ -18,8 +18,17 @@ export const UNIT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfi
 >;
 export type UnitField = (typeof UNIT_FIELDS)[Kind];
 
-/** A PNG whose hash is in its URL, after the name of a cell. */
-type Logo = { readonly width: number; readonly height: number; readonly hash: string };
+export const PICTURE_TYPES = ["png", "jpeg", "webp"] as const;
+export type PictureType = (typeof PICTURE_TYPES)[number];
+
+export type PictureHeader = {
+  readonly type: PictureType;
+  readonly width: number;
+  readonly height: number;
+};
+
+/** A picture whose hash is in its URL, after the name of a cell. */
+type Logo = PictureHeader & { readonly hash: string };
 
 export type Profile = {
   /** Null shows the account's name. */

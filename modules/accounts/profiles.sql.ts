@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "./profile.rules.ts";
-import type { Profile, ProfileChanges } from "./profile.rules.ts";
+import { DEFAULT_PROFILE, HIDEABLE_SECTIONS, PICTURE_TYPES } from "./profile.rules.ts";
+import type { PictureType, Profile, ProfileChanges } from "./profile.rules.ts";
 import { assignmentsOf, columnsOf, sql } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
@@ -13,14 +13,21 @@ const storedProfile = z.strictObject({
   hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
   showsCarbon: z.boolean(),
   logoHash: z.string().nullable(),
+  logoType: z.enum(PICTURE_TYPES).nullable(),
   logoWidth: z.int().nullable(),
   logoHeight: z.int().nullable(),
 });
 
 const profileRow = storedProfile.transform(
-  ({ logoHash: hash, logoWidth: width, logoHeight: height, ...profile }): Profile => ({
+  ({
+    logoHash: hash,
+    logoType: type,
+    logoWidth: width,
+    logoHeight: height,
+    ...profile
+  }): Profile => ({
     ...profile,
-    logo: hash && width && height ? { hash, width, height } : null,
+    logo: hash && type && width && height ? { hash, type, width, height } : null,
   }),
 );
 
@@ -48,6 +55,7 @@ export const updateProfile = async (
     ...(logo !== undefined && {
       logo: logo && sql.binary(logo.file),
       logo_hash: logo && withCell(logo.hash),
+      logo_type: logo && logo.type,
       logo_width: logo && logo.width,
       logo_height: logo && logo.height,
     }),
@@ -68,6 +76,7 @@ export const updateProfile = async (
 
 const logoRow = z.strictObject({
   hash: z.string(),
+  type: z.enum(PICTURE_TYPES),
   file: z.instanceof(Buffer),
 });
 
@@ -75,11 +84,11 @@ const logoRow = z.strictObject({
 export const findLogoFiles = async (
   db: CommonQueryMethods,
   hashes: readonly string[],
-): Promise<ReadonlyMap<string, Buffer>> => {
+): Promise<ReadonlyMap<string, { readonly type: PictureType; readonly file: Buffer }>> => {
   const rows = await db.any(sql.type(logoRow)`
-    SELECT DISTINCT ON (logo_hash) logo_hash AS hash, logo AS file
+    SELECT DISTINCT ON (logo_hash) logo_hash AS hash, logo_type AS type, logo AS file
     FROM profile
     WHERE logo_hash = ANY(${sql.array(hashes, "text")})
   `);
-  return new Map(rows.map(({ hash, file }) => [hash, file]));
+  return new Map(rows.map(({ hash, ...logo }) => [hash, logo]));
 };

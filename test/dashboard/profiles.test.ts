@@ -116,7 +116,7 @@ test.serial("unsafe profiles are rejected with what is accepted", async (t) => {
     ["--story", "a\u202Eb", /plain text/u],
     ["--hide", "trees", /bottles, donations, months, sites, photos/u],
     ["--logo", "/nowhere.png", /cannot be read/u],
-    ["--logo", text, /must be a PNG picture/u, 1],
+    ["--logo", text, /must be a PNG, JPEG or WebP picture/u, 1],
     ["--logo", "/dev/zero", /at most 512 KiB/u, 1],
   ];
   for (const [option, value, message, expected = 2] of cases) {
@@ -174,27 +174,56 @@ test("colors are read in both notations, and nothing else is a color", (t) => {
 const uint16 = (value: number): string => String.fromCodePoint(value >> 8, value % 256);
 const latin1 = (...parts: readonly string[]): Buffer => Buffer.from(parts.join(""), "latin1");
 
-/** A picture with these sides and with what a decoder would read left out. */
-const draw = (width: number, height: number): Buffer =>
-  latin1(
-    "\u0089PNG\r\n\u001A\n\0\0\0\rIHDR",
-    `\0\0${uint16(width)}\0\0${uint16(height)}\b\u0006\0\0\0\0\0\0\0`,
-    "\0\0\0\0IEND\u00AEB`\u0082",
-  );
+/** Pictures with these sides and with what a decoder would read left out. */
+const pictures = {
+  png: (width: number, height: number) =>
+    latin1(
+      "\u0089PNG\r\n\u001A\n\0\0\0\rIHDR",
+      `\0\0${uint16(width)}\0\0${uint16(height)}`,
+      "\0\0\0\0IEND\u00AEB`\u0082",
+    ),
+  jpeg: (width: number, height: number) =>
+    latin1(
+      // A comment, a fill byte, and the frame.
+      "\u00FF\u00D8\u00FF\u00FE\0\u0010comment longer",
+      `\u00FF\u00FF\u00C2\0\u000B\b${uint16(height)}${uint16(width)}\u0001\0\0\0`,
+      "\u00FF\u00D9",
+    ),
+  "lossy webp": (width: number, height: number) => {
+    const file = latin1("RIFF\u001C\0\0\0WEBPVP8 ", "\0".repeat(20));
+    file.writeUInt16LE(width, 26);
+    file.writeUInt16LE(height, 28);
+    return file;
+  },
+  "lossless webp": (width: number, height: number) => {
+    const file = latin1("RIFF\u001C\0\0\0WEBPVP8L", "\0".repeat(20));
+    file.writeUInt32LE((height - 1) * 0x40_00 + width - 1, 21);
+    return file;
+  },
+  "extended webp": (width: number, height: number) => {
+    const file = latin1("RIFF\u001C\0\0\0WEBPVP8X", "\0".repeat(20));
+    file.writeUIntLE(width - 1, 24, 3);
+    file.writeUIntLE(height - 1, 27, 3);
+    return file;
+  },
+} as const;
 
-test("a logo is recognized by its content, with its size", (t) => {
-  const file = draw(300, 100);
-  t.like(readLogo(file), { width: 300, height: 100, file });
-  t.throws(() => readLogo(draw(4000, 4000)), { message: /at most 4000000 pixels/u });
-  t.throws(() => readLogo(draw(300, 31)), { message: /at least 32/u });
-  const damaged = /is damaged, or has other data after the picture/u;
-  t.throws(() => readLogo(Buffer.concat([file, file]).subarray(0, -1)), { message: damaged });
-  t.throws(() => readLogo(latin1(file.toString("latin1"), "<script>")), { message: damaged });
-});
+for (const [name, draw] of Object.entries(pictures)) {
+  test(`a ${name} logo is recognized by its content, with its size`, (t) => {
+    const type = name.split(" ").at(-1);
+    const file = draw(300, 100);
+    t.like(readLogo(file), { type, width: 300, height: 100, file });
+    t.throws(() => readLogo(draw(4000, 4000)), { message: /at most 4000000 pixels/u });
+    t.throws(() => readLogo(draw(300, 31)), { message: /at least 32/u });
+    const damaged = /is damaged, or has other data after the picture/u;
+    t.throws(() => readLogo(file.subarray(0, -1)), { message: damaged });
+    t.throws(() => readLogo(latin1(file.toString("latin1"), "<script>")), { message: damaged });
+  });
+}
 
 test("a real picture is a logo", (t) => {
   const file = readFileSync(new URL("../../embedded/demo/logo.png", import.meta.url));
-  t.like(readLogo(file), { width: file.readUInt32BE(16) });
+  t.like(readLogo(file), { type: "png", width: file.readUInt32BE(16) });
 });
 
 test("other files and large ones are rejected as logos", (t) => {
@@ -208,7 +237,7 @@ test("other files and large ones are rejected as logos", (t) => {
   ]) {
     t.throws(() => readLogo(latin1(text)), {
       name: "DomainError",
-      message: /must be a PNG picture/u,
+      message: /must be a PNG, JPEG or WebP picture/u,
     });
   }
   t.throws(() => readLogo(Buffer.alloc(512 * 1024 + 1)), { message: /at most 512 KiB/u });

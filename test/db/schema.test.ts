@@ -7,7 +7,7 @@ import { sql } from "../../db/sql.ts";
 import { CHARITY_PROVIDERS, SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
 import { KEY_SCOPES } from "../../modules/accounts/apiKeys.rules.ts";
 import { ACTORS } from "../../modules/accounts/audit.rules.ts";
-import { HIDEABLE_SECTIONS } from "../../modules/accounts/profile.rules.ts";
+import { HIDEABLE_SECTIONS, PICTURE_TYPES } from "../../modules/accounts/profile.rules.ts";
 import {
   DOCUMENT_KINDS,
   FAILURES,
@@ -69,6 +69,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   planting_site_forest_type: FOREST_TYPES,
   processor_event_state: PROCESSOR_EVENT_STATES,
   profile_hidden_sections: HIDEABLE_SECTIONS,
+  profile_logo_type: PICTURE_TYPES,
   registration_kind: KINDS,
   usage_difference_document_kind: DOCUMENT_KINDS,
   webhook_delivery_state: DELIVERY_STATES,
