@@ -74,7 +74,7 @@ export const KEY_ERROR: ErrorResponse = {
   code: "key_missing",
   when:
     "`UNAUTHORIZED`: the header api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key belongs to " +
-    "the standalone interface. `INVALID_KEY`: the key is unknown, revoked or of another store. " +
+    "the standalone interface. `INVALID_KEY`: the key is unknown, revoked, expired or of another store. " +
     "`INVALID_SHOP`: the store is unknown or uninstalled.",
   example: "the header api_key is missing",
 };

@@ -1,3 +1,4 @@
+import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
@@ -7,7 +8,7 @@ import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
+import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { nameOfCause } from "../output/printUsage.ts";
@@ -137,6 +138,22 @@ const checkFeed = async ({ db, clock }: DatabaseContext): Promise<Result> => {
     : wrong(`${detail}; end it with \`SELECT pg_terminate_backend(${pid})\``);
 };
 
+/** Long enough to give a client another key. */
+const NOTICE_DAYS = 14;
+
+/** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
+const checkKeys = async ({ db, clock }: DatabaseContext): Promise<Result> => {
+  const now = clock.now();
+  const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);
+  const keys = await listExpiringKeys(db, now, until);
+  const [first] = keys;
+  return first === undefined
+    ? ok(`none expires within ${NOTICE_DAYS} days`)
+    : warning(
+        `${counted(keys.length, "valid key expires", "valid keys expire")} within ${NOTICE_DAYS} days, ${first.id} (${first.mode}, ${first.accountName}) on ${formatTime(first.expiresAt)}. Issue others with \`impact key issue\``,
+      );
+};
+
 /** Checks how the connection is encrypted, its role and clock, and what is late or needs an operator. */
 export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   "database writes": checkWrites,
@@ -147,4 +164,5 @@ export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   usage: checkUsage,
   reconciliation: checkReconciliation,
   "event feed": checkFeed,
+  "API keys": checkKeys,
 };

@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
+import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -10,7 +10,7 @@ import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
 import { getNamedAccount, openAccount, requiredAccount } from "../accountOptions.ts";
-import { withKeySettings } from "../apiKeys.ts";
+import { keySettingsOf, withKeySettings } from "../apiKeys.ts";
 import { parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { readSecret } from "../input/readSecret.ts";
@@ -38,7 +38,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
     .addHelpText("after", KEY_HELP)
     .action(async (options) => {
       const { io, clock } = context;
-      const { mode, name, scope } = options;
+      const { mode } = options;
       const { db, account } = await openAccount(context, options);
       const key = await readSecret(io, options.keyFile);
       const { id, hint, isNew } = await importKey(
@@ -46,7 +46,7 @@ const addKeyCommand = (group: Command, context: CliContext): void => {
         account,
         mode,
         digestImportableKey(key, account.type, mode),
-        { name, scope },
+        keySettingsOf(options, clock.now()),
       );
       printDetails(io, { id, mode, key: `${hint}…`, new: isNew });
       say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
@@ -63,6 +63,7 @@ const listedKeys = z.array(
     scope: z.enum(KEY_SCOPES),
     hint: z.string(),
     sha256: z.string().regex(/^[0-9a-f]{64}$/u),
+    expires_at: time.nullable(),
     revoked_at: time.nullable(),
   }),
 );
@@ -76,7 +77,7 @@ type ImportedRow = {
 
 const KEYS_HELP = `
 Reads what \`impact key list --json\` printed in another cell, and imports the keys that are
-valid there, with their names and scopes. Clients keep their keys.
+valid there, with their names, scopes and expiries. Clients keep their keys.
   impact key list --org ID --json > keys.json
   impact import keys --org NEW_ID < keys.json`;
 
@@ -104,17 +105,22 @@ const addKeysCommand = (group: Command, context: CliContext): void => {
     .action(async (options) => {
       const { io, clock } = context;
       const { db, account } = await openAccount(context, options);
+      const now = clock.now();
       const valid = (await readListedKeys(io)).filter(
-        ({ revoked_at: revokedAt }) => revokedAt === null,
+        ({ revoked_at: revokedAt, expires_at: expiresAt }) =>
+          revokedAt === null && !isExpired(expiresAt, now),
       );
       for (const { hint, mode } of valid) {
         requireOwnPrefix(hint, account.type, mode);
       }
       const imported: ImportedRow[] = [];
-      for (const { sha256: digest, hint, mode, name, scope } of valid) {
+      for (const { sha256: digest, hint, mode, expires_at: expiresAt, ...settings } of valid) {
         const change = { db, clock, actor: actorOf(options) };
         const key = { digest, hint };
-        const { id, isNew } = await importKey(change, account, mode, key, { name, scope });
+        const { id, isNew } = await importKey(change, account, mode, key, {
+          ...settings,
+          expiresAt,
+        });
         imported.push({ id, mode, key: `${hint}…`, new: isNew });
       }
       printList(io, imported);

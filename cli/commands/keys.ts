@@ -3,7 +3,13 @@ import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import { awaitCachedKeys, presentKey, shownKey, withKeySettings } from "../apiKeys.ts";
+import {
+  awaitCachedKeys,
+  keySettingsOf,
+  presentKey,
+  shownKey,
+  withKeySettings,
+} from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
@@ -30,8 +36,8 @@ const addListCommand = (parent: Command, context: CliContext): void => {
 
 const ISSUE_HELP = `
 A read-only key can list, search and show; plant, rescue, donate, refund and all other
-POST requests are rejected with a 403.
-  impact key issue --org ID --mode live --name "reporting" --scope read`;
+POST requests are rejected with a 403. An expired key is rejected like an unknown one.
+  impact key issue --org ID --mode live --name "reporting" --scope read --expires 90d`;
 
 const addIssueCommand = (parent: Command, context: CliContext): void => {
   const issuing = parent
@@ -41,13 +47,17 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
     .addHelpText("after", ISSUE_HELP)
     .action(async (options) => {
       const { io, clock } = context;
-      const { mode, name, scope } = options;
+      const { mode } = options;
       const { db, account } = await openAccount(context, options);
-      const { id, key } = await issueKey({ db, clock, actor: actorOf(options) }, account, mode, {
-        name,
-        scope,
-      });
-      printDetails(io, { id, name, mode, scope, key });
+      const settings = keySettingsOf(options, clock.now());
+      const { id, key } = await issueKey(
+        { db, clock, actor: actorOf(options) },
+        account,
+        mode,
+        settings,
+      );
+      const { name, scope, expiresAt } = settings;
+      printDetails(io, { id, name, mode, scope, expires_at: expiresAt, key });
       say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
     });
 };

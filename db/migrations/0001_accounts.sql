@@ -56,12 +56,17 @@ CREATE TABLE api_key (
   -- `write` includes reading.
   scope text NOT NULL CONSTRAINT api_key_scope CHECK (scope IN ('read', 'write')),
   created_at timestamptz NOT NULL,
+  -- From this time on the key is invalid.
+  expires_at timestamptz,
   -- The start of the hour in which the key was last used.
   last_used_at timestamptz,
   revoked_at timestamptz
 );
 
 CREATE INDEX api_key_account ON api_key (account_id, created_at);
+
+-- Keys that expire soon.
+CREATE INDEX api_key_expiry ON api_key (expires_at) WHERE expires_at IS NOT NULL AND revoked_at IS NULL;
 
 -- The limit that an operator has set for an account in a mode; without a row it has none.
 CREATE TABLE account_limit (

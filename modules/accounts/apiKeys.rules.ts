@@ -17,11 +17,26 @@ export type KeySettings = {
   /** What the key is for. */
   readonly name: string;
   readonly scope: KeyScope;
+  /** From this time on the key is invalid; null for a key that does not expire. */
+  readonly expiresAt: Date | null;
 };
+
+export const isExpired = (expiresAt: Date | null, now: Date): boolean =>
+  expiresAt !== null && expiresAt <= now;
 
 /** Returns the hour of a use, as a key's last use is stored. */
 export const startOfHour = (time: Date): Date =>
   new Date(Math.floor(time.getTime() / HOUR_MS) * HOUR_MS);
+
+/**
+ * Checks that a new key will work.
+ * @throws DomainError request_invalid
+ */
+export const requireFutureExpiry = (expiresAt: Date | null, now: Date): void => {
+  if (expiresAt !== null && isExpired(expiresAt, now)) {
+    throw invalidRequest(`the expiry must be in the future; ${expiresAt.toISOString()} is past`);
+  }
+};
 
 /** Returns the part of a key that may be shown: its prefix and four more characters. */
 export const keyHint = (key: string, prefix: string): string => key.slice(0, prefix.length + 4);

@@ -17,6 +17,7 @@ const storedKey = z.strictObject({
   name: z.string(),
   scope: z.enum(KEY_SCOPES),
   createdAt: z.date(),
+  expiresAt: z.date().nullable(),
   /** The start of the hour of the last use; null if the key has never been used. */
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
@@ -34,6 +35,7 @@ const callerRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   scope: z.enum(KEY_SCOPES),
+  expiresAt: z.date().nullable(),
   lastUsedAt: z.date().nullable(),
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
@@ -54,7 +56,7 @@ export type Caller = Readonly<z.output<typeof callerRow>>;
 const hashedCallerRow = callerRow.extend({ digest: z.string() });
 
 /**
- * Finds the callers of keys that are not revoked.
+ * Finds the callers of keys that are not revoked, which may have expired.
  * @param digests of the keys; the result is by them
  */
 export const listCallers = async (
@@ -74,6 +76,7 @@ export const listCallers = async (
         account.id AS "accountId",
         api_key.mode,
         api_key.scope,
+        api_key.expires_at AS "expiresAt",
         api_key.last_used_at AS "lastUsedAt",
         account.fractional_counting AS "fractionalCounting",
         CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
@@ -106,10 +109,10 @@ type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
 export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at)
+    INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
       ${key.id}, ${key.accountId}, ${key.mode}, decode(${key.digest}, 'hex'), ${key.hint}, ${key.name}, ${key.scope},
-      ${timestamp(key.createdAt)}
+      ${timestamp(key.createdAt)}, ${timestamp(key.expiresAt)}
     )
   `);
 };
@@ -187,3 +190,30 @@ export const updateLastUses = async (
     WHERE api_key.id = used.id
   `);
 };
+
+const expiringKeyRow = z.strictObject({
+  id: z.uuid(),
+  mode: modeColumn,
+  accountName: z.string(),
+  expiresAt: z.date(),
+});
+
+/** Lists the keys that are valid now and expire before a time, soonest first. */
+export const listExpiringKeys = (
+  db: CommonQueryMethods,
+  now: Date,
+  until: Date,
+): Promise<readonly z.output<typeof expiringKeyRow>[]> =>
+  db.any(sql.type(expiringKeyRow)`
+    SELECT
+      api_key.id,
+      api_key.mode,
+      account.name AS "accountName",
+      api_key.expires_at AS "expiresAt"
+    FROM api_key
+    JOIN account ON account.id = api_key.account_id
+    WHERE api_key.expires_at > ${timestamp(now)}
+      AND api_key.expires_at <= ${timestamp(until)}
+      AND api_key.revoked_at IS NULL
+    ORDER BY api_key.expires_at, api_key.id
+  `);

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Account } from "./accounts.sql.ts";
 import { digestOf, insertApiKey } from "./apiKeys.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
-import { KEY_PREFIX, keyHint } from "./apiKeys.rules.ts";
+import { KEY_PREFIX, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
 import type { KeySettings } from "./apiKeys.rules.ts";
 import { inKeyPrefix } from "../../runtime/cell.rules.ts";
 import { readCell } from "../records/cells.sql.ts";
@@ -12,9 +12,12 @@ import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
 
 /** The settings of the keys that an account is created with. */
-const INITIAL: KeySettings = { name: "initial", scope: "write" };
+const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };
 
-/** Issues another key to an account; its other keys stay valid. The key itself is not stored. */
+/**
+ * Issues another key to an account; its other keys stay valid. The key itself is not stored.
+ * @throws DomainError request_invalid if the key would have expired already
+ */
 export const issueKey = (
   { db, clock, actor }: InTransaction<OperatorContext>,
   account: Pick<Account, "id" | "type">,
@@ -26,6 +29,7 @@ export const issueKey = (
     const key = `${prefix}${randomBytes(32).toString("base64url")}`;
     const id = newId();
     const createdAt = clock.now();
+    requireFutureExpiry(settings.expiresAt, createdAt);
     await insertApiKey(transaction, {
       id,
       accountId: account.id,

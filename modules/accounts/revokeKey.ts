@@ -1,5 +1,6 @@
 import type { ApiKey } from "./apiKeys.sql.ts";
 import { findApiKey, listApiKeys, revokeApiKey } from "./apiKeys.sql.ts";
+import { isExpired } from "./apiKeys.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorContext } from "./context.ts";
@@ -32,6 +33,9 @@ export const revokeKey = ({ db, clock, actor }: OperatorContext, id: string): Pr
     const keys = await listApiKeys(transaction, found.accountId);
     return {
       key: found,
-      wasLast: !keys.some(({ mode, revokedAt }) => mode === found.mode && revokedAt === null),
+      wasLast: !keys.some(
+        ({ mode, revokedAt, expiresAt }) =>
+          mode === found.mode && revokedAt === null && !isExpired(expiresAt, now),
+      ),
     };
   });

@@ -1,6 +1,11 @@
 import { digestOf, findApiKeyByDigest, insertApiKey } from "../accounts/apiKeys.sql.ts";
 import type { AccountType, Mode } from "../records/owner.rules.ts";
-import { importedKeyHint, requireImportableKey } from "../accounts/apiKeys.rules.ts";
+import {
+  importedKeyHint,
+  isExpired,
+  requireFutureExpiry,
+  requireImportableKey,
+} from "../accounts/apiKeys.rules.ts";
 import type { KeySettings } from "../accounts/apiKeys.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -29,7 +34,7 @@ export const digestImportableKey = (key: string, type: AccountType, mode: Mode):
 
 /**
  * Makes a key of another system, or of another cell, valid for an account.
- * @throws DomainError request_invalid if the key belongs to another account or mode, or was revoked
+ * @throws DomainError request_invalid if the key belongs to another account or mode, was revoked or has expired
  */
 export const importKey = (
   { db, clock, actor }: OperatorContext,
@@ -40,6 +45,7 @@ export const importKey = (
 ): Promise<ImportedKey> =>
   db.transaction(async (transaction) => {
     const createdAt = clock.now();
+    requireFutureExpiry(settings.expiresAt, createdAt);
     const known = await findApiKeyByDigest(transaction, digest);
     if (known) {
       if (known.accountId !== account.id) {
@@ -50,6 +56,9 @@ export const importKey = (
       }
       if (known.revokedAt !== null) {
         throw invalidRequest("the key was revoked here");
+      }
+      if (isExpired(known.expiresAt, createdAt)) {
+        throw invalidRequest("the key has expired here");
       }
       return { id: known.id, hint: known.hint, isNew: false };
     }

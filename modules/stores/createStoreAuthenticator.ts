@@ -1,5 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../accounts/apiKeys.sql.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { systemClock } from "../../runtime/clock.ts";
 import type { Store } from "./stores.sql.ts";
 import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
 import type { NoteKeyUse } from "../accounts/noteKeyUses.ts";
@@ -25,15 +27,18 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
  */
 export const createStoreAuthenticator = ({
   db,
+  clock = systemClock,
   noteUse,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
+  readonly clock?: Clock;
   readonly noteUse?: NoteKeyUse;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
   const authenticate = createAuthenticator({
     db,
+    clock,
     noteUse,
     accountType: "store",
     nowMs,
@@ -52,6 +57,7 @@ export const createStoreAuthenticator = ({
   /** Imported keys do not show their interface by a prefix. */
   const authenticateOrganization = createAuthenticator({
     db,
+    clock,
     accountType: "organization",
     nowMs,
   });

@@ -96,6 +96,7 @@ const keyRow = z.strictObject({
   scope: z.enum(KEY_SCOPES),
   hint: z.string(),
   createdAt: z.date(),
+  expiresAt: z.date().nullable(),
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
@@ -117,6 +118,7 @@ export const listFoundKeys = (
       api_key.scope,
       api_key.hint,
       api_key.created_at AS "createdAt",
+      api_key.expires_at AS "expiresAt",
       api_key.last_used_at AS "lastUsedAt",
       api_key.revoked_at AS "revokedAt"
     FROM api_key

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
@@ -9,8 +10,14 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
-import type { Clock } from "../../runtime/clock.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { noteKeyUses } from "../../modules/accounts/noteKeyUses.ts";
+import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { revokeKey } from "../../modules/accounts/revokeKey.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { diagnose } from "../cli/diagnose.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -40,6 +47,69 @@ const keyIssuer =
     );
     return z.looseObject({ id: z.string(), key: z.string() }).parse(readJson(run));
   };
+
+test("an expired key is invalid on the standalone interface from its time on, even while it is cached", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const { key } = await keyIssuer(databaseUrl, ["--org", id])("--expires", "90d");
+  const clock = createMovableClock(NOW);
+  // The cache's clock stands still, so a key stays cached for the whole test.
+  const authenticator = createAuthenticator({
+    db,
+    clock,
+    accountType: "organization",
+    nowMs: () => 1,
+  });
+  const { call } = await startStandaloneApi(t, { db, clock, authenticator });
+  const list = () => call("GET", "/plant/trees", { key });
+
+  t.is((await list()).status, 200);
+  clock.set("2027-03-31T23:59:59.999Z");
+  t.is((await list()).status, 200);
+  clock.set("2027-04-01T00:00:00.000Z");
+  t.like(await list(), { status: 403, body: { error: "invalid API key" } });
+  const write = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  t.like(write, { status: 403, body: { error: "invalid API key" } });
+});
+
+test("an expired key is INVALID_KEY on the store interface from its time on", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db);
+  const { key } = await keyIssuer(databaseUrl, ["--org", store.domain])("--expires", "2027-01-31");
+  const clock = createMovableClock(NOW);
+  const { get } = await startStoreApi(t, { db, clock });
+  const verify = () => get("/app/api/verify", { api_key: key, shop_name: store.domain });
+
+  clock.set("2027-01-30T23:59:59.999Z");
+  t.is((await verify()).status, 200);
+  clock.set("2027-01-31T00:00:00.000Z");
+  t.like(await verify(), {
+    status: 401,
+    body: { error: "invalid API key for this store", code: "INVALID_KEY" },
+  });
+});
+
+test("an expired key does not reveal that it was an organization's", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const store = await createTestStore(db);
+  const imported = `old_${crypto.randomUUID()}`;
+  const options = ["--org", id, "--mode", "live", "--name", "old shop", "--expires", "1d"];
+  const importKey = () =>
+    runImpact(["import", "key", ...options], {
+      env: { DATABASE_URL: databaseUrl },
+      clock: createMovableClock(NOW),
+      stdin: imported,
+    });
+  t.is((await importKey()).exitCode, 0);
+  const clock = createMovableClock(NOW);
+  const { get } = await startStoreApi(t, { db, clock });
+  const verify = () => get("/app/api/verify", { api_key: imported, shop_name: store.domain });
+
+  t.is((await verify()).body["code"], "WRONG_KEY_TYPE");
+  clock.set("2027-01-02T00:00:00.000Z");
+  t.is((await verify()).body["code"], "INVALID_KEY");
+});
 
 test("a read-only key is rejected by every POST and DELETE of the standalone interface and by no GET", async (t) => {
   const { db, databaseUrl } = t.context;
@@ -87,7 +157,7 @@ test("a read-only key is rejected by every POST of the store interface and by no
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 });
 
-test("key list shows name, scope, last use and revocation, of an organization and of a store", async (t) => {
+test("key list shows name, scope, expiry, last use and revocation, of an organization and of a store", async (t) => {
   const { db, databaseUrl } = t.context;
   const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
@@ -96,7 +166,14 @@ test("key list shows name, scope, last use and revocation, of an organization an
     ["--org", id],
     ["--org", store.domain],
   ]) {
-    const issued = await keyIssuer(databaseUrl, account)("--name", "reporting", "--scope", "read");
+    const issued = await keyIssuer(databaseUrl, account)(
+      "--name",
+      "reporting",
+      "--scope",
+      "read",
+      "--expires",
+      "2027-01-31T12:00:00+02:00",
+    );
     const listed = await impact("key", "list", ...account, "--json");
     const keys = z
       .array(z.looseObject({ id: z.string(), name: z.string(), scope: z.string() }))
@@ -112,16 +189,94 @@ test("key list shows name, scope, last use and revocation, of an organization an
         mode: "live",
         scope: "read",
         created_at: NOW,
+        expires_at: "2027-01-31T10:00:00.000Z",
         last_used_at: null,
         revoked_at: null,
       },
     );
     t.is(keys.filter(({ name, scope }) => name === "initial" && scope === "write").length, 2);
     const table = await impact("key", "list", ...account);
-    t.regex(table.stdout, /ID +NAME +MODE +SCOPE +HINT +CREATED AT +LAST USED AT/u);
+    t.regex(table.stdout, /ID +NAME +MODE +SCOPE +HINT +CREATED AT +EXPIRES AT +LAST USED AT/u);
     t.regex(table.stdout, /reporting +live +read/u);
     t.false((listed.stdout + table.stdout).includes(issued.key));
   }
+});
+
+test("a key that would have expired already is not issued", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const run = await runImpact(
+    ["key", "issue", "--org", id, "--mode", "live", "--expires", "2027-01-01"],
+    { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
+  );
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /the expiry must be in the future; 2027-01-01T00:00:00\.000Z is past/u);
+  t.is(run.stdout, "");
+});
+
+test("an imported key that has expired is not imported again", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const stdin = `old_${crypto.randomUUID()}`;
+  const importAt = (time: string, ...options: readonly string[]) =>
+    runImpact(["import", "key", "--org", id, "--mode", "live", ...options], {
+      env: { DATABASE_URL: databaseUrl },
+      clock: createMovableClock(time),
+      stdin,
+    });
+
+  t.is((await importAt(NOW, "--expires", "1d")).exitCode, 0);
+  const again = await importAt("2027-01-02T00:00:00Z");
+  t.is(again.exitCode, 1);
+  t.regex(again.stderr, /the key has expired here/u);
+});
+
+test("an expired key does not count as valid when the last one is revoked", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const issue = keyIssuer(databaseUrl, ["--org", id]);
+  await issue("--expires", "1d");
+  const env = { DATABASE_URL: databaseUrl };
+  const listed = await runImpact(["key", "list", "--org", id, "--json"], { env });
+  const initial = z
+    .array(z.looseObject({ id: z.string(), name: z.string(), mode: z.string() }))
+    .parse(readJson(listed))
+    .find(({ name, mode }) => name === "initial" && mode === "live");
+
+  const run = await runImpact(["key", "revoke", initial?.id ?? ""], {
+    env,
+    clock: createMovableClock("2027-01-02T00:00:00Z"),
+  });
+
+  t.regex(run.stderr, /no valid live key left/u);
+});
+
+test("the audit log has the name, the scope and the expiry of an issued key", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const issued = await keyIssuer(databaseUrl, ["--org", id])("--name", "till", "--expires", "1d");
+
+  const [entry] = await listAuditEntries(
+    db,
+    {
+      accountId: id,
+      action: "key.issue",
+      operator: null,
+      since: null,
+      until: null,
+      before: null,
+    },
+    1,
+  );
+
+  t.is(entry?.subject, issued.id);
+  t.deepEqual(entry?.details, {
+    mode: "live",
+    name: "till",
+    scope: "write",
+    expires_at: "2027-01-02T00:00:00.000Z",
+  });
 });
 
 /** Starts what one API process has of authentication. Its cache keeps nothing. */
@@ -135,7 +290,7 @@ const startProcess = (db: DatabasePool, clock: Clock) => {
   });
   let ms = 0;
   const nowMs = () => (ms += 1_000_000);
-  return createAuthenticator({ db, noteUse, accountType: "organization", nowMs });
+  return createAuthenticator({ db, clock, noteUse, accountType: "organization", nowMs });
 };
 
 const readLastUse = async (db: DatabasePool, accountId: string): Promise<string | undefined> =>
@@ -152,6 +307,48 @@ test("the last use of a key is stored to the hour by several processes", async (
     await eventually(async () => (await readLastUse(db, id)) === `${hour}:00:00.000Z`);
   }
   t.pass();
+});
+
+test("an expired key is not used", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T08:00:00Z");
+  const { key } = await issueKey(
+    { db, clock, actor: SERVICE },
+    { id, type: "organization" },
+    "live",
+    { name: "till", scope: "write", expiresAt: new Date("2027-01-01T09:00:00Z") },
+  );
+  const authenticate = startProcess(db, clock);
+  clock.set("2027-01-01T09:00:00Z");
+
+  t.is(await authenticate(key), null);
+  t.true((await listApiKeys(db, id)).every(({ lastUsedAt }) => lastUsedAt === null));
+});
+
+test("doctor warns of keys that expire within two weeks, and of no others", async (t) => {
+  const { db } = t.context;
+  const deps = { db, clock: systemClock, actor: SERVICE };
+  const impact = impactOf(t);
+  const findKeys = async () => (await diagnose(impact)).find("API keys");
+  const { id } = await createTestOrganization(db, { name: "Forest" });
+  const issue = async (days: number): Promise<string> => {
+    const expiresAt = new Date(systemClock.now().getTime() + days * DAY_MS);
+    const settings = { name: "server", scope: "write", expiresAt } as const;
+    return (await issueKey(deps, { id, type: "organization" }, "live", settings)).id;
+  };
+  await issue(15);
+  await revokeKey(deps, await issue(3));
+  t.like(await findKeys(), { status: "ok", detail: "none expires within 14 days" });
+
+  await issue(13);
+  const sooner = await issue(2);
+  const { status, detail = "" } = (await findKeys()) ?? {};
+  t.is(status, "warning");
+  t.true(
+    detail.startsWith(`2 valid keys expire within 14 days, ${sooner} (live, Forest) on `),
+    detail,
+  );
 });
 
 const UNSET = { count_per_day: null };

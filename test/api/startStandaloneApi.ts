@@ -104,7 +104,7 @@ export const startStandaloneApi = async (
     pageSearchMs = 60_000,
     pace = unhurriedPace,
     clock = systemClock,
-    authenticator = createAuthenticator({ db, accountType: "organization" }),
+    authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
     openTemporal = temporalAt(TEMPORAL_ADDRESS),
     readReadiness = () => READY,

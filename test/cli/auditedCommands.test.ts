@@ -150,7 +150,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { id } = await createTestOrganization(t.context.db);
     const key = { name: "shop", mode: "live", scope: "read", hint: "impact_prod_eu1_Ab3x" };
     const sha256 = hash("sha256", crypto.randomUUID());
-    const listed = [{ ...key, sha256, revoked_at: null }];
+    const listed = [{ ...key, sha256, expires_at: null, revoked_at: null }];
     return { args: ["--org", id], stdin: JSON.stringify(listed) };
   },
   "import slug": async (t) => {

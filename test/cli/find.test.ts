@@ -78,7 +78,7 @@ test.serial("an API key is found by its id, which the log names", async (t) => {
     { db, clock: systemClock, actor: SERVICE },
     { id: organization.id, type: "organization" },
     "test",
-    { name: "reporting", scope: "read" },
+    { name: "reporting", scope: "read", expiresAt: null },
   );
   const { records } = await find(t, id);
   t.is(records.length, 1);
@@ -227,7 +227,7 @@ test.serial("accounts and keys are found by what an operator sees of them", asyn
     { db, clock: systemClock, actor: SERVICE },
     { id, type: "organization" },
     "test",
-    { name: "shop", scope: "write" },
+    { name: "shop", scope: "write", expiresAt: null },
   );
   for (const [text, by, owner] of [
     ["nordwind", "name", id],

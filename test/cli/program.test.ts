@@ -154,6 +154,8 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["key issue --org ID --mode prod", /live or test/u],
   ["key issue --org ID --mode live --name ' '", /1 to 100/u],
   ["key issue --org ID --mode live --scope all", /read, write/u],
+  ["key issue --org ID --mode live --expires soon", /90d|3660d/u],
+  ["key issue --org ID --mode live --expires 0d", /3660d/u],
   ["key list", /required option '--org <account>'/u],
   ["usage list --state lost", /pending, delivered, failed/u],
   ["usage list --limit 0", /1 to 100000/u],

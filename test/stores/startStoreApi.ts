@@ -90,7 +90,7 @@ export const startStoreApi = async (
     db,
     clock = systemClock,
     billing = createBilling({ db, stripe: null }),
-    authenticator = createStoreAuthenticator({ db }),
+    authenticator = createStoreAuthenticator({ db, clock }),
     storeWriter = createStoreWriter({ db, clock }),
     charities = createCharities({
       db,

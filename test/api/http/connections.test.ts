@@ -281,6 +281,7 @@ const logRequest = async (
       accountId: "account-1",
       mode: "live",
       scope: "write",
+      expiresAt: null,
       lastUsedAt: null,
       fractionalCounting: false,
       suspendingSubscription: null,
