@@ -4,6 +4,7 @@ import { request as requestHttps, Agent as HttpsAgent } from "node:https";
 import { isIP } from "node:net";
 import type { LookupFunction } from "node:net";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
+import { parseRetryAfter } from "./decideDelivery.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
 import { isAllowedAddress } from "./allowedAddresses.ts";
 import { lookUpWith, resolveAddresses } from "../../runtime/resolveAddresses.ts";
@@ -142,7 +143,11 @@ export const createWebhookSender = ({
       // The status counts, whatever the body is.
       response.on("error", () => undefined).destroy();
       const status = response.statusCode ?? 0;
-      return { status, error: errorOfStatus(status) };
+      return {
+        status,
+        error: errorOfStatus(status),
+        retryAfterMs: parseRetryAfter(response.headers["retry-after"], new Date()),
+      };
     } catch (error) {
       signal.throwIfAborted();
       return {
@@ -150,6 +155,7 @@ export const createWebhookSender = ({
         error: timeout.aborted
           ? `no response within ${timeoutMs / 1000} seconds`
           : describeFailure(error),
+        retryAfterMs: null,
       };
     }
   };

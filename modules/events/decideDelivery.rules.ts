@@ -20,6 +20,9 @@ const RETRY_DELAYS_MS: readonly number[] = [
 /** Attempts that failed together, because a server was down, are spread by this part of the delay. */
 const JITTER = 0.2;
 
+/** The most by which a receiver's Retry-After may multiply the scheduled delay. */
+const LONGEST_RETRY_AFTER = 2;
+
 /** An attempt takes 15 seconds at most. If it is not recorded, because its worker was killed, it is due again after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
@@ -32,6 +35,8 @@ export type AttemptResult = {
   readonly status: number | null;
   /** Why it failed; null if it succeeded. */
   readonly error: string | null;
+  /** The delay that the receiver asked for in `Retry-After`. */
+  readonly retryAfterMs: number | null;
 };
 
 export const DELIVERY_STATES = ["pending", "delivered", "failed"] as const;
@@ -51,7 +56,7 @@ const GONE = 410;
  * @param random from 0 to 1, without 1
  */
 export const decideDelivery = (
-  { status, error }: AttemptResult,
+  { status, error, retryAfterMs }: AttemptResult,
   {
     attempts,
     now,
@@ -66,7 +71,11 @@ export const decideDelivery = (
     return { state: "failed", dueAt: null };
   }
   const spreadMs = delayMs * (1 + JITTER * (2 * random - 1));
-  return { state: "pending", dueAt: new Date(now.getTime() + Math.round(spreadMs)) };
+  const askedMs = Math.min(retryAfterMs ?? 0, LONGEST_RETRY_AFTER * delayMs);
+  return {
+    state: "pending",
+    dueAt: new Date(now.getTime() + Math.round(Math.max(spreadMs, askedMs))),
+  };
 };
 
 /**
@@ -86,4 +95,18 @@ export const decideDisabling = (
   }
   const isFailing = now.getTime() - failingSince.getTime() >= FAILING_DAYS * DAY_MS;
   return isFailing && state === "failed" ? "failing" : null;
+};
+
+/**
+ * Returns the delay that a `Retry-After` header asks for: seconds, or a date. Null if it is neither.
+ */
+export const parseRetryAfter = (header: string | undefined, now: Date): number | null => {
+  if (header === undefined) {
+    return null;
+  }
+  if (/^\d{1,9}$/u.test(header)) {
+    return Number(header) * SECOND_MS;
+  }
+  const time = Date.parse(header);
+  return Number.isNaN(time) ? null : Math.max(0, time - now.getTime());
 };

@@ -99,7 +99,7 @@ test("an event of another account, mode or type is not delivered, and a rolled b
 });
 
 test("a failed delivery is repeated with the same id and body and a new timestamp, as the schedule says", async (t) => {
-  const { record, deliver, receiver, secret, pass, deliveries } = await setUpWebhooks(t);
+  const { record, deliver, receiver, secret, pass, deliveries, clock } = await setUpWebhooks(t);
   receiver.respond(answer(500));
   await record("first");
   t.is(await deliver(), 5 * SECOND_MS);
@@ -109,9 +109,13 @@ test("a failed delivery is repeated with the same id and body and a new timestam
   pass(1);
   t.is(await deliver(), 300 * SECOND_MS);
   pass(300 * SECOND_MS);
-  t.is(await deliver(), 1800 * SECOND_MS);
+  receiver.respond(answer(429, { "Retry-After": "3000" }));
+  await deliver();
+  t.like(await deliveries(), [
+    { state: "pending", attempts: 3, dueAt: new Date(clock.now().getTime() + 3000 * SECOND_MS) },
+  ]);
   receiver.respond(answer(200));
-  pass(1800 * SECOND_MS);
+  pass(3000 * SECOND_MS);
   await deliver();
 
   t.is(receiver.received.length, 4);

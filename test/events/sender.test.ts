@@ -7,7 +7,11 @@ import { createWebhookSender } from "../../modules/events/createWebhookSender.ts
 import { isAllowedAddress } from "../../modules/events/allowedAddresses.ts";
 import { createTestCa } from "../support/createTestCa.ts";
 import { answer, holdOpen, startReceiver } from "./startReceiver.ts";
-import { decideDelivery, decideDisabling } from "../../modules/events/decideDelivery.rules.ts";
+import {
+  decideDelivery,
+  decideDisabling,
+  parseRetryAfter,
+} from "../../modules/events/decideDelivery.rules.ts";
 import type { AttemptResult } from "../../modules/events/decideDelivery.rules.ts";
 import { createEndpointQueue } from "../../modules/events/createEndpointQueue.ts";
 
@@ -51,11 +55,11 @@ test("a redirect is a failure and is not followed", async (t) => {
   t.deepEqual(elsewhere.received, []);
 });
 
-test("an error status is a failure, whatever the body is", async (t) => {
+test("an error status is a failure with the receiver's delay", async (t) => {
   const receiver = await startReceiver(t);
-  receiver.respond(answer(503, {}, "x".repeat(100_000)));
+  receiver.respond(answer(503, { "Retry-After": "120" }, "x".repeat(100_000)));
   const result = await createWebhookSender(LOCAL)({ url: receiver.url, ...MESSAGE }, NO_SIGNAL);
-  t.deepEqual(result, { status: 503, error: "status 503" });
+  t.deepEqual(result, { status: 503, error: "status 503", retryAfterMs: 120_000 });
 });
 
 test("a body without an end does not delay the result of a request that succeeded", async (t) => {
@@ -247,6 +251,7 @@ const NOW = new Date("2027-01-01T00:00:00Z");
 const FAILED: AttemptResult = {
   status: 500,
   error: "status 500",
+  retryAfterMs: null,
 };
 
 const delaySeconds = (attempts: number, given: Partial<AttemptResult> = {}, random = 0.5) => {
@@ -270,6 +275,20 @@ test("ten attempts are made in 75 hours, and then the delivery has failed", (t) 
 test("delays are spread by a fifth in both directions", (t) => {
   t.is(delaySeconds(2, {}, 0), 240);
   t.is(delaySeconds(2, {}, 0.999_999_9), 360);
+});
+
+test("a receiver's delay is respected up to twice the schedule's, and does not shorten it", (t) => {
+  t.is(delaySeconds(2, { retryAfterMs: 400_000 }), 400);
+  t.is(delaySeconds(2, { retryAfterMs: 4_000_000 }), 600);
+  t.is(delaySeconds(2, { retryAfterMs: 1000 }), 300);
+});
+
+test("Retry-After is a number of seconds or a date; anything else is ignored", (t) => {
+  t.is(parseRetryAfter("120", NOW), 120_000);
+  t.is(parseRetryAfter("Fri, 01 Jan 2027 00:01:00 GMT", NOW), 60_000);
+  t.is(parseRetryAfter("Thu, 31 Dec 2026 00:00:00 GMT", NOW), 0);
+  t.is(parseRetryAfter("soon", NOW), null);
+  t.is(parseRetryAfter(undefined, NOW), null);
 });
 
 test("an endpoint is disabled by a 410, and by a delivery that failed after five days of failures alone", (t) => {

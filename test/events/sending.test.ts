@@ -164,6 +164,7 @@ const endAttempt = (
   result: {
     status: hasSucceeded ? 204 : 500,
     error: hasSucceeded ? null : "status 500",
+    retryAfterMs: null,
   },
   decision: { state, dueAt: state === "pending" ? now : null },
 });
