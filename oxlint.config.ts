@@ -239,11 +239,11 @@ export default defineConfig({
       },
     },
     {
-      files: ["runtime/config/**", "test/**", "bench/**", "clients/typescript/examples/**"],
+      files: ["runtime/config/**", "test/**", "bench/**"],
       rules: { "node/no-process-env": "off" },
     },
     {
-      files: ["cli/**", "test/**", "bench/**", "embedded/**", "clients/typescript/examples/**"],
+      files: ["cli/**", "test/**", "bench/**", "embedded/**"],
       rules: { "no-console": "off" },
     },
     {

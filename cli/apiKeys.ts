@@ -3,7 +3,6 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { z } from "zod";
 import type { ApiKey } from "../modules/accounts/apiKeys.sql.ts";
-import type { Mode } from "../modules/records/owner.rules.ts";
 import { KEY_SCOPES } from "../modules/accounts/apiKeys.rules.ts";
 import type { KeyScope, KeySettings } from "../modules/accounts/apiKeys.rules.ts";
 import { DAY_MS } from "../runtime/durations.rules.ts";
@@ -16,7 +15,6 @@ import type { Io } from "./io.ts";
 type Expiry = Date | { readonly days: number };
 
 export type NewKeyOptions = {
-  readonly mode: Mode;
   readonly name: string;
   readonly scope: KeyScope;
   readonly expires?: Expiry;
@@ -38,7 +36,10 @@ const parseExpiry = parserOf<Expiry>(
 
 const parseKeyName = trimmed(100);
 
-/** Adds the options of a new key. */
+/** The mode of a new key. */
+export const MODE = ["--mode <live|test>", "mode of the key", parseMode] as const;
+
+/** Adds the other options of a new key. */
 export const withKeySettings = <
   Args extends unknown[],
   Options extends OptionValues,
@@ -48,7 +49,6 @@ export const withKeySettings = <
   defaultName: string,
 ) =>
   command
-    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
     .option("--name <name>", "what the key is for", parseKeyName, defaultName)
     .addOption(
       new Option("--scope <scope>", "what the key allows; write includes reading")

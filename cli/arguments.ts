@@ -1,6 +1,5 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
 import { MODES } from "../modules/records/owner.rules.ts";
 import type { Mode } from "../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH, text } from "../modules/records/fields.rules.ts";
@@ -104,11 +103,6 @@ export const orNone =
 export const parseSwitch = parserOf(
   z.enum(["on", "off"]).transform((given) => given === "on"),
   "on or off",
-);
-
-export const parseCharityProvider = parserOf(
-  z.enum(CHARITY_PROVIDERS),
-  `one of ${CHARITY_PROVIDERS.join(", ")}`,
 );
 
 export const parseReason = trimmed(500);

@@ -78,7 +78,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/export.ts")).defineExportCommand,
     },
     refund: {
-      description: "Refund a registration or a donation, or all registrations that match",
+      description: "Refund a registration or a donation",
       load: async () => (await import("./commands/refund.ts")).defineRefundCommand,
     },
     usage: {

@@ -12,21 +12,18 @@ import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 /** A running server responds within milliseconds. */
 const TIMEOUT_MS = 5000;
 
-/** gRPC's codes. */
-const NOT_FOUND: ReadonlySet<number> = new Set([5]);
-const UNAVAILABLE: ReadonlySet<number> = new Set([14]);
+/** gRPC's code. */
+const UNAVAILABLE = 14;
 
 /** The client wraps the error of the call. */
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-const hasCode = (error: unknown, codes: ReadonlySet<number>): boolean =>
-  isGrpcServiceError(error) && codes.has(error.code);
-
 /** Returns the error of a failed call, with what to do. */
-const toCommandError = (temporal: Client, error: unknown): CommandError | null => {
+const toCommandError = (error: unknown): CommandError | null => {
   const cause = innermost(error);
-  if (isGrpcDeadlineError(cause) || isGrpcCancelledError(cause) || hasCode(cause, UNAVAILABLE)) {
+  const isUnavailable = isGrpcServiceError(cause) && cause.code === UNAVAILABLE;
+  if (isGrpcDeadlineError(cause) || isGrpcCancelledError(cause) || isUnavailable) {
     return new CommandError(
       EXIT.unreachable,
       "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
@@ -34,23 +31,16 @@ const toCommandError = (temporal: Client, error: unknown): CommandError | null =
     );
   }
   if (error instanceof WorkflowNotFoundError) {
-    const { workflowId, runId } = error;
     return new CommandError(
       EXIT.notFound,
-      `Temporal has no workflow ${workflowId}${runId === undefined ? "" : ` with the run ${runId}`}: ` +
+      `Temporal has no workflow ${error.workflowId}: ` +
         "the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.",
       { cause: error },
     );
   }
-  // Of calls that are about no workflow, only the namespace can be missing.
-  if (error instanceof NamespaceNotFoundError || hasCode(cause, NOT_FOUND)) {
-    return new CommandError(
-      EXIT.unreachable,
-      `Temporal has no namespace ${temporal.options.namespace}. Check TEMPORAL_NAMESPACE, or create the namespace.`,
-      { cause: error },
-    );
-  }
-  return error instanceof ServiceError || isGrpcServiceError(error)
+  return error instanceof ServiceError ||
+    error instanceof NamespaceNotFoundError ||
+    isGrpcServiceError(error)
     ? new CommandError(EXIT.unreachable, describeError(error), { cause: error })
     : null;
 };
@@ -66,6 +56,6 @@ export const callTemporal = async <Result>(
   try {
     return await withTemporalDeadline(temporal, TIMEOUT_MS, work);
   } catch (error) {
-    throw toCommandError(temporal, error) ?? error;
+    throw toCommandError(error) ?? error;
   }
 };

@@ -25,24 +25,8 @@ export class CommandError extends Error {
   }
 }
 
-const EXIT_CODE_OF = {
-  request_invalid: EXIT.failed,
-  key_invalid: EXIT.failed,
-  record_not_found: EXIT.notFound,
-  event_gone: EXIT.notFound,
-  usage_not_on_file: EXIT.failed,
-  outside_billing_cycle: EXIT.failed,
-  queue_full: EXIT.failed,
-  query_timeout: EXIT.failed,
-  charity_not_found: EXIT.notFound,
-  charity_unconfirmed: EXIT.failed,
-  donations_not_subscribed: EXIT.failed,
-  subscription_inactive: EXIT.failed,
-  rate_limited: EXIT.failed,
-  balance_insufficient: EXIT.failed,
-  feature_disabled: EXIT.failed,
-  daily_limit_reached: EXIT.failed,
-} satisfies Record<ErrorCode, number>;
+/** Errors of use cases that say that something does not exist. */
+const NOT_FOUND = new Set<ErrorCode>(["record_not_found", "event_gone", "charity_not_found"]);
 
 /** Codes of Node and PostgreSQL for a server that cannot be reached or refuses the connection. */
 const UNREACHABLE_CODES = new Set([
@@ -85,7 +69,7 @@ export const exitCodeOf = (error: unknown): number => {
     return error.exitCode;
   }
   if (error instanceof DomainError) {
-    return EXIT_CODE_OF[error.code];
+    return NOT_FOUND.has(error.code) ? EXIT.notFound : EXIT.failed;
   }
   if (error instanceof ConfigError) {
     return EXIT.usage;

@@ -49,6 +49,7 @@ CREATE TABLE api_key (
   name text NOT NULL,
   scope text NOT NULL,
   created_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone,
   last_used_at timestamp with time zone,
   revoked_at timestamp with time zone,
   CONSTRAINT api_key_hash UNIQUE (hash),
@@ -754,6 +755,8 @@ CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (strip
 CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_subscription_id) WHERE (stripe_subscription_id IS NOT NULL);
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
+
+CREATE INDEX api_key_expiry ON public.api_key USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (revoked_at IS NULL));
 
 CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, id);
 

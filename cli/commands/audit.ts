@@ -6,7 +6,8 @@ import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { printList, sayIfOlder } from "../output/print.ts";
+import { say } from "../io.ts";
+import { printList } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
@@ -87,6 +88,8 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
       );
       const entries = found.slice(0, limit).map(presentEntry);
       printList(io, entries, entries.map(textOf));
-      sayIfOlder(io, found, limit);
+      if (found.length > limit) {
+        say(io, `For older entries, use --before ${entries.at(-1)?.id ?? ""}.`);
+      }
     });
 };

@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
-import { counted, grouped } from "../../runtime/counted.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { importCharities, removeUnlisted } from "../../modules/charities/importCharities.ts";
@@ -17,15 +17,8 @@ import { readTextLines } from "../input/readLines.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressBar } from "../output/createProgressBar.ts";
-import {
-  only,
-  printDetails,
-  printJson,
-  printList,
-  printObjects,
-  snakeCased,
-} from "../output/print.ts";
+import { createProgressLine } from "../output/createProgressLine.ts";
+import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -37,8 +30,8 @@ const withFile = async <Counts extends object>(
   run: (file: ImportedFile) => Promise<Counts>,
 ): Promise<Counts & { readonly file: string }> => {
   const name = basename(path);
-  const bar = createProgressBar(io);
-  const { bytes, bytesRead, sizeBytes } = await openInput(path, io);
+  const progress = createProgressLine(io);
+  const { bytes } = await openInput(path, io);
   let bad = 0;
   try {
     const counts = await run({
@@ -47,15 +40,11 @@ const withFile = async <Counts extends object>(
       onBadLine: (line, problem) => {
         bad += 1;
         if (bad <= BAD_LINES_SHOWN) {
-          bar.clear();
+          progress.clear();
           say(io, `${name}:${line} skipped: ${problem}`);
         }
       },
-      onProgress: (lines) =>
-        bar.update(
-          sizeBytes === null ? null : bytesRead() / sizeBytes,
-          `${name}: ${counted(lines, "line")}`,
-        ),
+      onProgress: (lines) => progress.update(`${name}: ${counted(lines, "line")}`),
     });
     return { file: name, ...counts };
   } catch (error) {
@@ -65,7 +54,7 @@ const withFile = async <Counts extends object>(
         })
       : error;
   } finally {
-    bar.clear();
+    progress.clear();
   }
 };
 
@@ -145,28 +134,16 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
   ).action((paths, options) => runImport(context, paths, options));
 };
 
-const PAGE_SIZE = 20;
-
 const search = async (
   { io, connections }: CliContext,
   name: string,
-  page: number,
+  limit: number,
 ): Promise<void> => {
   const db = await connections.database();
-  const slice = { page, pageSize: PAGE_SIZE };
-  const { items, totalItems } = await searchForOperator({ db }, name, slice);
+  const { items, totalItems } = await searchForOperator({ db }, name, { page: 1, pageSize: limit });
   const charities = items.map((charity) => presentCharity(charity));
-  const total = grouped(totalItems);
-  if (io.json) {
-    printJson(io, { total_items: totalItems, charities });
-  } else if (totalItems === 0) {
-    say(io, "No charities found.");
-  } else if (charities.length === 0) {
-    say(io, `No charities on page ${page}; ${total} found.`);
-  } else {
-    printObjects(io, only(charities, ["ein", "name", "description", "website"]));
-    say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
-  }
+  printList(io, charities, only(charities, ["ein", "name", "description", "website"]));
+  sayIfMore(io, totalItems, limit);
 };
 
 const showRecord = async ({ io, connections }: CliContext, ein: string): Promise<void> => {
@@ -186,10 +163,10 @@ const addSearchCommand = (parent: Command, context: CliContext): void => {
     .alias("show")
     .description("Search the catalogue by name, or show the record of an EIN")
     .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
-    .option("--page <n>", "page number", parseLimit, 1)
-    .action((given, { page }) => {
+    .option("--limit <n>", "maximum rows", parseLimit, 20)
+    .action((given, { limit }) => {
       const ein = parseEin(given);
-      return ein === null ? search(context, given, page) : showRecord(context, ein);
+      return ein === null ? search(context, given, limit) : showRecord(context, ein);
     });
 };
 

@@ -1,75 +1,39 @@
-import { listCharityApis, readCharitySettings } from "../../modules/charities/createCharities.ts";
 import { resolve } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
 import {
   describeUnknownSettings,
   findUnknownSettings,
 } from "../../runtime/config/findUnknownSettings.ts";
-import { findProxy } from "../../runtime/outgoing.ts";
-import { findTemporalProxy, readTemporalConfig } from "../../runtime/temporalClient.ts";
+import type { RunFile } from "../../runtime/runFile.ts";
+import { withTimeout } from "../../runtime/waiting.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { only, printList } from "../output/print.ts";
 import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import { BILLING_CHECKS, STRIPE_CHECKS, checkPrices, checkStripe } from "./doctorBilling.ts";
 import { DATABASE_CHECKS } from "./doctorDatabase.ts";
-import { check, ok, runChecks, skipped, warning, wrong } from "./doctorFindings.ts";
-import type { Finding, Result } from "./doctorFindings.ts";
+import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
+import type { Checks, DatabaseContext, Finding, Result } from "./doctorFindings.ts";
 import { DEPLOYMENT_CHECKS, WORKER_CHECKS, checkTemporal } from "./doctorWorkers.ts";
-
-/** Names a proxy without its password. */
-const describeRoute = (proxy: URL | null): string =>
-  proxy === null ? "directly" : `through ${proxy.protocol}//${proxy.host}`;
-
-/** Shows how this process reaches other companies and Temporal: the proxies are settings of its environment. */
-const checkRoutes = ({ connections }: CliContext): Result => {
-  const config = connections.config();
-  const { address } = readTemporalConfig().connectionOptions;
-  const companies = [
-    { name: "Stripe", isUsed: config.STRIPE_SECRET_KEY, url: config.STRIPE_API_BASE },
-    { name: "TreeMapper", isUsed: config.TREEMAPPER_API_KEY, url: config.TREEMAPPER_API_BASE },
-  ].filter(({ isUsed }) => isUsed !== undefined);
-  const routes = [
-    { name: "Temporal", proxy: findTemporalProxy(address) },
-    ...[...companies, ...listCharityApis(readCharitySettings(config))].map(({ name, url }) => ({
-      name,
-      proxy: findProxy(url),
-    })),
-  ];
-  const parts = routes.map(({ name, proxy }) => `${name} ${describeRoute(proxy)}`);
-  return ok(`${parts.join(", ")}; webhooks and the database directly`);
-};
 
 const API_TIMEOUT_MS = 5000;
 
-const checkReady = (name: string, url: string): Promise<Finding> =>
-  check(name, async () => {
+/** Returns the check of an API of a running `npm start`. */
+const checkApi =
+  (urlOf: (started: RunFile) => string) =>
+  async ({ connections }: CliContext): Promise<Result> => {
+    const started = await connections.running();
+    if (!started) {
+      return skipped("no `npm start` with this database is running; use /readyz of others");
+    }
+    const url = urlOf(started);
     const response = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(API_TIMEOUT_MS) });
     const body = await response.text();
     return response.ok
       ? ok(`ready at ${url}`)
       : wrong(`${url}/readyz returned ${response.status} ${body}`);
-  });
-
-/** Checks the two APIs of a running `npm start`. */
-const checkApi = async ({ connections }: CliContext): Promise<readonly Finding[]> => {
-  const started = await connections.running();
-  if (!started) {
-    return [
-      {
-        check: "APIs",
-        ...skipped(
-          "only the APIs of an `npm start` with this database are checked; use /readyz of others",
-        ),
-      },
-    ];
-  }
-  return [
-    await checkReady("standalone API", started.apiUrl),
-    await checkReady("store API", started.storeUrl),
-  ];
-};
+  };
 
 /** The release that the service is tested with. */
 const NODE_MAJOR = 24;
@@ -89,13 +53,7 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
     value === undefined ? [] : [name],
   );
   const started = await connections.running();
-  const folder = resolve(DATA_DIR);
-  const other = started === null ? await connections.otherRunning() : null;
-  const source = other
-    ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
-    : started
-      ? `\`npm start\` is running with ${folder} (process ${started.pid})`
-      : `no \`npm start\` is running with ${folder}`;
+  const source = `${started ? "an" : "no"} \`npm start\` with this database is running with ${resolve(DATA_DIR)}`;
   return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
 };
 
@@ -110,67 +68,90 @@ const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
 };
 
 /** Clients would be billed for trees that nobody plants. */
-const checkPartner = async (
-  { connections }: CliContext,
-  canReadStripe: boolean,
-): Promise<Result> => {
+const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
   const { PLANTING_PARTNER: partner } = connections.config();
   const stripe = await connections.stripe();
   if (partner !== "simulated" || stripe === null) {
     return ok(partner);
   }
-  if (!canReadStripe) {
+  const account = await stripe.readAccount().catch(() => null);
+  if (account === null) {
     return skipped("it is simulated, and whether Stripe bills in live mode cannot be read");
   }
-  return (await stripe.readAccount()).isLive
+  return account.isLive
     ? warning(
         "Stripe bills in live mode, and the planting partner is simulated, so no tree is planted. Set PLANTING_PARTNER",
       )
     : ok(partner);
 };
 
-/** Runs the checks that need valid settings: of each service first whether it can be reached, then the rest. */
-const checkServices = async (context: CliContext): Promise<readonly Finding[]> => {
-  const database = await check("database", () => checkDatabase(context));
-  const db = database.status === "ok" ? await context.connections.database() : null;
-  const [temporal, stripe] = await Promise.all([
-    check("Temporal", () => checkTemporal(context)),
-    check("Stripe", () => checkStripe(context, db)),
-  ]);
-  const records = db ? { ...context, db } : "the database cannot be reached";
-  const workers = temporal.status === "ok" ? records : "Temporal cannot be reached";
-  const billed = stripe.status === "ok" ? records : "Stripe is not configured or cannot be reached";
-  return [
-    database,
-    ...(await runChecks(records, DATABASE_CHECKS)),
-    temporal,
-    ...(await runChecks(workers, WORKER_CHECKS)),
-    ...(await runChecks(records, DEPLOYMENT_CHECKS)),
-    stripe,
-    ...(await runChecks(billed, STRIPE_CHECKS)),
-    ...(await runChecks(records, BILLING_CHECKS)),
-    ...(await runChecks(context, {
-      "planting partner": () => checkPartner(context, stripe.status === "ok"),
+const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
+  Object.fromEntries(
+    Object.entries(checks).map(([name, run]) => [
+      name,
+      async (context) => run({ ...context, db: await context.connections.database() }),
+    ]),
+  );
+
+/** The checks in their order, in groups with the names of those that must be ok before. */
+const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliContext>])[] = [
+  [[], { Node: checkNode, "names in .env": checkSettingNames, settings: checkSettings }],
+  [["settings"], { database: checkDatabase }],
+  [["settings", "database"], withDatabase(DATABASE_CHECKS)],
+  [
+    ["settings"],
+    {
+      Temporal: checkTemporal,
+      Stripe: async (context) =>
+        checkStripe(context, await context.connections.database().catch(() => null)),
+    },
+  ],
+  [["settings", "database", "Temporal"], withDatabase(WORKER_CHECKS)],
+  [["settings", "database"], withDatabase({ ...DEPLOYMENT_CHECKS, ...BILLING_CHECKS })],
+  [["settings", "database", "Stripe"], withDatabase(STRIPE_CHECKS)],
+  [
+    ["settings"],
+    {
+      "planting partner": checkPartner,
       "donation prices": checkPrices,
-      routes: checkRoutes,
-    })),
-    ...(await checkApi(context)),
-  ];
+      "standalone API": checkApi(({ apiUrl }) => apiUrl),
+      "store API": checkApi(({ storeUrl }) => storeUrl),
+    },
+  ],
+];
+
+/** Longer than the timeout of every single call. */
+const TIMEOUT_MS = 15_000;
+
+/** Runs one check with a timeout; an error that it throws is its result. */
+const runCheck = async (run: () => Promise<Result> | Result): Promise<Result> => {
+  try {
+    return await withTimeout(AbortSignal.timeout(TIMEOUT_MS), Promise.resolve(run()));
+  } catch (error) {
+    return wrong(describeError(error));
+  }
+};
+
+/** Runs the checks one after the other, because the clock is not measured beside other queries. */
+const diagnose = async (context: CliContext): Promise<readonly Finding[]> => {
+  const results = new Map<string, Result>();
+  for (const [needs, checks] of GROUPS) {
+    const missing = needs.find((name) => results.get(name)?.status !== "ok");
+    for (const [name, run] of Object.entries(checks)) {
+      const result =
+        missing === undefined
+          ? await runCheck(() => run(context))
+          : skipped(`the check "${missing}" is not ok`);
+      results.set(name, result);
+    }
+  }
+  return Array.from(results, ([check, result]) => Object.assign({ check }, result));
 };
 
 export const defineDoctorCommand = (command: Command, context: CliContext): void => {
   command.action(async () => {
     const { io } = context;
-    const findings = [
-      ...(await runChecks(context, {
-        Node: checkNode,
-        "names in .env": checkSettingNames,
-        settings: checkSettings,
-      })),
-    ];
-    if (findings.at(-1)?.status === "ok") {
-      findings.push(...(await checkServices(context)));
-    }
+    const findings = await diagnose(context);
     const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
     const [problems, warnings] = [of("wrong"), of("warning")];
     const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];

@@ -1,9 +1,8 @@
 import { Argument, Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
+import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS, presentUsage } from "../../modules/billing/billingStatus.rules.ts";
 import {
   DONATION_COLUMNS,
@@ -30,16 +29,14 @@ import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import { onlyGiven, parseMode, parsePath } from "../arguments.ts";
+import { onlyGiven, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
+import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
-import { writeNewFile } from "../output/writeNewFile.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 
 const LISTS = [
@@ -58,74 +55,58 @@ type Rows = {
 
 type Range = { readonly from?: Date; readonly until?: Date };
 
-const KIND_OF_LIST: Readonly<Record<`${Kind}s`, Kind>> = { trees: "tree", bottles: "bottle" };
+type ExportContext = ListContext & BillingContext & { readonly pace: BulkPace };
 
-const notListed = (list: List, owner: string): CommandError =>
-  new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
+type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
 
-const readOfOrganization = (
-  deps: ListContext & BillingContext & { readonly pace: BulkPace },
-  owner: AccountMode,
-  list: List,
-  range: Range,
-): Rows => {
-  switch (list) {
-    case "trees":
-    case "bottles":
-      return {
-        columns: REGISTRATION_COLUMNS,
-        pages: presentPages(
-          rowsOf(
-            listRegistrations(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
-              startingAfter: null,
-              limit: null,
-            }).pages,
-          ),
-          presentRegistration,
+/** From the first record to the last. */
+const ALL = { startingAfter: null, limit: null } as const;
+
+const registrationsOf =
+  (kind: Kind): ReadRows =>
+  (context, owner, range) => ({
+    columns: REGISTRATION_COLUMNS,
+    pages: presentPages(
+      rowsOf(listRegistrations(context, { ...owner, kind }, range, ALL).pages),
+      presentRegistration,
+    ),
+  });
+
+const listOfStore =
+  (list: keyof typeof STORE_LISTS): ReadRows =>
+  ({ db }, owner, range) => ({
+    columns: STORE_LISTS[list].columns,
+    pages: STORE_LISTS[list].readAll(db, owner, range),
+  });
+
+const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRows>>>>> = {
+  organization: {
+    trees: registrationsOf("tree"),
+    bottles: registrationsOf("bottle"),
+    donations: ({ db }, owner, range) => ({
+      columns: DONATION_COLUMNS,
+      pages: presentPages(listAllDonations(db, owner, range), presentDonation),
+    }),
+    usage: (context, owner, { from = null, until = null }) => ({
+      columns: USAGE_COLUMNS,
+      pages: presentPages(
+        rowsOf(
+          listUsageReports(context, owner, { ...ALL, kinds: KINDS, state: null, from, until }),
         ),
-      };
-    case "donations":
-      return {
-        columns: DONATION_COLUMNS,
-        pages: presentPages(listAllDonations(deps.db, owner, range), presentDonation),
-      };
-    case "usage":
-      return {
-        columns: USAGE_COLUMNS,
-        pages: presentPages(
-          rowsOf(
-            listUsageReports(deps, owner, {
-              kinds: KINDS,
-              state: null,
-              startingAfter: null,
-              limit: null,
-              from: range.from ?? null,
-              until: range.until ?? null,
-            }),
-          ),
-          presentUsage,
-        ),
-      };
-    case "events":
-      return {
-        columns: ["id", "timestamp", "type", "data"],
-        pages: presentPages(readWholeFeed(deps, owner, range), presentEvent),
-      };
-    case "balance":
-      throw notListed(list, "an organization");
-  }
-};
-
-const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Range): Rows => {
-  switch (list) {
-    case "trees":
-    case "bottles":
-    case "donations": {
-      const { columns, readAll } = STORE_LISTS[list];
-      return { columns, pages: readAll(db, owner, range) };
-    }
-    case "balance":
-      if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
+        presentUsage,
+      ),
+    }),
+    events: (context, owner, range) => ({
+      columns: ["id", "timestamp", "type", "data"],
+      pages: presentPages(readWholeFeed(context, owner, range), presentEvent),
+    }),
+  },
+  store: {
+    trees: listOfStore("trees"),
+    bottles: listOfStore("bottles"),
+    donations: listOfStore("donations"),
+    balance: ({ db }, { accountId, mode }, { from, until }) => {
+      if (from !== undefined || until !== undefined || mode === "test") {
         throw new CommandError(
           EXIT.usage,
           "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
@@ -133,12 +114,10 @@ const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Ra
       }
       return {
         columns: BALANCE_COLUMNS,
-        pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
+        pages: presentPages(readWholeLedger(db, accountId, null), presentBalanceEntry),
       };
-    case "usage":
-    case "events":
-      throw notListed(list, "a store");
-  }
+    },
+  },
 };
 
 /** Formats the rows, and reports how many there are. */
@@ -170,23 +149,18 @@ async function* escapeForTerminal(
   }
 }
 
-const writeToStdout = async (io: Io, chunks: AsyncIterable<string>): Promise<void> => {
-  for await (const chunk of chunks) {
-    await writeOut(io, chunk);
-  }
-};
-
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
 bottles, donations, usage (billing statuses) and events (of 30 days, oldest first); a
 store has trees, bottles, donations and balance (its ledger). The files of a store contain
-personal data of its customers, so the audit log records each export of them.
+personal data of its customers, so the audit log records each export of them; umask 077
+keeps other users of the machine from reading them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
 On a terminal, control characters are escaped; in files and pipes they are not.
-An --output file appears when it is complete.
+A file is complete only if the exit code is 0.
 
 Examples:
-  impact export trees --org <id> --since 2026-01-01 --output trees.csv
+  impact export trees --org <id> --since 2026-01-01 > trees.csv
   impact export balance --org demo.myshopify.com --format ndjson | gzip > ledger.gz`;
 
 export const defineExportCommand = (command: Command, context: CliContext): void => {
@@ -201,52 +175,46 @@ export const defineExportCommand = (command: Command, context: CliContext): void
     )
     .addOption(sinceOption())
     .addOption(untilOption())
-    .option("--output <file>", "file to create (default: stdout)", parsePath)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
     .action(async (list, options) => {
       const { io, connections, clock } = context;
-      const { mode, format, since, until, output } = options;
+      const { mode, format, since, until } = options;
       requireTimeRange(options);
       const { account } = await openAccount(context, options);
       const owner = { accountId: account.id, mode };
       const db = await connections.bulkDatabase();
       const pace = await connections.pace();
       const range = onlyGiven({ from: since, until });
-      const readRows = async (): Promise<Rows> => {
-        if (account.type === "store") {
-          const rows = readOfStore(db, owner, list, range);
-          await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
-          return rows;
-        }
-        const deps = {
-          db,
-          lists: db,
-          clock,
-          pace,
-          billing: await connections.billing(),
-        };
-        return readOfOrganization(deps, owner, list, range);
-      };
-      const progress = createProgressBar(io);
+      const read = READERS[account.type][list];
+      if (!read) {
+        throw new CommandError(
+          EXIT.usage,
+          `${account.type === "store" ? "A store" : "An organization"} has no list of ${list}. See impact export --help.`,
+        );
+      }
+      const billing = await connections.billing();
+      const rows = read({ db, lists: db, clock, pace, billing }, owner, range);
+      if (account.type === "store") {
+        await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
+      }
+      const progress = createProgressLine(io);
       let exported = 0;
       const formatted = inChunks(
-        formatPages(await readRows(), format, (rows) => {
-          exported = rows;
-          progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
+        formatPages(rows, format, (count) => {
+          exported = count;
+          progress.update(`${counted(count, "row")}${yieldingNote(pace)}`);
         }),
       );
-      const isShown = output === undefined && io.stdout.isTTY === true;
-      const chunks = isShown ? escapeForTerminal(formatted) : formatted;
+      const chunks = io.stdout.isTTY === true ? escapeForTerminal(formatted) : formatted;
       try {
-        await (output === undefined ? writeToStdout(io, chunks) : writeNewFile(io, output, chunks));
+        for await (const chunk of chunks) {
+          await writeOut(io, chunk);
+        }
       } finally {
         progress.clear();
       }
-      say(
-        io,
-        `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`,
-      );
+      say(io, `Exported ${counted(exported, "row")}.`);
     });
 };

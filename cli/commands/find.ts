@@ -87,20 +87,12 @@ const presentAccount = (record: FoundRecords["accounts"][number]): Shown =>
 const presentKey = ({ hint, ...record }: FoundRecords["keys"][number]): Shown =>
   presentFound("API key", record, { starts_with: hint, next: accountCommand(record) });
 
-const presentStoreWrite = ({ key, ...record }: FoundRecords["storeWrites"][number]): Shown =>
-  presentFound(
-    "store request",
-    { ...record, id: key, foundBy: "idempotency_key" },
-    { next: `impact store ledger ${record.accountId}` },
-  );
-
 const present = (found: FoundRecords): readonly Shown[] => [
   ...found.accounts.map(presentAccount),
   ...found.keys.map(presentKey),
   ...found.meterEvents.map(presentMeterEvent),
   ...found.registrations.map(presentRegistration),
   ...found.donations.map(presentDonation),
-  ...found.storeWrites.map(presentStoreWrite),
 ];
 
 /** Names and values for people: without what is absent. */

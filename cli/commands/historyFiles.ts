@@ -1,49 +1,13 @@
-import { resolve } from "node:path";
-import { Option } from "@commander-js/extra-typings";
-import type { Command, OptionValues } from "@commander-js/extra-typings";
-import type { Account } from "../../modules/accounts/accounts.sql.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
-import { text } from "../../modules/records/fields.rules.ts";
-import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
-import type { LineKind, ParseOptions } from "../../modules/history/importedRecords.rules.ts";
+import { LINE_FIELDS } from "../../modules/history/importedRecords.rules.ts";
+import type { ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import type { ImportLine } from "../../modules/history/importLine.ts";
 import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
-import { requiredAccount } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
-import { parseMode, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
+import type { Io } from "../io.ts";
 import { openInput, peek } from "../input/openInput.ts";
 import type { Input } from "../input/openInput.ts";
 import { readCsv } from "../input/readCsv.ts";
 import { readLines } from "../input/readLines.ts";
-
-export type HistoryOptions = AccountOption & {
-  readonly mode: Mode;
-  readonly kind?: LineKind;
-  readonly source?: string;
-};
-
-/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
-const parseSource = parserOf(
-  text(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
-  "1 to 100 characters without slashes",
-);
-
-/** Adds the files of a history and the options that say whose records they hold. */
-export const withHistory = <
-  Args extends unknown[],
-  Options extends OptionValues,
-  Global extends OptionValues,
->(
-  command: Command<Args, Options, Global>,
-) =>
-  command
-    .argument("<files...>", "paths of files, or - for standard input")
-    .addOption(requiredAccount())
-    .option("--mode <live|test>", "mode of the records", parseMode, "live")
-    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
-    .option("--source <name>", "system from which the evidence is imported", parseSource);
 
 /** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
 const SKIPPED: ReadonlySet<number> = new Set([...Buffer.from("\uFEFF \t\r\n\0"), 0xff, 0xfe]);
@@ -85,57 +49,18 @@ async function* readHistory(
   }
 }
 
-/** The files of a command, read one after the other. */
-type History = {
-  readonly lines: (account: Account, mode: Mode) => AsyncGenerator<ImportLine, void, void>;
-  /** Returns the share of the files that was read; null if one is a pipe. */
-  readonly shareRead: () => number | null;
-};
-
-const shareOf = (inputs: readonly Input[]): number | null => {
-  let read = 0;
-  let size = 0;
-  for (const { sizeBytes, bytesRead } of inputs) {
-    if (sizeBytes === null) {
-      return null;
-    }
-    read += bytesRead();
-    size += sizeBytes;
-  }
-  return size === 0 ? 1 : read / size;
-};
-
 /**
  * Finds all files before the first is read, so that a misspelt name changes nothing.
- * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
+ * @returns a function that yields the lines of one file after the other
  */
-export const openHistory = async (
-  context: CliContext,
-  paths: readonly string[],
-  { kind, source }: Pick<HistoryOptions, "kind" | "source">,
-): Promise<History> => {
+export const openHistory = async (io: Io, paths: readonly string[]) => {
   const inputs: Input[] = [];
-  const repeated = paths.find(
-    (path, index) => paths.findIndex((earlier) => resolve(earlier) === resolve(path)) < index,
-  );
-  if (repeated !== undefined) {
-    throw new CommandError(EXIT.usage, `${repeated} is given twice. Give each file once.`);
-  }
   for (const path of paths) {
-    inputs.push(await openInput(path, context.io));
+    inputs.push(await openInput(path, io));
   }
-  return {
-    async *lines({ fractionalCounting, type }, mode) {
-      for (const input of inputs) {
-        yield* readHistory(input, {
-          now: context.clock.now(),
-          fractionalCounting,
-          storeMode: type === "store" ? mode : null,
-          kind: kind ?? null,
-          source: source ?? null,
-        });
-      }
-    },
-    shareRead: () => shareOf(inputs),
+  return async function* readAll(options: ParseOptions): AsyncGenerator<ImportLine, void, void> {
+    for (const input of inputs) {
+      yield* readHistory(input, options);
+    }
   };
 };

@@ -1,57 +1,25 @@
-import { text } from "node:stream/consumers";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
+import type { AccountType, Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
 import { getNamedAccount, openAccount, requiredAccount } from "../accountOptions.ts";
-import { keySettingsOf, withKeySettings } from "../apiKeys.ts";
-import { parserOf } from "../arguments.ts";
+import { MODE, keySettingsOf, withKeySettings } from "../apiKeys.ts";
+import type { NewKeyOptions } from "../apiKeys.ts";
+import { parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
+import { readText } from "../input/openInput.ts";
 import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { actorOf, openChange, withAudit } from "../operator.ts";
-import { printDetails, printList, printResult } from "../output/print.ts";
+import { printList, printResult } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
-
-const KEY_HELP = `
-Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
-needs no prefix. It is never an argument, which other users of the machine could see, and
-only its SHA-256 and its first four characters are stored.
-  pass show old-server/live-key | impact import key --org ID --mode live`;
-
-const addKeyCommand = (group: Command, context: CliContext): void => {
-  const importingKey = group
-    .command("key")
-    .description("Import an API key of another system from standard input or a file");
-  withAudit(
-    withKeySettings(importingKey.addOption(requiredAccount()), "imported").option(
-      "--key-file <file>",
-      "file with the key, readable by its owner only (chmod 600)",
-    ),
-  )
-    .addHelpText("after", KEY_HELP)
-    .action(async (options) => {
-      const { io, clock } = context;
-      const { mode } = options;
-      const { db, account } = await openAccount(context, options);
-      const key = await readSecret(io, options.keyFile);
-      const { id, hint, isNew } = await importKey(
-        { db, clock, actor: actorOf(options) },
-        account,
-        mode,
-        digestImportableKey(key, account.type, mode),
-        keySettingsOf(options, clock.now()),
-      );
-      printDetails(io, { id, mode, key: `${hint}…`, new: isNew });
-      say(io, isNew ? "Imported. The key works now." : "The account has this key already.");
-    });
-};
 
 const time = z.iso.datetime().transform((given) => new Date(given));
 
@@ -68,63 +36,81 @@ const listedKeys = z.array(
   }),
 );
 
-type ImportedRow = {
-  readonly id: string;
-  readonly mode: Mode;
-  readonly key: string;
-  readonly new: boolean;
-};
-
-const KEYS_HELP = `
-Reads what \`impact key list --json\` printed in another cell, and imports the keys that are
-valid there, with their names, scopes and expiries. Clients keep their keys.
-  impact key list --org ID --json > keys.json
-  impact import keys --org NEW_ID < keys.json`;
-
-const readListedKeys = async ({ stdin }: CliContext["io"]) => {
-  const given = await text(stdin);
+/** Returns the keys that are valid in another cell. */
+const readListedKeys = async ({ io, clock }: CliContext, path: string, type: AccountType) => {
+  const given = await readText(io, path);
+  let listed: z.output<typeof listedKeys>;
   try {
-    return listedKeys.parse(JSON.parse(given));
+    listed = listedKeys.parse(JSON.parse(given));
   } catch (cause) {
-    throw new CommandError(
-      EXIT.usage,
-      "Standard input is not the output of `impact key list --json`.",
-      { cause },
-    );
+    const message = `${path} is not the output of \`impact key list --json\`.`;
+    throw new CommandError(EXIT.usage, message, { cause });
   }
+  const now = clock.now();
+  return listed
+    .filter((key) => key.revoked_at === null && !isExpired(key.expires_at, now))
+    .map(({ sha256: digest, hint, mode, name, scope, expires_at: expiresAt }) => {
+      requireOwnPrefix(hint, type, mode);
+      return { mode, key: { digest, hint }, settings: { name, scope, expiresAt } };
+    });
 };
 
-const addKeysCommand = (group: Command, context: CliContext): void => {
+const KEY_HELP = `
+Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
+needs no prefix. It is never an argument, which other users of the machine could see, and
+only its SHA-256 and its first four characters are stored.
+  pass show old-server/live-key | impact import key --org ID --mode live
+Keys of another cell have their names, scopes and expiries with them:
+  impact key list --org ID --json > keys.json
+  impact import key --org NEW_ID --listed keys.json`;
+
+type KeyOptions = NewKeyOptions & {
+  readonly mode?: Mode;
+  readonly keyFile?: string;
+  readonly listed?: string;
+};
+
+const readKeys = async (
+  context: CliContext,
+  type: AccountType,
+  { mode, keyFile, listed, ...options }: KeyOptions,
+) => {
+  if (listed !== undefined) {
+    return readListedKeys(context, listed, type);
+  }
+  if (mode === undefined) {
+    throw new CommandError(EXIT.usage, "Pass --mode, or --listed with the keys of another cell.");
+  }
+  const key = digestImportableKey(await readSecret(context.io, keyFile), type, mode);
+  return [{ mode, key, settings: keySettingsOf(options, context.clock.now()) }];
+};
+
+const addKeyCommand = (group: Command, context: CliContext): void => {
+  const importingKey = group
+    .command("key")
+    .description("Import an API key of another system, or all of an account in another cell")
+    .addOption(requiredAccount())
+    .option(...MODE);
   withAudit(
-    group
-      .command("keys")
-      .description("Import the API keys of an account in another cell")
-      .addOption(requiredAccount()),
+    withKeySettings(importingKey, "imported")
+      .option(
+        "--key-file <file>",
+        "file with the key, readable by its owner only (default: standard input)",
+      )
+      .option("--listed <file>", "what `key list --json` printed in another cell, or -", parsePath),
   )
-    .addHelpText("after", KEYS_HELP)
+    .addHelpText("after", KEY_HELP)
     .action(async (options) => {
       const { io, clock } = context;
       const { db, account } = await openAccount(context, options);
-      const now = clock.now();
-      const valid = (await readListedKeys(io)).filter(
-        ({ revoked_at: revokedAt, expires_at: expiresAt }) =>
-          revokedAt === null && !isExpired(expiresAt, now),
-      );
-      for (const { hint, mode } of valid) {
-        requireOwnPrefix(hint, account.type, mode);
-      }
-      const imported: ImportedRow[] = [];
-      for (const { sha256: digest, hint, mode, expires_at: expiresAt, ...settings } of valid) {
-        const change = { db, clock, actor: actorOf(options) };
-        const key = { digest, hint };
-        const { id, isNew } = await importKey(change, account, mode, key, {
-          ...settings,
-          expiresAt,
-        });
-        imported.push({ id, mode, key: `${hint}…`, new: isNew });
+      const change = { db, clock, actor: actorOf(options) };
+      const imported: Fields[] = [];
+      for (const { mode, key, settings } of await readKeys(context, account.type, options)) {
+        const { id, isNew } = await importKey(change, account, mode, key, settings);
+        imported.push({ id, mode, key: `${key.hint}…`, new: isNew });
       }
       printList(io, imported);
-      say(io, `The account has ${counted(imported.length, "key")} of the other cell.`);
+      say(io, `${counted(imported.length, "imported key works", "imported keys work")} now.`);
     });
 };
 
@@ -159,6 +145,5 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
 export const addImportCommands = (group: Command, context: CliContext): void => {
   addImportHistoryCommand(group, context);
   addKeyCommand(group, context);
-  addKeysCommand(group, context);
   addSlugCommand(group, context);
 };

@@ -2,36 +2,42 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
-import type { ImportSummary } from "../../modules/history/importLine.ts";
+import type { ImportSummary, Rejection } from "../../modules/history/importLine.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
-import { verifyImport } from "../../modules/history/verifyImport.ts";
-import { openAccount } from "../accountOptions.ts";
-import { parsePath } from "../arguments.ts";
+import { compareImport } from "../../modules/history/compareImport.ts";
+import { openAccount, requiredAccount } from "../accountOptions.ts";
+import type { AccountOption } from "../accountOptions.ts";
+import { parseMode, parserOf } from "../arguments.ts";
+import { text as textField } from "../../modules/records/fields.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { LineKind } from "../../modules/history/importedRecords.rules.ts";
 import type { CliContext } from "../context.ts";
-import { withEndingSignals } from "../endingSignals.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { say, sayError } from "../io.ts";
+import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressBar, yieldingNote } from "../output/createProgressBar.ts";
-import { printObjects, printResult } from "../output/print.ts";
-import { openHistory, withHistory } from "./historyFiles.ts";
-import type { HistoryOptions } from "./historyFiles.ts";
-import { createRejects } from "./importRejects.ts";
+import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
+import { printObjects, printResult, writeOut } from "../output/print.ts";
+import { escapeUnsafe, printable } from "../output/printable.ts";
+import { openHistory } from "./historyFiles.ts";
 
 type ImportOptions = ChangeOptions &
-  HistoryOptions & {
+  AccountOption & {
+    readonly mode: Mode;
+    readonly kind?: LineKind;
+    readonly source?: string;
     readonly orderPlanting?: true;
-    readonly rejects?: string;
+    readonly rejects?: true;
     readonly dryRun?: true;
     readonly verify?: true;
   };
 
 type Purpose = Parameters<typeof importHistory>[3]["purpose"];
 
-/** What a verification finds besides the lines; null for an import and a dry run. */
-type Verification = Awaited<ReturnType<typeof verifyImport>> | null;
+/** How many imported records of each kind there are, and in the files; null for an import and a dry run. */
+type Comparison = Awaited<ReturnType<typeof compareImport>> | null;
 
 const NAME_OF_NEW = {
   import: "new",
@@ -39,11 +45,40 @@ const NAME_OF_NEW = {
   verification: "missing",
 } as const satisfies Record<Purpose, string>;
 
+/** Of the rejected lines, how many are messages, and how much of a reason. */
+const SHOWN = 20;
+const REASON_SHOWN = 500;
+
+/**
+ * Returns a function that reports a rejected line: the first ones as messages, and with `--rejects` all of them as JSON, whose
+ * `text` is the line, to be corrected and imported.
+ */
+const reportRejected = (io: Io, printsAll: boolean, beforeMessage: () => void) => {
+  let rejected = 0;
+  return async ({ line, outcome, reason }: Rejection): Promise<void> => {
+    const { file, number, text } = line;
+    rejected += 1;
+    if (rejected <= SHOWN) {
+      beforeMessage();
+      const prefix = outcome === "bad" ? "" : `${outcome}: `;
+      const shown = `${prefix}${printable(reason, REASON_SHOWN)}`;
+      say(io, `${printable(file, 200)}, line ${number}: ${shown}`);
+    } else if (rejected === SHOWN + 1 && !printsAll) {
+      beforeMessage();
+      say(io, "More lines are rejected. To see all of them, use --rejects.");
+    }
+    if (printsAll) {
+      const entry = JSON.stringify({ file, line: number, outcome, reason, text });
+      await writeOut(io, `${escapeUnsafe(entry)}\n`);
+    }
+  };
+};
+
 const printSummary = (
   io: Io,
   { lines, bad, kinds }: ImportSummary,
   purpose: Purpose,
-  verification: Verification,
+  comparison: Comparison,
 ): void => {
   printObjects(
     io,
@@ -54,11 +89,9 @@ const printSummary = (
       ),
   );
   say(io, `${counted(lines, "line")} read, ${grouped(bad)} bad.`);
-  for (const rows of [verification?.imported ?? [], verification?.counters ?? []]) {
-    if (rows.length > 0) {
-      io.stdout.write("\n");
-      printObjects(io, rows);
-    }
+  if (comparison && comparison.length > 0) {
+    io.stdout.write("\n");
+    printObjects(io, comparison);
   }
 };
 
@@ -66,18 +99,18 @@ const printSummary = (
 const requireSuccess = (
   { lines, bad, kinds }: ImportSummary,
   purpose: Purpose,
-  verification: Verification,
+  comparison: Comparison,
 ): void => {
   const sum = (name: "new" | "refunded_since" | "conflict") =>
     Object.values(kinds).reduce((total, outcomes) => total + outcomes[name], 0);
   const rejected = sum("conflict") + bad;
-  if (verification) {
+  if (comparison) {
     const different = rejected + sum("new") + sum("refunded_since");
-    const kindsDifferent = verification.imported.filter((each) => each.records !== each.in_files);
-    if (different + kindsDifferent.length + verification.counters.length > 0) {
+    const kindsDifferent = comparison.filter((each) => each.records !== each.in_files);
+    if (different + kindsDifferent.length > 0) {
       throw new CommandError(
         EXIT.failed,
-        `The files and the database differ: ${counted(different, `of ${counted(lines, "line")} is`, `of ${counted(lines, "line")} are`)} missing, different or bad; ${counted(kindsDifferent.length, "kind has another number", "kinds have another number")} of imported records; ${counted(verification.counters.length, "total of the API differs from its", "totals of the API differ from their")} records.`,
+        `The files and the database differ: ${counted(different, `of ${counted(lines, "line")} is`, `of ${counted(lines, "line")} are`)} missing, different or bad; ${counted(kindsDifferent.length, "kind has another number", "kinds have another number")} of imported records.`,
       );
     }
   }
@@ -96,6 +129,12 @@ const purposeOf = ({ verify, dryRun }: ImportOptions): Purpose => {
   return dryRun ? "dry run" : "import";
 };
 
+/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
+const parseSource = parserOf(
+  textField(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
+  "1 to 100 characters without slashes",
+);
+
 const runImport = async (
   context: CliContext,
   paths: readonly string[],
@@ -105,11 +144,11 @@ const runImport = async (
   const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
-  const history = await openHistory(context, paths, options);
+  const readLines = await openHistory(io, paths);
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
-  const bar = createProgressBar(io);
-  const rejects = await createRejects(io, options.rejects, paths, bar.clear);
+  const progress = createProgressLine(io);
+  const printsRejects = options.rejects === true;
   if (isImport) {
     await recordAction(db, actor, clock.now(), {
       action: "import.history",
@@ -119,51 +158,48 @@ const runImport = async (
   }
   const pace = await context.connections.pace();
   const startedAtMs = performance.now();
-  let linesDone = 0;
-  const again = isImport ? " Run it again to complete it; nothing is imported twice." : "";
-  const sayInterruption = (exitCode: number): void => {
-    bar.clear();
-    const message = `The ${purpose} was interrupted after at least ${counted(linesDone, "line")}.${again}`;
-    sayError(io, { message, exitCode });
-  };
   const owner = { accountId: account.id, mode, isStore: account.type === "store" };
-  const run = (): Promise<ImportSummary> =>
-    importHistory(
-      { db, clock, actor, pace },
-      owner,
-      history.lines(account, mode),
-      {
-        purpose,
-        ordersPlanting: options.orderPlanting === true,
-        charityProvider: account.charityProvider,
+  const summary = await importHistory(
+    { db, clock, actor, pace },
+    owner,
+    readLines({
+      now: clock.now(),
+      fractionalCounting: account.fractionalCounting,
+      storeMode: owner.isStore ? mode : null,
+      kind: options.kind ?? null,
+      source: options.source ?? null,
+    }),
+    {
+      purpose,
+      ordersPlanting: options.orderPlanting === true,
+      charityProvider: account.charityProvider,
+    },
+    {
+      onRejected: reportRejected(io, printsRejects, progress.clear),
+      onProgress: ({ lines }) => {
+        const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
+        progress.update(
+          `${counted(lines, "line")}, ${grouped(rate)} a second${yieldingNote(pace)}`,
+        );
       },
-      {
-        onRejected: rejects.add,
-        onProgress: ({ lines }) => {
-          linesDone = lines;
-          const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
-          const done = `${counted(lines, "line")}, ${grouped(rate)} a second`;
-          bar.update(history.shareRead(), `${done}${yieldingNote(pace)}`);
-        },
-      },
-    );
-  const summary = await withEndingSignals(sayInterruption, run).catch(async (error: unknown) => {
-    bar.clear();
-    // The first error is the reason.
-    await rejects.end().catch(() => undefined);
-    if (isImport) {
-      say(io, `The import stopped.${again}`);
-    }
-    throw error;
-  });
-  bar.clear();
-  await rejects.end();
-  const verification = options.verify ? await verifyImport(db, owner, summary) : null;
+    },
+  )
+    .catch((error: unknown) => {
+      if (isImport) {
+        progress.clear();
+        say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
+      }
+      throw error;
+    })
+    .finally(progress.clear);
+  const comparison = options.verify ? await compareImport(db, owner, summary) : null;
   const { records: _records, ...counts } = summary;
-  printResult(io, { dry_run: !isImport, ...counts, ...verification }, () =>
-    printSummary(io, summary, purpose, verification),
+  const results = comparison && { imported: comparison };
+  const shownOn = printsRejects ? { ...io, stdout: io.stderr } : io;
+  printResult(shownOn, { dry_run: !isImport, ...counts, ...results }, () =>
+    printSummary(shownOn, summary, purpose, comparison),
   );
-  requireSuccess(summary, purpose, verification);
+  requireSuccess(summary, purpose, comparison);
 };
 
 const HISTORY_HELP = `
@@ -193,18 +229,25 @@ One whose id or key is there with other content is a conflict. A line needs an i
 key. While clients register, the import yields to them and takes several times as long.
 The exit code is 1 if a line was not imported.
 
---verify compares every line of the same files with what is recorded, the number of
-imported records with that of the files, and the totals of the API with all records. The
-exit code is 1 if anything differs.`;
+--verify compares every line of the same files with what is recorded, and the number of
+imported records with that of the files. The exit code is 1 if anything differs.
+
+--rejects prints the rejected lines with their numbers and reasons, and the summary on
+standard error. umask 077 keeps other users of the machine from reading the file:
+  impact import history FILE --org ID --rejects > rejects.ndjson
+  jq -r .text rejects.ndjson > corrected.ndjson`;
 
 export const addImportHistoryCommand = (group: Command, context: CliContext): void => {
-  withHistory(
-    group
-      .command("history")
-      .description("Import registrations and donations that another system recorded and billed"),
-  )
+  group
+    .command("history")
+    .description("Import registrations and donations that another system recorded and billed")
+    .argument("<files...>", "paths of files, or - for standard input")
+    .addOption(requiredAccount())
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
+    .option("--source <name>", "system from which the evidence is imported", parseSource)
     .option("--order-planting", "also order the imported trees from the planting partner")
-    .option("--rejects <file>", "file for the rejected lines, with numbers and reasons", parsePath)
+    .option("--rejects", "print the rejected lines as JSON, with numbers and reasons")
     .option("--dry-run", "report what would be imported, and change nothing")
     .addOption(
       new Option(

@@ -4,6 +4,7 @@ import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import {
+  MODE,
   awaitCachedKeys,
   keySettingsOf,
   presentKey,
@@ -43,7 +44,9 @@ const addIssueCommand = (parent: Command, context: CliContext): void => {
   const issuing = parent
     .command("issue")
     .description("Issue another key to an organization or a store and print it, once");
-  withAudit(withKeySettings(issuing.addOption(requiredAccount()), "unnamed"))
+  withAudit(
+    withKeySettings(issuing.addOption(requiredAccount()).requiredOption(...MODE), "unnamed"),
+  )
     .addHelpText("after", ISSUE_HELP)
     .action(async (options) => {
       const { io, clock } = context;

@@ -1,7 +1,6 @@
 import { createReadStream } from "node:fs";
 import { buffer } from "node:stream/consumers";
 import type { Command, OptionValues } from "@commander-js/extra-typings";
-import { LEAST_CONTRAST, listColorAdjustments } from "../../modules/accounts/brandColor.rules.ts";
 import {
   DISPLAY_NAME_CHARACTERS,
   HIDEABLE_SECTIONS,
@@ -20,9 +19,7 @@ import type {
 import { MAXIMUM_LOGO_BYTES, readLogo } from "../../modules/accounts/readLogo.ts";
 import { NONE, nullIfNone, onlyGiven, orNone, parseSwitch, parserOf } from "../arguments.ts";
 import type { OrNone } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
 import { unreadableFileError } from "../input/openInput.ts";
-import { say } from "../io.ts";
 
 /** Reads a logo. Of a file that has no end, it reads a little more than the maximum. */
 const readLogoFile = async (path: string) => {
@@ -100,20 +97,6 @@ export const readProfileChanges = async (
     logo: logo === undefined || logo === NONE ? nullIfNone(logo) : await readLogoFile(logo),
   });
   return Object.keys(changes).length === 0 ? null : changes;
-};
-
-/** Tells an operator where a color is not legible, and what pages use instead. */
-export const reportColorAdjustments = (
-  { io }: CliContext,
-  changes: ProfileChanges | null,
-): void => {
-  const given = changes?.color ?? null;
-  for (const { appearance, contrast, used } of given === null ? [] : listColorAdjustments(given)) {
-    say(
-      io,
-      `${given ?? ""} has a contrast of ${contrast.toFixed(1)} to the page in ${appearance} mode, and text needs ${LEAST_CONTRAST}. Pages use ${used} there.`,
-    );
-  }
 };
 
 /** A profile as programs read it. */

@@ -14,9 +14,8 @@ import { readDonationTotals } from "../../modules/charities/donationTotals.sql.t
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { KINDS, MODES } from "../../modules/records/owner.rules.ts";
-import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
+import type { Owner } from "../../modules/records/owner.rules.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
-import type { DonationTotals } from "../../modules/charities/donations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
@@ -26,64 +25,34 @@ import { presentKey, shownKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
 import { presentLimits } from "../limitOptions.ts";
-import { formatTime } from "../output/formatTable.ts";
 import { only, printDetails, printList } from "../output/print.ts";
 import { presentProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
 
-/** An organization's donations in one mode, and its donation subscription. */
-type DonationSummary = {
-  readonly mode: Mode;
-  readonly totals: DonationTotals;
-  readonly subscription: DonationSubscription | null;
+const stateOf = ({ activeSince, hasEnded }: DonationSubscription): string => {
+  if (activeSince === null) {
+    return "failed";
+  }
+  return hasEnded ? "ended" : "active";
 };
 
-export const readDonationSummaries = (
-  deps: BillingContext,
-  account: Account,
-): Promise<readonly DonationSummary[]> =>
+/** Returns an organization's donations in each mode, and its donation subscription. */
+export const readDonations = (deps: BillingContext, account: Account) =>
   Promise.all(
     MODES.map(async (mode) => {
       const totals = await readDonationTotals(deps.db, { accountId: account.id, mode });
       const subscription = await readDonationSubscription(deps, account, mode);
-      return { mode, totals, subscription };
+      return {
+        mode,
+        count: totals.count,
+        amount_cents: totals.amountCents,
+        subscription: subscription && stateOf(subscription),
+        processor: subscription?.processor ?? null,
+        subscription_id: subscription?.subscriptionId ?? null,
+        active_since: subscription?.activeSince ?? null,
+      };
     }),
   );
-
-/** The summaries in the JSON output. */
-const presentDonationSummaries = (summaries: readonly DonationSummary[]) =>
-  summaries.map(({ mode, totals, subscription }) => ({
-    mode,
-    count: totals.count,
-    amount_cents: totals.amountCents,
-    subscription: subscription && {
-      processor: subscription.processor,
-      subscription_id: subscription.subscriptionId,
-      active_since: subscription.activeSince,
-      has_ended: subscription.hasEnded,
-    },
-  }));
-
-const describeSubscription = (subscription: DonationSubscription | null): string => {
-  if (subscription === null) {
-    return "none";
-  }
-  const { processor, subscriptionId, activeSince, hasEnded } = subscription;
-  const where = subscriptionId === null ? processor : `${processor} ${subscriptionId}`;
-  if (activeSince === null) {
-    return `failed (${where})`;
-  }
-  return hasEnded ? `ended (${where})` : `active since ${formatTime(activeSince)} (${where})`;
-};
-
-/** The summaries as the text shows them. */
-export const describeDonationSummaries = (summaries: readonly DonationSummary[]) =>
-  summaries.map(({ mode, totals, subscription }) => ({
-    mode,
-    donations: totals.count,
-    amount_cents: totals.amountCents,
-    donation_subscription: describeSubscription(subscription),
-  }));
 
 /** Describes what is wrong with an organization's subscription, and with its invoices when they were last compared. */
 const listProblems = (
@@ -160,7 +129,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
   const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
     await Promise.all([
       readAllTotals(db, id, now),
-      readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
+      readDonations({ db, clock, billing: await connections.billing() }, account),
       listApiKeys(db, id),
       listWatchedSubscriptions(db, id),
       listInvoicedUsage(db, id, { onlyProblems: true }),
@@ -178,7 +147,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
       all,
       month,
     })),
-    donations: presentDonationSummaries(donations),
+    donations,
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
@@ -187,7 +156,6 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     ...document,
     // Its paragraphs on one line.
     profile: { ...shownProfile, story: shownProfile.story?.replaceAll(/\s+/gu, " ") ?? null },
-    donations: describeDonationSummaries(donations),
     keys: document.keys.map(shownKey),
   });
 };

@@ -1,5 +1,3 @@
-import { readFile } from "node:fs/promises";
-import { text } from "node:stream/consumers";
 import type { Command } from "@commander-js/extra-typings";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
@@ -11,7 +9,7 @@ import type { RecordedFact } from "../../modules/planting/settleFacts.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { unreadableFileError } from "../input/openInput.ts";
+import { readText } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
@@ -37,16 +35,8 @@ const parseReport = (json: string): PlantingReport => {
   return result.data;
 };
 
-/** @param file a path, or `-` for standard input */
-const readReport = async ({ stdin }: CliContext["io"], file: string): Promise<PlantingReport> => {
-  let json: string;
-  try {
-    json = file === "-" ? await text(stdin) : await readFile(file, "utf8");
-  } catch (error) {
-    throw unreadableFileError(file, error);
-  }
-  return parseReport(json);
-};
+const readReport = async (io: CliContext["io"], file: string): Promise<PlantingReport> =>
+  parseReport(await readText(io, file));
 
 const RECORD_HELP = `
 The file contains {"order": "<public id>", "facts": [{"stage": …, "occurred_at": …, …}, …]},

@@ -1,20 +1,18 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
 import { LONG_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { MAXIMUM_CENTS, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
-import { presentBalanceEntry } from "../../modules/stores/presentRecords.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { nonBlank, parseCount, parseLimit, parseReason, parserOf } from "../arguments.ts";
+import { nonBlank, parseReason, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { only, printJson, printList, sayIfOlder } from "../output/print.ts";
+import { printJson } from "../output/print.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 
@@ -141,40 +139,7 @@ const addAdjustCommand = (parent: Command, context: CliContext): void => {
     });
 };
 
-const LEDGER_COLUMNS = [
-  "id",
-  "created_at",
-  "kind",
-  "quantity",
-  "amount_cents",
-  "balance_cents",
-  "reference",
-  "note",
-] as const;
-
-const addLedgerCommand = (parent: Command, { io, connections }: CliContext): void => {
-  parent
-    .command("ledger")
-    .description("List a store's ledger entries, newest first")
-    .argument(...STORE)
-    .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--before <entry>", "list entries older than this one", parseCount)
-    .action(async (idOrDomain, { limit, before }) => {
-      const db = await connections.database();
-      const store = await findNamedStore(db, idOrDomain);
-      const found = await listBalanceEntries(db, store.id, {
-        before: before === undefined ? null : String(before),
-        limit: limit + 1,
-      });
-      const entries = found.slice(0, limit).map(presentBalanceEntry);
-      const shown = entries.map((entry) => ({ ...entry, created_at: new Date(entry.created_at) }));
-      printList(io, entries, only(shown, LEDGER_COLUMNS));
-      sayIfOlder(io, found, limit);
-    });
-};
-
 export const addBalanceCommands = (store: Command, context: CliContext): void => {
   addTopupCommand(store, context);
   addAdjustCommand(store, context);
-  addLedgerCommand(store, context);
 };

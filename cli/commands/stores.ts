@@ -1,27 +1,15 @@
-import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
+import type { Command, OptionValues } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
-import { CHARITY_PROVIDERS } from "../../modules/accounts/accounts.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
-import { STORE, findNamedStore } from "../accountOptions.ts";
+import { STORE, charityProviderOption, findNamedStore } from "../accountOptions.ts";
 import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
-import {
-  nonBlank,
-  nullIfNone,
-  orNone,
-  parseCharityProvider,
-  parseId,
-  parseSwitch,
-  parserOf,
-} from "../arguments.ts";
-import { warnAboutCharityProvider } from "../charitySettings.ts";
+import { nonBlank, nullIfNone, orNone, parseId, parseSwitch, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -59,19 +47,25 @@ const parseUserId = parserOf(
   "1 to 200 characters without leading or trailing spaces",
 );
 
-/** An option in dollars whose default the help shows in dollars, not in cents. */
-const dollars = <Flags extends string>(flags: Flags, description: string, defaultCents: number) =>
-  new Option(flags, description)
-    .argParser(parseDollars)
-    .default(defaultCents, centsToDollars(defaultCents).toFixed(2));
-
-const TREE_PRICE = "price of a tree";
-const BOTTLE_PRICE = "price of a bottle";
-const LOW_BALANCE = "low-balance threshold";
-const USER_ID = "value of the user_id header that names the store";
-
 const DEFAULT_TREE_CENTS = 50;
 const DEFAULT_BOTTLE_CENTS = 10;
+
+/** Adds the options of `create` and `update`. */
+const addSettings = <
+  Args extends unknown[],
+  Options extends OptionValues,
+  Global extends OptionValues,
+>(
+  command: Command<Args, Options, Global>,
+) =>
+  withAudit(
+    command
+      .option("--org <id|none>", "organization that owns the store", orNone(parseId))
+      .option("--user-id <text>", "value of the user_id header that names the store", parseUserId)
+      .option("--tree-price <dollars>", "price of a tree, initially 0.50", parseDollars)
+      .option("--bottle-price <dollars>", "price of a bottle, initially 0.10", parseDollars)
+      .option("--low-balance <dollars>", "low-balance threshold, initially 0.00", parseDollars),
+  );
 
 const parseDomain = parserOf(
   z.string().transform(normalizeDomain).pipe(z.string()),
@@ -79,16 +73,11 @@ const parseDomain = parserOf(
 );
 
 const addCreateCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
+  addSettings(
     parent
       .command("create")
       .description("Create a store and print its two API keys, once")
-      .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
-      .option("--org <id>", "organization that owns the store", parseId)
-      .option("--user-id <text>", `${USER_ID}; by default the store's id`, parseUserId)
-      .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
-      .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
-      .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0)),
+      .requiredOption("--domain <domain>", "domain of the shop", parseDomain),
   ).action(async (options) => {
     const { io } = context;
     const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
@@ -96,10 +85,10 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
       {
         domain: options.domain,
         userId: options.userId ?? null,
-        organizationId: options.org ?? null,
-        treePriceCents: options.treePrice,
-        bottlePriceCents: options.bottlePrice,
-        lowBalanceCents: options.lowBalance,
+        organizationId: nullIfNone(options.org) ?? null,
+        treePriceCents: options.treePrice ?? DEFAULT_TREE_CENTS,
+        bottlePriceCents: options.bottlePrice ?? DEFAULT_BOTTLE_CENTS,
+        lowBalanceCents: options.lowBalance ?? 0,
       },
     );
     const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
@@ -137,11 +126,6 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
     .command("update")
     .description("Change a store's settings and limits; new prices apply to later writes")
     .argument(...STORE)
-    .option("--org <id|none>", "organization that owns the store", orNone(parseId))
-    .option("--user-id <text>", USER_ID, parseUserId)
-    .option("--tree-price <dollars>", TREE_PRICE, parseDollars)
-    .option("--bottle-price <dollars>", BOTTLE_PRICE, parseDollars)
-    .option("--low-balance <dollars>", LOW_BALANCE, parseDollars)
     .option("--tree-planting <on|off>", "whether the store may plant trees", parseSwitch)
     .option("--plastic-removal <on|off>", "whether the store may rescue bottles", parseSwitch)
     .option("--donations <on|off>", "whether the store may donate", parseSwitch)
@@ -150,12 +134,8 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
       "whether the store's keys are accepted; its records and its balance remain",
       parseSwitch,
     )
-    .option(
-      "--charity-provider <name>",
-      `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
-      parseCharityProvider,
-    );
-  withAudit(addLimitOptions(update)).action(async (idOrDomain, options) => {
+    .addOption(charityProviderOption());
+  addLimitOptions(addSettings(update)).action(async (idOrDomain, options) => {
     const { io } = context;
     const { org, charityProvider } = options;
     const changes = {
@@ -182,6 +162,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
       say(io, "Every API process rejects the store's keys.");
     }
     if (charityProvider !== undefined) {
+      const { warnAboutCharityProvider } = await import("../charitySettings.ts");
       warnAboutCharityProvider(context, charityProvider);
     }
   });

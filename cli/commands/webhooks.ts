@@ -27,20 +27,10 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { formatTime } from "../output/formatTable.ts";
-import { printDetails, printList, printResult, sayIfMore } from "../output/print.ts";
+import { only, printDetails, printList, printResult, sayIfMore } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
-
-/** Returns an endpoint's status, and why and since when its server fails. */
-const healthOf = (endpoint: WebhookEndpoint): string => {
-  const { disabledAt, disabledReason, failingSince, lastError } = endpoint;
-  const status = disabledAt === null ? [] : [`disabled (${disabledReason})`];
-  const failure =
-    failingSince === null ? [] : [`failing: ${lastError} since ${formatTime(failingSince)}`];
-  return [...status, ...failure].join(", ") || "enabled";
-};
 
 const jsonOf = (endpoint: WebhookEndpoint) => ({
   ...presentEndpoint(endpoint),
@@ -49,23 +39,21 @@ const jsonOf = (endpoint: WebhookEndpoint) => ({
   owner: endpoint.owner,
 });
 
-/** Returns an endpoint as text shows it. */
-const textOf = (endpoint: WebhookEndpoint) => ({
-  endpoint_id: endpoint.id,
-  account: endpoint.owner,
-  mode: endpoint.mode,
-  url: endpoint.url,
-  types: endpoint.types ?? "all",
-  status: healthOf(endpoint),
-  created: endpoint.createdAt,
-});
+const COLUMNS = [
+  "id",
+  "owner",
+  "mode",
+  "url",
+  "types",
+  "status",
+  "disabled_reason",
+  "failing_since",
+  "last_error",
+] as const;
 
 /** @param more what is shown of it besides */
-const printEndpoint = ({ io }: CliContext, endpoint: WebhookEndpoint, more: Fields = {}): void => {
-  const { description, disabledAt } = endpoint;
-  const shown = { ...textOf(endpoint), description, disabled_since: disabledAt, ...more };
-  printDetails(io, { ...jsonOf(endpoint), ...more }, shown);
-};
+const printEndpoint = ({ io }: CliContext, endpoint: WebhookEndpoint, more: Fields = {}): void =>
+  printDetails(io, { ...jsonOf(endpoint), ...more });
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
@@ -150,8 +138,8 @@ const addListCommand = (webhook: Command, context: CliContext): void => {
       }
       const accountId = (await readAccountFilter(db, org)) ?? undefined;
       const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
-      const shown = endpoints.slice(0, limit);
-      printList(io, shown.map(jsonOf), shown.map(textOf));
+      const rows = endpoints.slice(0, limit).map(jsonOf);
+      printList(io, rows, only(rows, COLUMNS));
       sayIfMore(io, endpoints.length, limit);
     });
 };

@@ -6,14 +6,8 @@ import type {
 } from "@temporalio/client";
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import {
-  inDeployment,
-  plantingOrderCreationId,
-  reconciliationId,
-  retentionId,
-  subscriptionSweepId,
-} from "../../runtime/temporalNames.rules.ts";
-import { parseId, parseLimit } from "../arguments.ts";
+import { inDeployment } from "../../runtime/temporalNames.rules.ts";
+import { parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -42,38 +36,6 @@ const workflowIdOf = (deployment: string, given: string): string => {
 /** What visibility queries take as text. */
 const quote = (value: string): string =>
   `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
-
-/**
- * Returns the id of a schedule's latest workflow: Temporal adds the time to the ids of those that a schedule starts. Other
- * ids are returned as they are.
- * @throws CommandError if Temporal has no workflow of the schedule
- */
-const latestScheduledId = async (
-  temporal: Client,
-  deployment: string,
-  workflowId: string,
-): Promise<string> => {
-  const scheduled = [
-    plantingOrderCreationId(deployment),
-    reconciliationId(deployment),
-    retentionId(deployment),
-    subscriptionSweepId(deployment),
-  ];
-  if (!scheduled.includes(workflowId)) {
-    return workflowId;
-  }
-  return callTemporal(temporal, async () => {
-    const query = `WorkflowId STARTS_WITH ${quote(`${workflowId}-`)}`;
-    for await (const latest of temporal.workflow.list({ query, pageSize: 1 })) {
-      return latest.workflowId;
-    }
-    throw new CommandError(
-      EXIT.notFound,
-      `Temporal has no workflow ${workflowId}: its schedule has not started one yet, or Temporal has deleted it after its retention time. ` +
-        "To check that a worker is running, use impact doctor.",
-    );
-  });
-};
 
 const STATUSES = [
   "running",
@@ -172,16 +134,11 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
     last_failure: activity.lastFailure?.message ?? null,
   }));
 
-const showOne = async (
-  { io, connections }: CliContext,
-  given: string,
-  { run }: { readonly run?: string },
-): Promise<void> => {
+const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
-  const workflowId = await latestScheduledId(temporal, deployment, workflowIdOf(deployment, given));
   const description = await callTemporal(temporal, () =>
-    temporal.workflow.getHandle(workflowId, run).describe(),
+    temporal.workflow.getHandle(workflowIdOf(deployment, given)).describe(),
   );
   printDetails(io, {
     ...presentWorkflow(description),
@@ -199,15 +156,11 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
     .description(
       "List this deployment's workflows, running ones first, or show one with its pending activities and its result",
     )
-    .argument(
-      "[workflow-id]",
-      "workflow id, such as a registration's refund_id, or reconciliation for the latest",
-    )
+    .argument("[workflow-id]", "workflow id, such as a registration's refund_id")
     .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--run <run-id>", "id of the run of the workflow (default: the latest)", parseId)
-    .action((id, options: ListOptions & { readonly run?: string }) =>
-      id === undefined ? listAll(context, options) : showOne(context, id, options),
+    .action((id, options: ListOptions) =>
+      id === undefined ? listAll(context, options) : showOne(context, id),
     );
 };

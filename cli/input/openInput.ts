@@ -1,6 +1,7 @@
 import { constants, createReadStream } from "node:fs";
-import { access, stat } from "node:fs/promises";
+import { access, readFile, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -45,35 +46,22 @@ const CHUNK_BYTES = 256 * 1024;
 export type Input = {
   /** How messages name it. */
   readonly name: string;
-  /** Null for a pipe. */
-  readonly sizeBytes: number | null;
-  /** Bytes read so far, compressed if the input is. */
-  readonly bytesRead: () => number;
   /** Decompressed, if the input is compressed. */
   readonly bytes: AsyncIterable<Buffer>;
 };
 
-type Source = {
-  /** Opens it, so a file that is not read stays closed. */
-  readonly open: () => AsyncIterable<Buffer>;
-  readonly sizeBytes: number | null;
-};
-
-const findSource = async (path: string, { stdin }: Io): Promise<Source> => {
+/** Returns a function that opens it, so a file that is not read stays closed. */
+const findSource = async (path: string, { stdin }: Io): Promise<() => AsyncIterable<Buffer>> => {
   if (path === "-") {
-    return { open: () => stdin, sizeBytes: null };
+    return () => stdin;
   }
   try {
     // Not opened here: a writer of a named pipe would fail when it is closed.
     await access(path, constants.R_OK);
-    const status = await stat(path);
-    if (status.isDirectory()) {
+    if ((await stat(path)).isDirectory()) {
       throw new CommandError(EXIT.usage, `${path} is a folder.`);
     }
-    return {
-      open: () => createReadStream(path, { highWaterMark: CHUNK_BYTES }),
-      sizeBytes: status.isFile() ? status.size : null,
-    };
+    return () => createReadStream(path, { highWaterMark: CHUNK_BYTES });
   } catch (error) {
     throw error instanceof CommandError ? error : unreadableFileError(path, error);
   }
@@ -83,9 +71,9 @@ const isGzip = (start: Buffer): boolean => start[0] === 0x1f && start[1] === 0x8
 
 async function* readBytes(
   name: string,
-  chunks: AsyncIterable<Buffer>,
+  open: () => AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
-  const { start, bytes } = await peek(chunks, (_, bytesRead) => bytesRead >= 2);
+  const { start, bytes } = await peek(open(), (_, bytesRead) => bytesRead >= 2);
   if (!isGzip(start)) {
     yield* bytes;
     return;
@@ -115,13 +103,14 @@ async function* readBytes(
 /** Finds a file, or standard input for `-`. Gzip is recognized by its first bytes. */
 export const openInput = async (path: string, io: Io): Promise<Input> => {
   const name = path === "-" ? "standard input" : path;
-  const { open, sizeBytes } = await findSource(path, io);
-  let bytesRead = 0;
-  const counted = async function* count(): AsyncGenerator<Buffer, void, void> {
-    for await (const chunk of open()) {
-      bytesRead += chunk.length;
-      yield chunk;
-    }
-  };
-  return { name, sizeBytes, bytesRead: () => bytesRead, bytes: readBytes(name, counted()) };
+  return { name, bytes: readBytes(name, await findSource(path, io)) };
+};
+
+/** Reads a whole text from a file, or from standard input for `-`. */
+export const readText = async ({ stdin }: Io, path: string): Promise<string> => {
+  try {
+    return path === "-" ? await text(stdin) : await readFile(path, "utf8");
+  } catch (error) {
+    throw unreadableFileError(path, error);
+  }
 };

@@ -1,8 +1,8 @@
 import { createRequire } from "node:module";
+import { styleText } from "node:util";
 import type * as StringWidth from "string-width";
 import { grouped } from "../../runtime/counted.rules.ts";
 import type { Io } from "../io.ts";
-import { colorState } from "./colorState.ts";
 import { escapeUnsafe } from "./printable.ts";
 
 const require = createRequire(import.meta.url);
@@ -37,6 +37,23 @@ const formatCell = (cell: Cell): string => {
 };
 
 const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";
+
+/** The words for states that an operator looks for. */
+const COLORS = new Map([
+  ...["failed", "wrong", "refused", "too old", "unclear", "contradiction"].map(
+    (word) => [word, "red"] as const,
+  ),
+  ...["late", "warning", "waiting", "difference", "credit owed", "in trouble"].map(
+    (word) => [word, "yellow"] as const,
+  ),
+  ...["ok", "delivered"].map((word) => [word, "green"] as const),
+]);
+
+/** Colors a state on a terminal, unless NO_COLOR is set. Other texts are returned as they are. */
+const colorState = (text: string, stream: Io["stdout"]): string => {
+  const color = COLORS.get(text);
+  return color === undefined ? text : styleText(color, text, { stream });
+};
 
 /** Formats rows for a stream in aligned columns under their headings; columns of numbers are right-aligned. */
 export const formatTable = (

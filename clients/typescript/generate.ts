@@ -77,25 +77,20 @@ const describeOperation = ({ method, path, operation }: Operation, schemas: Json
     path,
     key: keyOf(operation, schemas),
     takes: partsOf(operation),
-    isPublic: Array.isArray(operation["security"]) && operation["security"].length === 0,
   })},`;
 
 /**
  * Returns a module with the types of an interface, and a table of its operations.
  * @param text the OpenAPI document, as JSON
- * @param publicSchemas JSON schemas of what the interface returns without a key, by name
  */
-export const generateTypes = async (
-  text: string,
-  publicSchemas: Readonly<Record<string, unknown>> = {},
-): Promise<string> => {
+export const generateTypes = async (text: string): Promise<string> => {
   const document = objectOf(JSON.parse(text));
   const operations = operationsOf(document);
   const paths: Record<string, Record<string, Json>> = {};
   for (const { method, path, operation } of operations) {
     paths[path] = { ...paths[path], [method]: reduceOperation(operation) };
   }
-  const schemas = { ...objectOf(objectOf(document["components"])["schemas"]), ...publicSchemas };
+  const schemas = objectOf(objectOf(document["components"])["schemas"]);
   const nodes = await openapiTS(
     JSON.stringify({
       openapi: document["openapi"],

@@ -10,7 +10,6 @@ export const BACKGROUNDS = {
 } as const;
 
 export type Appearance = keyof typeof BACKGROUNDS;
-const APPEARANCES = ["light", "dark"] as const satisfies readonly Appearance[];
 
 /** What WCAG 2.2 requires of text (level AA). */
 export const LEAST_CONTRAST = 4.5;
@@ -88,13 +87,3 @@ export const brandColorsOf = (color: Color): BrandColors => ({
   light: legibleShade(color, "light"),
   dark: legibleShade(color, "dark"),
 });
-
-/** Returns the modes in which the color itself is not legible, with what pages use instead. */
-export const listColorAdjustments = (color: Color) => {
-  const used = brandColorsOf(color);
-  return APPEARANCES.filter((appearance) => used[appearance] !== color).map((appearance) => ({
-    appearance,
-    contrast: leastContrast(color, appearance),
-    used: used[appearance],
-  }));
-};

@@ -1,6 +1,5 @@
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
-import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -59,14 +58,6 @@ const API_URLS: Readonly<Record<RemoteProviderName, string>> = {
 
 const apiUrlOf = ({ apiBase }: CharitySettings, name: RemoteProviderName): string =>
   apiBase === undefined ? API_URLS[name] : `${apiBase}/${name}`;
-
-/** Returns the URLs of the remote providers whose API keys are set. */
-export const listCharityApis = (
-  settings: CharitySettings,
-): readonly { readonly name: RemoteProviderName; readonly url: string }[] =>
-  CHARITY_PROVIDERS.filter((name) => name !== "catalogue")
-    .filter((name) => settings[name] !== null)
-    .map((name) => ({ name, url: apiUrlOf(settings, name) }));
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;

@@ -1,7 +1,7 @@
 import { findFutureProblem } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
-import { decideFact, PLANTING_STAGES } from "../planting/order.rules.ts";
+import { decideFacts } from "../planting/order.rules.ts";
 
 /** The evidence of one tree registration that another system has shown. */
 export type ImportedEvidence = {
@@ -28,34 +28,24 @@ export type ImportedTreeOrder = {
   readonly buyerName: string;
 };
 
-/** Sorts facts by their stages. */
-export const sortByStage = (facts: readonly PlantingFact[]): readonly PlantingFact[] =>
-  facts.toSorted(
-    (left, right) => PLANTING_STAGES.indexOf(left.stage) - PLANTING_STAGES.indexOf(right.stage),
-  );
-
 /** Returns why the facts of a timeline cannot all be accepted, or null. */
 export const findFactsProblem = (
   shape: TimelineShape,
   facts: readonly PlantingFact[],
   now: Date,
 ): string | null => {
-  const reached: { stage: PlantingFact["stage"]; occurredAt: Date }[] = [];
-  for (const given of sortByStage(facts)) {
-    const { stage, occurred_at: occurredAt } = given;
-    const futureProblem = findFutureProblem(given, now);
-    if (futureProblem !== null) {
-      return futureProblem;
-    }
-    const fact = { stage, occurredAt: new Date(occurredAt) };
-    const decision = decideFact(shape, reached, fact);
-    if (decision.state === "waiting") {
-      return `${stage}: is completed, but an earlier milestone is not`;
-    }
-    if (decision.state === "contradiction") {
-      return decision.reason;
-    }
-    reached.push(fact);
-  }
-  return null;
+  const given = facts.map(({ stage, occurred_at: time }, id) => ({
+    id,
+    stage,
+    occurredAt: new Date(time),
+    state: "waiting" as const,
+  }));
+  const decided = decideFacts(shape, given);
+  const problems = facts.map((fact, id) => {
+    const { state, reason } = decided.get(id) ?? {};
+    return state === "waiting"
+      ? `${fact.stage}: is completed, but an earlier milestone is not`
+      : (findFutureProblem(fact, now) ?? reason ?? null);
+  });
+  return problems.find((problem) => problem !== null) ?? null;
 };

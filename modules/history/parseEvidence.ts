@@ -2,12 +2,12 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import { describeIssues, messageOfIssue, mustBe } from "../../runtime/describeIssues.rules.ts";
 import { text } from "../records/fields.rules.ts";
-import { findFactsProblem, sortByStage } from "./importedEvidence.rules.ts";
+import { findFactsProblem } from "./importedEvidence.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { plantingFact, reference as referenceText } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
 import { FOREST_TYPES } from "../planting/impactFactors.rules.ts";
-import { importedReference } from "../planting/order.rules.ts";
+import { importedReference, PLANTING_STAGES } from "../planting/order.rules.ts";
 import { importedId } from "../records/recordIds.rules.ts";
 
 /*
@@ -255,7 +255,7 @@ const orderOf = (line: Line): ImportedTreeOrder | string => {
   };
 };
 
-/** Returns the completed milestones as facts, or what is wrong with them. */
+/** Returns the completed milestones as facts in the order of their stages, or what is wrong with them. */
 const factsOf = (line: Line, source: string): readonly PlantingFact[] | string => {
   const facts: PlantingFact[] = [];
   for (const reached of line.timeline) {
@@ -273,7 +273,7 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
     }
     facts.push(parsed.data);
   }
-  return sortByStage(facts);
+  return PLANTING_STAGES.flatMap((stage) => facts.filter((fact) => fact.stage === stage));
 };
 
 /**

@@ -1,9 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { MODES } from "../records/owner.rules.ts";
-import type { AccountType } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
-import { STORE_OPERATIONS } from "../stores/stores.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
 import { sql, values } from "../../db/sql.ts";
 import { METER_EVENT } from "./lookup.rules.ts";
@@ -56,7 +54,7 @@ const accountRow = z.strictObject({
   foundBy: z.string(),
   stripeCustomerId: z.string().nullable(),
 });
-export type FoundAccount = Readonly<z.output<typeof accountRow>>;
+type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
 const startsWith = (id: FragmentSqlToken, { id: whole, idPrefix }: Lookup): FragmentSqlToken =>
   sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
@@ -100,7 +98,7 @@ const keyRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
-export type FoundKey = Readonly<z.output<typeof keyRow>>;
+type FoundKey = Readonly<z.output<typeof keyRow>>;
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
 export const listFoundKeys = (
@@ -136,9 +134,8 @@ export const listFoundKeys = (
     LIMIT ${limit}
   `);
 
-/** A query of the rows of an idempotency key, of accounts of a type. Costs a search for each account, mode and operation. */
+/** A query of the rows of an idempotency key. Costs a search for each account, mode and operation. */
 export const knownKeysOf = (
-  type: AccountType,
   operations: readonly Operation[],
   { text, accountId }: Pick<LookupOptions, "text" | "accountId">,
 ): FragmentSqlToken => sql.fragment`
@@ -159,27 +156,5 @@ export const knownKeysOf = (
     )}
     LIMIT 1
   ) AS known
-  WHERE account.type = ${type} AND ${inAccount(accountId)}
+  WHERE ${inAccount(accountId)}
 `;
-
-const storeWriteRow = z.strictObject({
-  ...accountFields,
-  mode: modeColumn,
-  operation: z.enum(STORE_OPERATIONS),
-  key: z.string(),
-  createdAt: z.date(),
-});
-export type FoundStoreWrite = Readonly<z.output<typeof storeWriteRow>>;
-
-/** Lists the stores' writes with an idempotency key. */
-export const listStoreWritesByKey = (
-  db: CommonQueryMethods,
-  { text, accountId, limit }: LookupOptions,
-): Promise<readonly FoundStoreWrite[]> =>
-  db.any(sql.type(storeWriteRow)`
-    SELECT ${accountColumns}, known.mode, known.operation, ${text} AS key, known.created_at AS "createdAt"
-    FROM (${knownKeysOf("store", STORE_OPERATIONS, { text, accountId })}) AS known
-    JOIN account ON account.id = known.account_id
-    ORDER BY known.created_at DESC
-    LIMIT ${limit}
-  `);

@@ -1,61 +1,40 @@
 import { findMeterEvent } from "../billing/meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../billing/meterEvents.sql.ts";
-import {
-  findMeterEventId,
-  listFoundAccounts,
-  listFoundKeys,
-  listStoreWritesByKey,
-} from "./accountLookups.sql.ts";
-import type { FoundAccount, FoundKey, FoundStoreWrite } from "./accountLookups.sql.ts";
+import { findMeterEventId, listFoundAccounts, listFoundKeys } from "./accountLookups.sql.ts";
 import { listFoundDonations, listFoundRegistrations } from "./recordLookups.sql.ts";
 import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
 import { parseLookup } from "./lookup.rules.ts";
-import { getOrganizationOrStore } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RegistrationUsage } from "../billing/readUsage.ts";
 import { readUsage } from "../billing/readUsage.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-export type FoundRecords = {
-  readonly accounts: readonly FoundAccount[];
-  readonly keys: readonly FoundKey[];
-  readonly meterEvents: readonly StoredMeterEvent[];
-  readonly registrations: readonly (FoundRegistration & { readonly usage: RegistrationUsage })[];
-  readonly donations: readonly FoundDonation[];
-  readonly storeWrites: readonly FoundStoreWrite[];
-  /** Whether there are more records than the limit. */
-  readonly hasMore: boolean;
-};
-
-/** Counts, for each account, the records that name a customer. */
-const countNamed = (
-  found: readonly (FoundRegistration | FoundDonation)[],
-): ReadonlyMap<string, number> => {
-  const counts = new Map<string, number>();
-  for (const record of found) {
-    const { accountId, customerName, customerEmail, customerId, orderId } = record;
-    if ([customerName, customerEmail, customerId, orderId].some((field) => field !== null)) {
-      counts.set(accountId, (counts.get(accountId) ?? 0) + 1);
-    }
-  }
-  return counts;
-};
+/** Groups the records that name a customer by their accounts. */
+const namedByAccount = <Row extends FoundRegistration | FoundDonation>(found: readonly Row[]) =>
+  Map.groupBy(
+    found.filter(({ customerName, customerEmail, customerId, orderId }) =>
+      [customerName, customerEmail, customerId, orderId].some((field) => field !== null),
+    ),
+    ({ accountId }) => accountId,
+  );
 
 /** Records, for each store, how many records that name its customers are found. */
 const recordSearch = (
   { db, clock, actor }: OperatorContext,
-  found: Pick<FoundRecords, "registrations" | "donations">,
+  found: {
+    readonly registrations: readonly FoundRegistration[];
+    readonly donations: readonly FoundDonation[];
+  },
 ): Promise<void> => {
-  const registrations = countNamed(found.registrations);
-  const donations = countNamed(found.donations);
+  const registrations = namedByAccount(found.registrations);
+  const donations = namedByAccount(found.donations);
   return db.transaction(async (transaction) => {
     for (const accountId of new Set([...registrations.keys(), ...donations.keys()])) {
       await recordAction(transaction, actor, clock.now(), {
         action: "find",
         accountId,
         details: {
-          registrations: registrations.get(accountId) ?? 0,
-          donations: donations.get(accountId) ?? 0,
+          registrations: registrations.get(accountId)?.length ?? 0,
+          donations: donations.get(accountId)?.length ?? 0,
         },
       });
     }
@@ -68,7 +47,6 @@ const recordSearch = (
  * or a meter event. Every look-up of records uses an index and is limited. The audit log records that customers of stores
  * were shown.
  * @param accountId an organization or a store; null for all
- * @throws DomainError record_not_found if there is no such account
  */
 export const findRecords = async (
   context: OperatorContext,
@@ -77,11 +55,8 @@ export const findRecords = async (
     accountId,
     limit,
   }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
-): Promise<FoundRecords> => {
+) => {
   const { db } = context;
-  if (accountId !== null) {
-    await getOrganizationOrStore(db, accountId);
-  }
   const lookup = parseLookup(text);
   // One more than is shown reveals whether there are more.
   const options = { text: lookup.text, accountId, limit: limit + 1 };
@@ -92,21 +67,22 @@ export const findRecords = async (
     keys: await listFoundKeys(db, lookup, options),
     registrations: await listFoundRegistrations(db, lookup, meterEventId, options),
     donations: await listFoundDonations(db, lookup, options),
-    storeWrites: await listStoreWritesByKey(db, options),
   };
-  const registrations: FoundRecords["registrations"][number][] = [];
+  const registrations: (FoundRegistration & { readonly usage: RegistrationUsage })[] = [];
   for (const registration of lists.registrations.slice(0, limit)) {
     registrations.push({ ...registration, usage: await readUsage(db, registration) });
   }
-  const found: FoundRecords = {
+  const found = {
     accounts: lists.accounts.slice(0, limit),
     keys: lists.keys.slice(0, limit),
     meterEvents: meterEvent === null ? [] : [meterEvent],
     registrations,
     donations: lists.donations.slice(0, limit),
-    storeWrites: lists.storeWrites.slice(0, limit),
+    /** Whether there are more records than the limit. */
     hasMore: Object.values(lists).some(({ length }) => length > limit),
   };
   await recordSearch(context, found);
   return found;
 };
+
+export type FoundRecords = Awaited<ReturnType<typeof findRecords>>;

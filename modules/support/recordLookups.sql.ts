@@ -99,16 +99,15 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOp
     `,
   });
 
-  /** Of stores' keys, `listStoreWritesByKey` shows the requests. */
   const byKey = (
     foundBy: FoundBy,
-    operations: Parameters<typeof knownKeysOf>[1],
+    operations: Parameters<typeof knownKeysOf>[0],
     recordId: FragmentSqlToken = sql.fragment`known.record_id`,
   ): Search =>
     anywhere(
       foundBy,
       sql.fragment`id = ANY(ARRAY(
-        SELECT ${recordId} FROM (${knownKeysOf("organization", operations, { text, accountId })}) AS known
+        SELECT ${recordId} FROM (${knownKeysOf(operations, { text, accountId })}) AS known
       ))`,
     );
 

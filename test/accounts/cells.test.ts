@@ -128,7 +128,7 @@ test("the keys of an account work in another cell with their settings", async (t
   const issue = ["key", "issue", "--json", "--org", before.id, "--mode", "live", "--name", "shop"];
   const issued = z
     .looseObject({ id: z.string(), key: z.string() })
-    .parse(readJson(await run(old.databaseUrl, [...issue, "--scope", "read"])));
+    .parse(readJson(await run(old.databaseUrl, [...issue, "--scope", "read", "--expires", "90d"])));
   const revoked = z
     .looseObject({ id: z.string(), key: z.string() })
     .parse(readJson(await run(old.databaseUrl, issue)));
@@ -137,7 +137,7 @@ test("the keys of an account work in another cell with their settings", async (t
   t.false(stdout.includes(issued.key));
 
   for (const isNew of [true, false]) {
-    const keys = ["import", "keys", "--json", "--org", after.id];
+    const keys = ["import", "key", "--json", "--org", after.id, "--listed", "-"];
     const imported = z
       .array(z.looseObject({ new: z.boolean() }))
       .parse(readJson(await run(moved.databaseUrl, keys, stdout)));
@@ -156,17 +156,18 @@ test("the keys of an account work in another cell with their settings", async (t
   t.is(await statusOf("POST", issued.key), 403, "a read-only key stays one");
   t.is(await statusOf("GET", revoked.key), 403);
   const listed = z
-    .array(z.looseObject({ name: z.string(), hint: z.string() }))
+    .array(z.looseObject({ name: z.string(), hint: z.string(), expires_at: z.string().nullable() }))
     .parse(readJson(await run(moved.databaseUrl, [...list, after.id])));
   const shop = listed.find(({ name }) => name === "shop");
   t.true(issued.key.startsWith(shop?.hint ?? "none"));
+  t.is(typeof shop?.expires_at, "string");
 });
 
 test("an input that is no list of keys is refused", async (t) => {
   const { db, databaseUrl } = await openCell(t, "eu1");
   const { id } = await createTestOrganization(db);
   for (const stdin of ["", "{}", '[{"sha256":"1"}]']) {
-    const args = ["import", "keys", "--org", id];
+    const args = ["import", "key", "--org", id, "--listed", "-"];
     const run = await runImpact(args, { env: { DATABASE_URL: databaseUrl }, stdin });
     t.is(run.exitCode, 2);
     t.regex(run.stderr, /not the output of `impact key list --json`/u);

@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
@@ -26,7 +25,6 @@ const test = testWithDatabase();
 const READING = [
   "org list",
   "store list",
-  "store ledger",
   "key list",
   "audit list",
   "statement",
@@ -146,13 +144,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { id } = await createTestOrganization(t.context.db);
     return { args: ["--org", id, "--mode", "live"], stdin: crypto.randomUUID() };
   },
-  "import keys": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    const key = { name: "shop", mode: "live", scope: "read", hint: "impact_prod_eu1_Ab3x" };
-    const sha256 = hash("sha256", crypto.randomUUID());
-    const listed = [{ ...key, sha256, expires_at: null, revoked_at: null }];
-    return { args: ["--org", id], stdin: JSON.stringify(listed) };
-  },
   "import slug": async (t) => {
     const { id } = await createTestOrganization(t.context.db);
     return { args: [crypto.randomUUID(), "--org", id] };
@@ -169,7 +160,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
-  find: "test/cli/searches.test.ts",
+  find: "test/cli/find.test.ts",
   "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
   migrate: "below",
 };
@@ -193,7 +184,6 @@ test("every command is known as reading, or has a scenario that checks its audit
 
 /** Actions whose names differ from their command's. */
 const ACTIONS: Readonly<Record<string, string>> = {
-  "import keys": "import.key",
   refund: "refund.registration",
 };
 

@@ -1,10 +1,4 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { readdir, readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
-import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
@@ -12,14 +6,9 @@ import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { awaitBlocked } from "../support/lockWaits.ts";
-import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { eventually } from "../support/programs.ts";
 import { impactOf, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
-
-const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 
 const NDJSON = "application/x-ndjson";
 
@@ -76,75 +65,6 @@ test("a store's lists are the API's files, byte for byte", async (t) => {
   }
 });
 
-test("a file is written whole for its owner only, and an existing one is left alone", async (t) => {
-  const { db } = t.context;
-  const { id } = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  await Promise.all(Array.from({ length: 30 }, () => writer.register(registrationOf(id))));
-  const folder = await makeTestFolder(t);
-  const file = join(folder, "trees.csv");
-  const run = exportIn(t);
-
-  const first = await run("trees", "--org", id, "--output", file);
-  t.is(first.exitCode, 0);
-  t.is(first.stdout, "");
-  t.is(first.stderr, `Exported 30 rows to ${file}.\n`);
-  const written = await readFile(file, "utf8");
-  t.is(written.split("\r\n").length, 32);
-  t.is((await stat(file)).mode & 0o777, 0o600);
-
-  const second = await run("trees", "--org", id, "--output", file);
-  t.is(second.exitCode, 1);
-  t.is(second.stderr, `impact: ${file} exists. Remove it, or choose another --output.\n`);
-  const unwritable = await run("trees", "--org", id, "--output", join(file, "inner.csv"));
-  t.is(unwritable.exitCode, 2);
-  t.regex(unwritable.stderr, /^impact: \S+inner\.csv cannot be written: ENOTDIR/u);
-  t.is(await readFile(file, "utf8"), written);
-  t.deepEqual(await readdir(folder), ["trees.csv"]);
-});
-
-/** Starts an export that waits for a lock, stops it with a signal and returns the files that are there then. */
-const setUpStoppedExport = async (t: ExecutionContext<DatabaseContext>, signal: NodeJS.Signals) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const folder = await makeTestFolder(t);
-  const file = join(folder, "trees.csv");
-  const args = ["export", "trees", "--org", id, "--output", file];
-  await db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      LOCK TABLE registration
-    `);
-    const running = spawn(process.execPath, [LAUNCHER, ...args], {
-      env: { ...process.env, DATABASE_URL: databaseUrl },
-      stdio: "ignore",
-    });
-    const ended = once(running, "exit");
-    await awaitBlocked(transaction);
-    await eventually(async () => (await readdir(folder)).length === 1);
-    running.kill(signal);
-    t.deepEqual(await ended, [null, signal]);
-  });
-  return { args, folder, run: () => runImpact(args, { env: { DATABASE_URL: databaseUrl } }) };
-};
-
-test.serial("an export that a signal stops leaves no file", async (t) => {
-  const { folder } = await setUpStoppedExport(t, "SIGTERM");
-
-  t.deepEqual(await readdir(folder), []);
-});
-
-test.serial("what a killed export left is named and does not stop the next one", async (t) => {
-  const { folder, run } = await setUpStoppedExport(t, "SIGKILL");
-  const [left = ""] = await readdir(folder);
-  t.regex(left, /^trees\.csv\.[0-9a-f]{8}\.part$/u);
-
-  const { exitCode, stderr } = await run();
-
-  t.is(exitCode, 0);
-  t.true(stderr.startsWith(`Warning: ${join(folder, left)} is incomplete. Remove it if`), stderr);
-  t.deepEqual((await readdir(folder)).toSorted(), ["trees.csv", left]);
-});
-
 test("the range and the mode select rows", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
@@ -179,8 +99,8 @@ test("a list that an account does not have is a usage error", async (t) => {
   const run = exportIn(t);
 
   for (const [args, message] of [
-    [["balance", "--org", id], /an organization has no list of balance/u],
-    [["usage", "--org", store.domain], /a store has no list of usage/u],
+    [["balance", "--org", id], /An organization has no list of balance/u],
+    [["usage", "--org", store.domain], /A store has no list of usage/u],
     [["balance", "--org", store.domain, "--since", "2026-01-01"], /exported whole/u],
     [["whales", "--org", id], /Allowed choices are trees/u],
   ] as const) {

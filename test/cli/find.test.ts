@@ -6,7 +6,7 @@ import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -245,14 +245,18 @@ test.serial("accounts and keys are found by what an operator sees of them", asyn
   t.is((await find(t, key.slice(0, 10))).exitCode, 0);
 });
 
-test.serial("a store's idempotency key leads to its ledger", async (t) => {
+test.serial("a store's record is found by the idempotency key of its request", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  await post("/app/api/plant", { ...store.live, "Idempotency-Key": "shop-key-1" }, { trees: 1 });
+  const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
+  const planted = await post("/app/api/plant", headers, { trees: 1 });
 
-  t.like((await find(t, "shop-key-1")).records[0], {
-    record: "store request",
-    operation: "plant",
-    next: `impact store ledger ${store.id}`,
+  const { records } = await find(t, "shop-key-1");
+  t.is(records.length, 1);
+  t.like(records[0], {
+    record: "registration",
+    id: planted.headers.get("Record-Id"),
+    found_by: ["idempotency_key"],
+    account_id: store.id,
   });
 });
 
@@ -288,13 +292,98 @@ test.serial(
   },
 );
 
-test.serial("what is not found is exit code 3, and an unknown account too", async (t) => {
+test("a search that shows customers of stores adds an entry with counts for each store", async (t) => {
+  const { db } = t.context;
   const impact = impactOf(t);
-  const nothing = await impact("find", "no-such-thing");
-  t.is(nothing.exitCode, 3);
-  t.regex(nothing.stderr, /Nothing found/u);
-  t.is((await impact("find", "x", "--org", crypto.randomUUID())).exitCode, 3);
-  t.is((await impact("find", " ")).exitCode, 2);
+  const { post } = await startStoreApi(t, { db });
+  const [first, second, unnamed] = [
+    await createTestStore(db, { balanceCents: 1000 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  const customer = { customer_name: "Ann Lee", order_id: "#1001" };
+  await post("/app/api/plant", first.live, { trees: 1, ...customer });
+  await post("/app/api/plant", first.live, { trees: 2, ...customer });
+  const donation = { charity_id: "53-0196605", amount_dollars: 1, ...customer };
+  await post("/app/api/charity/donate", first.live, donation);
+  await post("/app/api/plant", second.live, { trees: 1, order_id: "1001" });
+  const planted = await post("/app/api/plant", unnamed.live, { trees: 1 });
+  const list = async (store: { readonly id: string }) => {
+    const args = ["audit", "list", "--org", store.id, "--action", "find", "--json"];
+    return readJson(await impact(...args));
+  };
+
+  const options = ["--as", "Ada", "--reason", "ticket 12"];
+  const found = await impact("find", "#1001", ...options);
+  const other = await impact("find", planted.headers.get("Record-Id") ?? "");
+
+  t.is(found.exitCode, 0, found.stderr);
+  t.is(other.exitCode, 0, other.stderr);
+  const entry = { action: "find", operator: "Ada", subject: null, reason: "ticket 12" };
+  t.like(await list(first), [{ ...entry, details: { registrations: 2, donations: 1 } }]);
+  t.like(await list(second), [{ ...entry, details: { registrations: 1, donations: 0 } }]);
+  t.deepEqual(await list(unnamed), []);
+});
+
+const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+const BECAUSE = ["--reason", "ticket 12"] as const;
+
+test("what does not exist is named with the command that finds it", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const runs: readonly (readonly [args: readonly string[], message: string])[] = [
+    ...[
+      ["org", "show", ID],
+      ["usage", "list", "--org", ID],
+      ["audit", "list", "--org", ID],
+      ["evidence", "order", "list", "--org", ID],
+      ["org", "update", ID, "--name", "x"],
+      ["key", "list", "--org", ID],
+      ["key", "issue", "--org", ID, "--mode", "live"],
+      ["usage", "reconcile", "--org", ID],
+      ["import", "history", "-", "--org", ID],
+    ].map(
+      (args) =>
+        [
+          args,
+          `Organization or store ${ID} not found. See impact org list and impact store list.`,
+        ] as const,
+    ),
+    [["key", "revoke", ID, ...BECAUSE], `key ${ID} not found; see \`impact key list\``],
+    [
+      ["usage", "explain", ID],
+      `no organization, registration or order is named ${ID}; search with \`impact find\``,
+    ],
+    [["find", "no-such-thing"], 'Nothing found for "no-such-thing".'],
+    [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
+    [["usage", "explain", "D9"], "D9 not found; see `impact usage list`"],
+    [["refund", ID, ...BECAUSE], `record ${ID} not found; search with \`impact find\``],
+    [
+      ["evidence", "withdraw", "999", ...BECAUSE],
+      "fact 999 not found; see `impact evidence order show`",
+    ],
+    [
+      ["charity", "show", "99-9999999"],
+      "EIN 99-9999999 not found in the catalogue. See impact charity search.",
+    ],
+  ];
+  for (const [args, message] of runs) {
+    const { exitCode, stderr } = await runImpact(args, { env });
+    t.is(exitCode, 3, args.join(" "));
+    t.is(stderr, `impact: ${message}\n`);
+  }
+});
+
+test("a search without a text is a usage error", async (t) => {
+  const impact = impactOf(t);
+  for (const args of [
+    ["charity", "search", ""],
+    ["charity", "search", " "],
+    ["find", " "],
+  ]) {
+    const { exitCode, stderr } = await impact(...args);
+    t.is(exitCode, 2);
+    t.regex(stderr, /Must be 1 to 1000 characters\./u);
+  }
 });
 
 /** Returns how PostgreSQL looks a text up. */

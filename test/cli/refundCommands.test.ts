@@ -12,28 +12,40 @@ const test = testWithDatabase();
 
 const REASON = ["--reason", "wrong order", "--as", "ada"];
 
-test.serial("an operator refunds part of a registration, once for each key", async (t) => {
-  const scene = await setUpUsage(t);
-  await setCustomer(scene);
-  const id = await scene.register(9);
-  await scene.drain();
-  const args = ["refund", id, "--count", "4", ...REASON, "--json"];
-  const planned = await scene.impact(...args, "--dry-run");
-  t.like(readJson(planned), { refunded_count: 4, dry_run: true });
-  const first = await scene.impact(...args, "--idempotency-key", "ticket-7");
-  t.is(first.exitCode, 0, first.stderr);
-  const again = await scene.impact(...args, "--idempotency-key", "ticket-7");
-  t.like(readJson(again), { refunded_count: 4, replayed: true });
-  await scene.drain();
-  t.is(scene.billed(), 5);
-  const reasons = await t.context.db.anyFirst(sql.type(z.strictObject({ reason: z.string() }))`
+test.serial(
+  "an operator refunds part of a registration, once for each key, and a dry run says so",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    const [id, other] = [await scene.register(9), await scene.register(9)];
+    await scene.drain();
+    const refund = (registration: string, ...args: readonly string[]) =>
+      scene.impact("refund", registration, ...REASON, "--json", ...args);
+    const key = ["--idempotency-key", "ticket-7"];
+    const planned = await refund(id, ...key, "--count", "4", "--dry-run");
+    t.like(readJson(planned), { refunded_count: 4, replayed: false, dry_run: true });
+    const done = await refund(id, ...key, "--count", "4");
+    t.is(done.exitCode, 0, done.stderr);
+    t.like(readJson(await refund(id, ...key)), { refunded_count: 4, replayed: true });
+    await scene.drain();
+    t.is(scene.billed(), 5 + 9);
+    const reasons = await t.context.db.anyFirst(sql.type(z.strictObject({ reason: z.string() }))`
     SELECT reason FROM refund WHERE registration_id = ${id}
   `);
-  t.deepEqual(reasons, ["wrong order"]);
-  t.is((await scene.impact("refund", id, "--count", "6", ...REASON)).exitCode, 1);
-  const unknown = ["refund", crypto.randomUUID(), ...REASON];
-  t.is((await scene.impact(...unknown)).exitCode, 3);
-});
+    t.deepEqual(reasons, ["wrong order"]);
+
+    const replayed = await refund(id, ...key, "--count", "9", "--dry-run");
+    t.like(readJson(replayed), { refunded_count: 4, replayed: true, dry_run: true });
+    t.regex(replayed.stderr, /^Already refunded: 4 trees of/u);
+    const refused = await refund(other, ...key, "--dry-run");
+    t.is(refused.exitCode, 1);
+    t.is(refused.stderr, (await refund(other, ...key)).stderr);
+    const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
+    t.like(readJson(rest), { refunded_count: 5, replayed: false });
+    t.is((await refund(id, "--count", "6")).exitCode, 1);
+    t.is((await refund(crypto.randomUUID())).exitCode, 3);
+  },
+);
 
 test.serial("a store's registration is returned to its balance, and no other", async (t) => {
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
@@ -52,25 +64,6 @@ test.serial("a store's registration is returned to its balance, and no other", a
   t.like(readJson(again), { refunded_count: 3, replayed: true });
   t.is((await impact(...args)).exitCode, 1);
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
-});
-
-test.serial("a dry run says what a command with its key does for an organization", async (t) => {
-  const scene = await setUpUsage(t);
-  await setCustomer(scene);
-  const [id, other] = [await scene.register(9), await scene.register(9)];
-  const refund = (registration: string, ...args: readonly string[]) =>
-    scene.impact("refund", registration, ...REASON, "--json", ...args);
-  const key = ["--idempotency-key", "ticket-8"];
-  t.is((await refund(id, ...key, "--count", "4")).exitCode, 0);
-
-  const planned = await refund(id, ...key, "--count", "9", "--dry-run");
-  t.like(readJson(planned), { refunded_count: 4, replayed: true, dry_run: true });
-  t.regex(planned.stderr, /^Already refunded: 4 trees of/u);
-  const refused = await refund(other, ...key, "--dry-run");
-  t.is(refused.exitCode, 1);
-  t.is(refused.stderr, (await refund(other, ...key)).stderr);
-  const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
-  t.like(readJson(rest), { refunded_count: 5, replayed: false });
 });
 
 test.serial("a dry run says what the command with its key would do for a store", async (t) => {

@@ -251,7 +251,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
   t.deepEqual(await run("recover", id, "--since", since), { recovered_count: 1 });
 
   const list = await impact("webhook", "list", "--org", org);
-  t.regex(list.stdout, /https:\/\/shop\.example\/hook +all +enabled/u);
+  t.regex(list.stdout, /https:\/\/shop\.example\/hook +\* +enabled/u);
   t.regex((await impact("webhook", "show", id)).stdout, /status +enabled/u);
   t.regex((await impact("webhook", "deliveries", id)).stdout, /evt_\w+ +ping +pending/u);
 

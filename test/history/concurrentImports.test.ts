@@ -23,7 +23,6 @@ import type { BulkPace } from "../../db/createBulkPace.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
 import type { ImportLine, Rejection } from "../../modules/history/importLine.ts";
-import { readAccountSums } from "../support/accountSums.ts";
 import { createYieldingPace } from "../support/bulkPaces.ts";
 import { importedTree } from "./importedTree.ts";
 
@@ -224,15 +223,6 @@ test.serial("an import and a verification that wait for lines open no transactio
   await importFrom(db, accountId, source(), "verification");
 
   t.deepEqual(seen, [0n, 0n]);
-});
-
-test.serial("lines before an error of the file are imported", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const message = "the file cannot be read";
-  const source = interrupted([lineOf(1)], () => Promise.reject(new Error(message)), []);
-  await t.throwsAsync(importFrom(db, accountId, source), { message });
-  t.is((await readAccountSums(db, accountId)).registrations, 1);
 });
 
 const LINES = 250;

@@ -1,3 +1,7 @@
+import { gzipSync } from "node:zlib";
+import type { Run } from "../cli/runImpact.ts";
+import { registrationsIn } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -9,12 +13,11 @@ import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
-import { runImpact } from "../cli/runImpact.ts";
-import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
+import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
-const lines = (...all: readonly (string | Fields)[]): string =>
+const textOf = (...all: readonly (string | Fields)[]): string =>
   linesOf(...all.map((line) => (typeof line === "string" ? line : lineOf(line))));
 
 const registrationRow = z.strictObject({
@@ -42,7 +45,7 @@ const readRegistrations = (db: DatabasePool, accountId: string) =>
 test("an imported line becomes a registration with all of its fields and no usage", async (t) => {
   const { id, importText } = await setUpImport(t, { fractionalCounting: true });
   const run = await importText(
-    lines({
+    textOf({
       kind: "bottle",
       count: 12,
       created_at: "2023-12-31T23:30:00.250-02:00",
@@ -70,14 +73,14 @@ test("an imported line becomes a registration with all of its fields and no usag
 
 test("each line counts in the totals of its mode, kind and month in UTC", async (t) => {
   const { id, importText } = await setUpImport(t);
-  const text = lines(
+  const text = textOf(
     { count: 3, created_at: "2024-01-31T23:30:00-01:00" },
     { count: 4, created_at: "2024-02-29T23:59:59.999Z" },
     { count: 5, created_at: "2024-03-01T00:00:00Z" },
     { count: 6, kind: "bottle" },
   );
   t.is((await importText(text)).exitCode, 0);
-  t.is((await importText(lines({ count: 100 }), "--mode", "test")).exitCode, 0);
+  t.is((await importText(textOf({ count: 100 }), "--mode", "test")).exitCode, 0);
   const totalsOf = (mode: "live" | "test", kind: "tree" | "bottle", time: string) =>
     readTotals(t.context.db, { accountId: id, mode, kind }, new Date(time));
   t.deepEqual(await totalsOf("live", "tree", "2024-01-15"), { all: 12, month: 0 });
@@ -89,7 +92,7 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
 
 test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
   const { id, importText } = await setUpImport(t);
-  const text = lines(
+  const text = textOf(
     { id: "1", metadata: { a: 1, b: { c: 2, d: 3 } } },
     { idempotency_key: "k" },
     { id: "2", count: 2 },
@@ -114,7 +117,7 @@ test("an idempotency key means one registration in a file and the API, for each 
     writer.register(registrationOf(id, { count, idempotencyKey: key }));
   const posted = await post("posted", 8);
   const run = await importText(
-    lines(
+    textOf(
       { idempotency_key: "imported", count: 2 },
       { idempotency_key: "imported", count: 3 },
       { idempotency_key: "posted", count: 5 },
@@ -139,7 +142,7 @@ test("an idempotency key means one registration in a file and the API, for each 
 test("a line that cannot be imported is skipped, and reported by its number", async (t) => {
   const { id, importText } = await setUpImport(t);
   const run = await importText(
-    lines({ count: 2 }, "", { count: 1.5 }, "x".repeat(1_100_000), "{", { count: 3 }),
+    textOf({ count: 2 }, "", { count: 1.5 }, "x".repeat(1_100_000), "{", { count: 3 }),
   );
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /^standard input, line 3: count: must be an integer/mu);
@@ -153,7 +156,7 @@ test("only the line that would make a total exceed a safe integer is skipped", a
   const { id, importText } = await setUpImport(t);
   const many = Array.from({ length: 40 }, (_, index) => lineOf({ count: index + 1 }));
   const run = await importText(
-    lines(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
+    textOf(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
   );
   t.is(run.exitCode, 1);
   t.regex(
@@ -179,7 +182,7 @@ test("bytes that are not UTF-8 make a line invalid; a byte order mark does not",
 
 test("two concurrent imports of one file import each registration once", async (t) => {
   const { id, importText } = await setUpImport(t);
-  const text = lines(
+  const text = textOf(
     ...Array.from({ length: 3000 }, (_, index) => ({
       count: (index % 5) + 1,
       kind: index % 2 === 0 ? "tree" : "bottle",
@@ -197,14 +200,295 @@ test("two concurrent imports of one file import each registration once", async (
   t.is(sums.total, sums.registered);
 });
 
-test("the progress bar is shown on terminals", async (t) => {
-  const { id } = await setUpImport(t);
-  const { databaseUrl } = t.context;
-  const run = await runImpact(["import", "history", "-", "--org", id], {
-    env: { DATABASE_URL: databaseUrl },
-    stdin: lines({}, "x", {}),
-    isTerminal: true,
+/** Returns the rejected lines that an import printed. */
+const rejectsOf = ({ stdout }: Run) =>
+  stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => z.record(z.string(), z.unknown()).parse(JSON.parse(line)));
+
+test("several files are imported in one run, plain and gzip", async (t) => {
+  const { db } = t.context;
+  const { id, impact } = await setUpImport(t);
+  const plain = await writeTestFile(t, "one.ndjson", linesOf({ ...JSON.parse(lineOf()), id: "1" }));
+  const gzip = await writeTestFile(
+    t,
+    "two.csv.gz",
+    gzipSync("id,count,created_at\n2,5,2024-05-01T09:30:00Z\n"),
+  );
+  const command = `import history ${plain} ${gzip} --org ${id} --kind tree --json`;
+  const run = await impact(...command.split(" "));
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), { lines: 2, new: 2 });
+  t.like(await readAccountSums(db, id), { registrations: 2, total: 6n });
+});
+
+test("truncated gzip ends the import with a message and exit code 1, and a repetition with the whole file completes it", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const lines = Array.from({ length: 6000 }, (_, index) => lineOf({ id: `t-${index}` }));
+  const whole = gzipSync(linesOf(...lines));
+  const run = await importText(whole.subarray(0, Math.floor(whole.length * 0.8)));
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /standard input is incomplete: its gzip data ends too early\./u);
+  t.notRegex(run.stderr, / at .*\.[jt]s:/u);
+  const partial = await readAccountSums(db, id);
+  t.true(partial.registrations > 0 && partial.registrations < lines.length);
+  t.like(summaryOf(await importText(whole)), {
+    new: lines.length - partial.registrations,
+    known: partial.registrations,
   });
-  t.regex(run.stderr, /3 lines, [\d,]+ a second/u);
-  t.regex(run.stderr, /line 2: not valid JSON/u);
+
+  const damaged = Buffer.from(whole);
+  damaged.fill(0xff, 1000, 2000);
+  const other = await importText(damaged);
+  t.is(other.exitCode, 1);
+  t.regex(other.stderr, /gzip data cannot be decompressed\./u);
+});
+
+test("all rejected lines are printed with number, outcome, reason and text, and the summary beside them", async (t) => {
+  const { importText } = await setUpImport(t);
+  const lines = linesOf(
+    lineOf({ id: "1" }),
+    lineOf({ id: "1", count: 2 }),
+    "{",
+    ...Array.from({ length: 30 }, () => lineOf({ count: 0 })),
+  );
+  const run = await importText(lines, "--rejects");
+  t.is(run.exitCode, 1);
+  t.is(run.stderr.match(/^standard input, line /gmu)?.length, 20);
+  t.regex(run.stderr, /"bad": 31/u);
+  const rejected = rejectsOf(run);
+  t.is(rejected.length, 32);
+  const [malformed] = rejected;
+  t.deepEqual(malformed, {
+    file: "standard input",
+    line: 3,
+    outcome: "bad",
+    reason: "not valid JSON",
+    text: "{",
+  });
+  t.deepEqual(
+    rejected.find(({ outcome }) => outcome === "conflict"),
+    {
+      file: "standard input",
+      line: 2,
+      outcome: "conflict",
+      reason: "a record with this id or idempotency_key is there with another count",
+      text: lineOf({ id: "1", count: 2 }),
+    },
+  );
+  const again = await importText(lines);
+  t.regex(again.stderr, /^More lines are rejected\. To see all of them, use --rejects\.$/mu);
+});
+
+test("a dry run reports what an import would do and changes nothing", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  await importText(
+    linesOf(lineOf({ id: "1" }), lineOf({ idempotency_key: "k" }), lineOf({ id: "5" })),
+  );
+  const before = await readAccountSums(db, id);
+  const text = linesOf(
+    lineOf({ id: "1" }),
+    lineOf({ id: "1", count: 2 }),
+    lineOf({ idempotency_key: "k", attribution: "other" }),
+    lineOf({ id: "5" }),
+    lineOf(),
+    lineOf({ id: "2", idempotency_key: "k2" }),
+    lineOf({ id: "2", idempotency_key: "k2" }),
+    lineOf({ id: "3", idempotency_key: "k2" }),
+    lineOf({ id: "4", refunded: true }),
+    lineOf({ id: "4" }),
+    "x",
+    {
+      kind: "donation",
+      id: "d",
+      amount_cents: 5,
+      nonprofit_id: "n",
+      charity_name: "C",
+      created_at: "2024-05-01T09:30:00Z",
+    },
+  );
+  const expected = { lines: 12, new: 4, known: 3, conflict: 4, bad: 1 };
+  const dry = await importText(text, "--dry-run");
+  t.is(dry.exitCode, 1);
+  t.like(summaryOf(dry), expected);
+  t.deepEqual(await readAccountSums(db, id), before);
+  t.like(summaryOf(await importText(text)), expected);
+});
+
+test("live registrations during an import are all counted", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const count = 4000;
+  const importing = importText(
+    linesOf(
+      ...Array.from({ length: count }, (_, index) =>
+        lineOf({ id: `t-${index}`, idempotency_key: `k-${index}` }),
+      ),
+    ),
+  );
+  // Every second key is one of the imported history.
+  const posts = await Promise.all(
+    Array.from({ length: 400 }, (_, index) =>
+      writer.register(
+        registrationOf(id, {
+          idempotencyKey: index % 2 === 0 ? `k-${index * 10}` : `new-${index}`,
+        }),
+      ),
+    ),
+  );
+  const run = await importing;
+  const { new: imported, conflict } = summaryOf(run);
+  const recorded = posts.filter(({ replayed }) => !replayed).length;
+  t.is(imported + conflict, count);
+  // A key that the client used first is a conflict in the history; one that was imported first was replayed.
+  t.is(recorded - 200, conflict);
+  const sums = await readAccountSums(db, id);
+  t.like(sums, { registrations: imported + recorded, usage: BigInt(recorded) });
+  t.is(sums.total, BigInt(imported + recorded));
+});
+
+const CSV = `\uFEFF"kind","id",count,created_at,attribution,metadata,idempotency_key,refunded\r
+tree,t-1,3,2024-05-01T09:30:00Z,"a, ""quoted""\r
+tag","{""a"":[1,2]}",k-1,false\r
+bottle,b-1,4,2024-05-02T09:30:00+02:00,,,,TRUE\r
+\r
+tree,t-2,x,2024-05-01T09:30:00Z,,,,\r
+tree,t-3,1,2024-05-01T09:30:00Z\r
+tree,t-4,1,2024-05-01T09:30:00Z,,not JSON,,\r
+`;
+
+test("CSV is imported, with quotes, line breaks in cells and a byte order mark", async (t) => {
+  const { db } = t.context;
+  const { apiKeyProd: key, importText } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  const run = await importText(CSV);
+  t.is(run.exitCode, 1);
+  t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
+  t.regex(run.stderr, /^standard input, line 6: count: must be an integer/mu);
+  t.regex(run.stderr, /^standard input, line 7: has 4 columns instead of 8$/mu);
+  t.regex(run.stderr, /^standard input, line 8: metadata: must be a JSON object$/mu);
+  const trees = await call("GET", "/plant/trees", { key });
+  t.like(registrationsIn(trees.body, "tree")[0], {
+    id: "t-1",
+    count: 3,
+    attribution: 'a, "quoted"\r\ntag',
+    metadata: { a: [1, 2] },
+    idempotency_key: "k-1",
+    refunded: false,
+  });
+  const bottles = await call("GET", "/rescue/plastic_bottles", { key });
+  t.is(bottles.body["total_rescued_bottles"], 0);
+  t.like(registrationsIn(bottles.body, "bottle")[0], {
+    id: "b-1",
+    created_at: "2024-05-02T07:30:00.000Z",
+    refunded: true,
+    refunded_count: 4,
+  });
+});
+
+test("CSV with an unknown column is refused as a whole, by the column's name", async (t) => {
+  const { id, importText } = await setUpImport(t);
+  const run = await importText("kind,count,created_at,colour\ntree,1,2024-05-01T09:30:00Z,red\n");
+  t.is(run.exitCode, 2);
+  t.regex(run.stderr, /colour is unknown or repeated\. Known columns: .*created_at/u);
+  t.like(await readAccountSums(t.context.db, id), { registrations: 0 });
+});
+
+test("a malformed CSV line is rejected with its number and text, and the rest is imported", async (t) => {
+  const { importText } = await setUpImport(t);
+  const malformed = [
+    'tree,a,1,2024-05-01T09:30:00Z,a"b"',
+    'tree,b,1,2024-05-01T09:30:00Z,"a"b""',
+    'tree,c,1,2024-05-01T09:30:00Z,"a" ',
+    'tree,d,1,2024-05-01T09:30:00Z,x"\nstill line 5"',
+  ];
+  const run = await importText(
+    [
+      "kind,id,count,created_at,attribution",
+      ...malformed.flatMap((line, index) => [
+        line,
+        `tree,good-${index},1,2024-05-01T09:30:00Z,"fine, ""x"""`,
+      ]),
+    ].join("\n"),
+    "--rejects",
+  );
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /"lines": 9,\s+"bad": 5/u);
+  const quotes = "a cell with quotes must be in quotes, with its own quotes doubled";
+  const bad = { file: "standard input", outcome: "bad" };
+  t.deepEqual(rejectsOf(run), [
+    { ...bad, line: 2, reason: quotes, text: malformed[0] },
+    { ...bad, line: 4, reason: quotes, text: malformed[1] },
+    { ...bad, line: 6, reason: quotes, text: malformed[2] },
+    { ...bad, line: 8, reason: quotes, text: 'tree,d,1,2024-05-01T09:30:00Z,x"' },
+    { ...bad, line: 9, reason: quotes, text: 'still line 5"' },
+  ]);
+});
+
+test("an unclosed quote ends the import with a message, after all earlier lines are imported", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const run = await importText(
+    'id,kind,count,created_at\n1,tree,1,2024-05-01T09:30:00Z\n2,tree,1,"2024-05-01T09:30:00Z\n3,tree,2,2024-05-01T09:30:00Z\n',
+  );
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /standard input, line 3: a quote is not closed/u);
+  t.like(await readAccountSums(db, id), { registrations: 1 });
+  t.notRegex(run.stderr, / at .*\.[jt]s:/u);
+
+  const long = await importText(`kind,count,created_at\ntree,1,"${"x\n".repeat(600_000)}`);
+  t.regex(long.stderr, /standard input, line 2: the record is longer than 1048576 characters/u);
+});
+
+test("a quote that closes late makes the lines to it part of the rejected record", async (t) => {
+  const { importText } = await setUpImport(t);
+  const time = "2024-05-01T09:30:00Z";
+  const run = await importText(
+    `id,kind,count,created_at\n\n"a,tree,1,${time}\nb,tree,1,${time}\n"c",tree,1,${time}\nd,tree,1,${time}\n`,
+  );
+  t.like(summaryOf(run), { new: 1, bad: 1 });
+  t.regex(run.stderr, /line 3: a cell with quotes .* \(with all lines to 5, by its quotes\)$/mu);
+});
+
+for (const [title, delimiter, encode] of [
+  ["with semicolons, as in spreadsheets", ";", (text: string) => Buffer.from(`\uFEFF${text}`)],
+  ["with tabs in UTF-16", "\t", (text: string) => Buffer.from(`\uFEFF${text}`, "utf16le")],
+  ["with bars in UTF-16 without a mark", "|", (text: string) => Buffer.from(text, "utf16le")],
+  [
+    "in UTF-16 of the other byte order",
+    ",",
+    (text: string) => Buffer.from(`\uFEFF${text}`, "utf16le").swap16(),
+  ],
+] as const) {
+  test(`CSV is imported ${title}`, async (t) => {
+    const { db } = t.context;
+    const { id, importText } = await setUpImport(t);
+    const rows = [
+      ["id", "kind", "count", "attribution", "created_at"],
+      ["t-1", "tree", "4", `"a${delimiter}b"`, "2024-05-01T09:30:00Z"],
+      ["", "", "", "", ""],
+      ["b-1", "bottle", "5", "Zoë", "2024-05-01T09:30:00Z"],
+    ];
+    const run = await importText(encode(rows.map((row) => row.join(delimiter)).join("\r\n")));
+    t.is(run.exitCode, 0, run.stderr);
+    t.like(summaryOf(run), { lines: 2, new: 2 });
+    t.like(await readAccountSums(db, id), { registrations: 2, total: 9n });
+  });
+}
+
+test("the message on a file that is none of the formats says what was found", async (t) => {
+  const { importText } = await setUpImport(t);
+  const spreadsheet = await importText("PK\u0003\u0004rest");
+  t.is(spreadsheet.exitCode, 2);
+  t.regex(spreadsheet.stderr, /is a ZIP archive or a spreadsheet\. Save the sheet as CSV/u);
+  const other = await importText("Type;Count\ntree;1\n");
+  t.is(other.exitCode, 2);
+  t.regex(
+    other.stderr,
+    /split at semicolons, has 2 columns: Type, Count\. Type, Count are unknown/u,
+  );
 });

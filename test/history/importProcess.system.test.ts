@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
@@ -51,14 +50,10 @@ const countConnections = (db: DatabasePool): Promise<number> =>
 /** Starts an import whose input ends in the middle and stays open, so it cannot finish, and waits until it has written. */
 const startImport = async (
   t: ExecutionContext<DatabaseContext>,
-  {
-    id,
-    path,
-    options = [],
-  }: { readonly id: string; readonly path: string; readonly options?: readonly string[] },
+  { id, path }: { readonly id: string; readonly path: string },
 ) => {
   const { db, databaseUrl } = t.context;
-  const child = spawn(process.execPath, [MAIN, "import", "history", "-", "--org", id, ...options], {
+  const child = spawn(process.execPath, [MAIN, "import", "history", "-", "--org", id], {
     env: { ...process.env, DATABASE_URL: `${databaseUrl}?application_name=${CHILD}` },
     stdio: ["pipe", "ignore", "pipe"],
   });
@@ -70,26 +65,6 @@ const startImport = async (
   await eventually(async () => (await readAccountSums(db, id)).registrations > 0);
   return { child, exited };
 };
-
-test.serial("an import that a signal ends says what it did and how to complete it", async (t) => {
-  const { db } = t.context;
-  const path = await writeHistory(t, 30_000);
-  for (const options of [[], ["--json"]]) {
-    const { id } = await createTestOrganization(db);
-    const { child, exited } = await startImport(t, { id, path, options });
-    const output = text(child.stderr);
-    child.kill("SIGINT");
-    t.deepEqual(await exited, [null, "SIGINT"]);
-    const stderr = await output;
-    t.regex(
-      stderr,
-      /The import was interrupted after at least [\d,]+ lines?\. Run it again to complete it/u,
-    );
-    if (options.length > 0) {
-      t.like(JSON.parse(stderr), { exit_code: 130 });
-    }
-  }
-});
 
 test.serial("an import that is killed while writing is completed by another run", async (t) => {
   const { db, databaseUrl } = t.context;

@@ -31,7 +31,7 @@ test("a client keeps its key after the cut-over, and only the hash and four char
   const importFor = (mode: string) => importKey(t, `${key}\r\n`, "--org", id, "--mode", mode);
   const run = await importFor("test");
   t.is(run.exitCode, 0, run.stderr);
-  t.like(readJson(run), { mode: "test", key: "old_…", new: true });
+  t.like(readJson(run), [{ mode: "test", key: "old_…", new: true }]);
   t.false((run.stdout + run.stderr).includes(key));
 
   // The key was sent before it was imported, so it counts as unknown for up to a second.
@@ -41,7 +41,7 @@ test("a client keeps its key after the cut-over, and only the hash and four char
   t.is((await call("GET", "/plant/trees", { key })).status, 200);
   t.is((await call("GET", "/dashboard_url", { key })).body["org_id"], id);
 
-  t.like(readJson(await importFor("test")), { new: false });
+  t.like(readJson(await importFor("test")), [{ new: false }]);
   const otherMode = await importFor("live");
   t.is(otherMode.exitCode, 1);
   t.regex(otherMode.stderr, /the account has this key in test mode/u);
@@ -60,7 +60,9 @@ test("a key of another account, a revoked key and an unusable key are refused", 
   const importFor = (id: string, stdin: string) =>
     importKey(t, stdin, "--org", id, "--mode", "live");
   const key = newKey();
-  const imported = z.looseObject({ id: z.string() }).parse(readJson(await importFor(one.id, key)));
+  const [imported] = z
+    .tuple([z.looseObject({ id: z.string() })])
+    .parse(readJson(await importFor(one.id, key)));
   t.regex((await importFor(other.id, key)).stderr, /belongs to another account/u);
   await one.impact("key", "revoke", imported.id);
   t.regex((await importFor(one.id, key)).stderr, /was revoked here/u);

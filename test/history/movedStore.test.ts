@@ -146,17 +146,9 @@ for (const format of ["csv", "ndjson"]) {
     const exported = await old.run("export", "donations", "--org", domain, "--format", format);
     const file = await writeTestFile(t, `donations.${format}`, exported);
 
-    await old.run("import", "history", file, "--org", other.domain, "--kind", "donation");
-    await old.run(
-      "import",
-      "history",
-      "--verify",
-      file,
-      "--org",
-      other.domain,
-      "--kind",
-      "donation",
-    );
+    const from = [file, "--org", other.domain, "--kind", "donation"];
+    await old.run("import", "history", ...from);
+    await old.run("import", "history", "--verify", ...from);
 
     const [, , donations] = LISTS;
     t.deepEqual(

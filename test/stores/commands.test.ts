@@ -83,10 +83,10 @@ test("store create rejects a taken or malformed domain, an unknown organization 
   }
 });
 
-test("the help shows default prices in dollars", async (t) => {
+test("the help shows the first prices in dollars", async (t) => {
   const { stdout } = await runImpact(["store", "create", "--help"]);
-  t.regex(stdout, /--tree-price .*\(default:\s+0\.50\)/u);
-  t.regex(stdout, /--bottle-price .*\(default:\s+0\.10\)/u);
+  t.regex(stdout, /--tree-price .*initially 0\.50/u);
+  t.regex(stdout, /--bottle-price .*initially 0\.10/u);
 });
 
 test("a store is updated, shown and listed by its id or its domain", async (t) => {
@@ -219,25 +219,20 @@ test("top-ups and adjustments print what happened and the balance, once per refe
     t.regex(refused.stderr, /case-7 was already used for an entry of -\$5\.00 \(adjustment\)/u);
   }
 
-  const ledger = z
-    .array(z.looseObject({ id: z.string(), amount_cents: z.number(), note: z.string() }))
-    .parse(await read("ledger"));
+  const exported = await impactOf(t)("export", "balance", "--org", domain, "--format", "ndjson");
+  const entry = z.looseObject({ kind: z.string(), amount_cents: z.number(), note: z.string() });
   t.deepEqual(
-    ledger.map(({ kind, amount_cents: cents, note }) => [kind, cents, note]),
+    exported.stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => entry.parse(JSON.parse(line)))
+      .map(({ kind, amount_cents: cents, note }) => [kind, cents, note]),
     [
       ["adjustment", -500, "twice"],
       ["adjustment", -500, "typing error"],
       ["topup", 102_000, "paid"],
     ],
   );
-  const older = await read("ledger", "--before", ledger[0]?.id ?? "");
-  t.deepEqual(older, ledger.slice(1));
-  const newest = await run("ledger", "--limit", "1", "--json");
-  t.deepEqual(readJson(newest), ledger.slice(0, 1));
-  t.is(newest.stderr, `For older entries, use --before ${ledger[0]?.id}.\n`);
-  const table = await run("ledger", "--limit", "3");
-  t.regex(table.stdout, /\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ .*typing error/u);
-  t.is(table.stderr, "");
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {

@@ -1,16 +1,15 @@
 import { createMethods } from "./createMethods.ts";
-import type { List, Methods, ReadNext } from "./createMethods.ts";
-import { createTransport } from "./createTransport.ts";
+import type { Methods, ReadNext } from "./createMethods.ts";
+import { checkHeaderValue, createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { OPERATIONS } from "./generated/standalone.ts";
 import type { components, operations } from "./generated/standalone.ts";
 import type { QueryOf } from "./operationTypes.ts";
-import { checkHeaderValue } from "./parseOptions.ts";
 import { wait } from "./retries.ts";
 
 export type ImpactClientOptions = TransportOptions & {
-  /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it; public calls need no key. */
-  readonly apiKey?: string;
+  /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it. */
+  readonly apiKey: string;
 };
 
 /** The names of the standalone interface's objects, such as `StandaloneSchemas["Registration"]`. */
@@ -40,19 +39,6 @@ export type ImpactClient = Methods<operations, keyof typeof LISTS> & {
     query?: QueryOf<operations["listEvents"]>,
     options?: FollowOptions,
   ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
-  /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
-  readonly readDashboard: (
-    slug: string,
-    options?: CallOptions,
-  ) => Promise<StandaloneSchemas["Dashboard"]>;
-  /**
-   * What a public certificate says. Needs no key, and works in browsers of any site.
-   * @param urlOrToken its URL, of which the last part of the path counts, or that part
-   */
-  readonly readCertificate: (
-    urlOrToken: string,
-    options?: CallOptions,
-  ) => Promise<StandaloneSchemas["Certificate"]>;
 };
 
 /** Reads the header `Link`. Only its query is used: the key is not sent to another host, whatever the link says. */
@@ -63,43 +49,14 @@ const readNext: ReadNext = ({ headers }) => {
     : Object.fromEntries(new URL(url, "http://localhost").searchParams);
 };
 
-const certificatePath = (urlOrToken: string): string => {
-  const [path = ""] = urlOrToken.split(/[?#]/u);
-  const segments = path.split("/").filter((segment) => segment !== "");
-  return `/certificate/${encodeURIComponent(segments.at(-1) ?? "")}.json`;
-};
-
-/**
- * Returns a list whose loop yields each donation once. Their pages are counted, so a donation that is made meanwhile moves the
- * last one of a page to the next.
- */
-const withoutRepetitions = <Page>(list: List<Page>): List<Page> => ({
-  ...list,
-  [Symbol.asyncIterator]: async function* donations() {
-    const seen = new Set<string>();
-    for await (const donation of list) {
-      const { id } = donation as { readonly id: string };
-      if (!seen.has(id)) {
-        seen.add(id);
-        yield donation;
-      }
-    }
-  },
-});
-
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
-  const authentication =
-    apiKey === undefined ? null : { Authorization: checkHeaderValue("apiKey", apiKey) };
-  const send = createTransport(options, authentication, ["error"]);
+  const authentication = { Authorization: checkHeaderValue("apiKey", apiKey) };
+  const send = createTransport(options, authentication);
   const methods = createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, readNext);
-
-  const readPublic = async (path: string, own: CallOptions = {}): Promise<never> =>
-    (await send({ method: "GET", path, isPublic: true }, own)).data as never;
 
   return {
     ...methods,
-    listDonations: (query, own) => withoutRepetitions(methods.listDonations(query, own)),
     followEvents: async function* follow(query = {}, { pollIntervalMs = 5_000, ...own } = {}) {
       let next = query;
       for (;;) {
@@ -110,7 +67,5 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
         await wait(pollIntervalMs, own.signal);
       }
     },
-    readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
-    readCertificate: (urlOrToken, own) => readPublic(certificatePath(urlOrToken), own),
   };
 };

@@ -1,7 +1,6 @@
 import type { CallOptions, Reply, Send, TransportRequest } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import type { ArgumentsOf, ItemOf, OperationTable, QueryOf, ResultOf } from "./operationTypes.ts";
-import { checkKey } from "./parseOptions.ts";
 
 export type WriteOptions = CallOptions & {
   /**
@@ -40,32 +39,36 @@ const keyIn = (body: object | undefined): string | null => {
   return typeof given === "string" && given !== "" ? given : null;
 };
 
-/** What an item adds to the key of its batch. Keys of single writes hardly end so. */
-const itemSuffix = (index: number): string => `#item-${index}`;
+/**
+ * Checks a key, whose length the service checks, and returns it as the text of a header: its UTF-8 bytes, as the service reads
+ * it.
+ */
+const keyHeader = (key: string): string => {
+  // oxlint-disable-next-line no-control-regex -- a header cannot have them.
+  if (key === "" || key.trim() !== key || /[\u0000-\u001F\u007F]/u.test(key)) {
+    throw new ImpactError(
+      "idempotencyKey: must not be empty, begin or end with a space, or have control characters",
+    );
+  }
+  return Array.from(new TextEncoder().encode(key), (byte) => String.fromCharCode(byte)).join("");
+};
 
-/** Returns a batch in which every item has a key. */
-const withItemKeys = (body: object | undefined, key: string): object => {
-  const { items = [], ...rest } = (body ?? {}) as { readonly items?: readonly object[] };
-  const suffixes = items.flatMap((item, index) =>
-    keyIn(item) === null ? [itemSuffix(index)] : [],
-  );
-  checkKey(key, suffixes.at(-1));
+/** Returns a batch in which every item has a key. Keys of single writes hardly end as those of items do. */
+const withItemKeys = (body: object = {}, key: string): object => {
+  const { items = [], ...rest } = body as { readonly items?: readonly object[] };
+  const keyOf = (item: object, index: number) => keyIn(item) ?? `${key}#item-${index}`;
   return {
     ...rest,
-    items: items.map((item, index) =>
-      keyIn(item) === null
-        ? Object.assign({}, item, { [KEY_FIELD]: `${key}${itemSuffix(index)}` })
-        : item,
-    ),
+    items: items.map((item, index) => Object.assign({}, item, { [KEY_FIELD]: keyOf(item, index) })),
   };
 };
 
-/** Returns the body of a write and its key, which is in the body or will be in a header. */
-const keyedBody = (
+/** Returns what a write is sent with: its key is in the body or in a header. */
+const keyedParts = (
   key: OperationTable[string]["key"],
   body: object | undefined,
   given: string | undefined,
-): Pick<TransportRequest, "body" | "idempotencyKey" | "isKeyInBody"> => {
+): Pick<TransportRequest, "body" | "idempotencyKey" | "headers"> => {
   if (key === null) {
     if (given !== undefined) {
       throw new ImpactError("idempotencyKey: this call has no idempotency key");
@@ -77,9 +80,15 @@ const keyedBody = (
     throw new ImpactError(`idempotencyKey: must equal the body's ${KEY_FIELD} if both are given`);
   }
   const idempotencyKey = inBody ?? given ?? crypto.randomUUID();
-  return key === "items"
-    ? { body: withItemKeys(body, idempotencyKey), idempotencyKey, isKeyInBody: true }
-    : { body, idempotencyKey, isKeyInBody: inBody !== null };
+  const header = keyHeader(idempotencyKey);
+  if (key === "items") {
+    return { body: withItemKeys(body, idempotencyKey), idempotencyKey };
+  }
+  return {
+    body,
+    idempotencyKey,
+    ...(inBody === null && { headers: { "Idempotency-Key": header } }),
+  };
 };
 
 /** Segments of a path that a URL does not keep. */
@@ -94,22 +103,6 @@ const fillPath = (path: string, values: unknown[]): string =>
     }
     return encodeURIComponent(value);
   });
-
-const callOperation = async (
-  send: Send,
-  { path, key, takes, ...operation }: OperationTable[string],
-  given: readonly unknown[],
-): Promise<unknown> => {
-  const values = [...given];
-  const filled = fillPath(path, values);
-  const { body, query } = Object.fromEntries(takes.map((part) => [part, values.shift() ?? {}])) as {
-    readonly body?: object;
-    readonly query?: object;
-  };
-  const { idempotencyKey, ...options } = (values.shift() ?? {}) as WriteOptions;
-  const keyed = keyedBody(key, body, idempotencyKey);
-  return (await send({ ...operation, path: filled, query, ...keyed }, options)).data;
-};
 
 const itemsIn = <Page>(page: Page): readonly ItemOf<Page>[] =>
   Object.values(page as object).find(Array.isArray) ?? [];
@@ -136,14 +129,20 @@ export const createList =
         next = readNext(reply, next);
       }
     }
-    return {
-      pages,
-      [Symbol.asyncIterator]: async function* records() {
-        for await (const page of pages()) {
-          yield* itemsIn(page);
+    async function* records(): AsyncGenerator<ItemOf<ResultOf<Operation>>, void, void> {
+      // Pages that are counted move: what is recorded meanwhile moves the last record of a page to the next.
+      const seen = "page_size" in defaults ? new Set<unknown>() : null;
+      for await (const page of pages()) {
+        for (const item of itemsIn(page)) {
+          const { id } = item as { readonly id?: unknown };
+          if (!seen?.has(id)) {
+            seen?.add(id);
+            yield item;
+          }
         }
-      },
-    };
+      }
+    }
+    return { pages, [Symbol.asyncIterator]: records };
   };
 
 /**
@@ -158,13 +157,19 @@ export const createMethods = <Operations extends object, Lists extends keyof Ope
 ): Methods<Operations, Lists> => {
   const pageDefaults: Readonly<Record<string, object>> = lists;
   const methods = Object.entries(operations).map(([id, operation]) => {
+    const { method, path, key, takes } = operation;
+    const call = async (...given: readonly unknown[]): Promise<unknown> => {
+      const values = [...given];
+      const filled = fillPath(path, values);
+      const parts: Readonly<Record<string, object>> = Object.fromEntries(
+        takes.map((part) => [part, values.shift() ?? {}]),
+      );
+      const { idempotencyKey, ...options } = (values.shift() ?? {}) as WriteOptions;
+      const keyed = keyedParts(key, parts["body"], idempotencyKey);
+      return (await send({ method, path: filled, query: parts["query"], ...keyed }, options)).data;
+    };
     const defaults = pageDefaults[id];
-    return [
-      id,
-      defaults === undefined
-        ? (...given: readonly unknown[]) => callOperation(send, operation, given)
-        : createList(send, operation, defaults, readNext),
-    ];
+    return [id, defaults === undefined ? call : createList(send, operation, defaults, readNext)];
   });
   return Object.fromEntries(methods) as Methods<Operations, Lists>;
 };

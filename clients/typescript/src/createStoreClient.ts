@@ -1,12 +1,11 @@
 import { createList, createMethods } from "./createMethods.ts";
 import type { List, Methods, ReadNext } from "./createMethods.ts";
-import { createTransport } from "./createTransport.ts";
+import { checkHeaderValue, createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import { OPERATIONS } from "./generated/store.ts";
 import type { components, operations } from "./generated/store.ts";
 import type { QueryOf, ResultOf } from "./operationTypes.ts";
-import { checkHeaderValue } from "./parseOptions.ts";
 
 export type StoreClientOptions = TransportOptions & {
   /** The store's key, `PROD-…` or `TEST-…`. Never use it in a browser, where anyone can read it. */
@@ -70,7 +69,7 @@ export const createStoreClient = ({
     "api-key": checkHeaderValue("apiKey", apiKey),
     ...storeHeader(shopName, userId),
   };
-  const send = createTransport(options, authentication, ["error", "code"]);
+  const send = createTransport(options, authentication);
   const continued = continueWith("after_created_at");
   return {
     ...createMethods<operations, keyof typeof LISTS>(send, OPERATIONS, LISTS, continued),

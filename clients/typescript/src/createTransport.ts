@@ -1,11 +1,10 @@
-import type { CallFacts } from "./errors.ts";
 import {
   ImpactApiError,
   ImpactConnectionError,
   ImpactError,
   ImpactTimeoutError,
 } from "./errors.ts";
-import { keyHeader, parseBaseUrl, queryString, refuseUnknown } from "./parseOptions.ts";
+import type { CallFacts } from "./errors.ts";
 import {
   backoffMs,
   isRetryable,
@@ -13,7 +12,6 @@ import {
   readRetryAfterMs,
   wait,
 } from "./retries.ts";
-import type { ErrorFields } from "./retries.ts";
 
 export type TransportOptions = {
   /** Where the interface listens, such as `https://impact.example.com`. A path in it is kept. */
@@ -43,10 +41,8 @@ export type TransportRequest = {
   readonly body?: object | undefined;
   /** The key of a write, which makes it repeatable; null if it has none. */
   readonly idempotencyKey?: string | null;
-  /** Whether the key is in the body already. */
-  readonly isKeyInBody?: boolean;
-  /** Sent without the API key and without headers, so that browsers need no permission of the service. */
-  readonly isPublic?: boolean;
+  /** Besides those of all requests. */
+  readonly headers?: Readonly<Record<string, string>>;
 };
 
 export type Reply = { readonly data: unknown; readonly headers: Headers };
@@ -54,20 +50,33 @@ export type Reply = { readonly data: unknown; readonly headers: Headers };
 /** Sends a request, repeats it if that is allowed, and returns the JSON of the response. */
 export type Send = (request: TransportRequest, options: CallOptions) => Promise<Reply>;
 
-/** The headers that authenticate a request; null without a key. */
-type Authentication = Readonly<Record<string, string>> | null;
-
-/** An attempt that got no successful response. */
+/** Why an attempt got no reply. */
 type Failure = {
   readonly error: ImpactApiError | ImpactConnectionError;
   readonly mayRepeat: boolean;
+  readonly retryAfterMs: number;
 };
 
-type Success = { readonly response: Response; readonly text: string };
+/** Returns the URL before all paths. No error repeats the URL, which may have a password in it. */
+const parseBaseUrl = (given: string | URL): string => {
+  const text = String(given);
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/u.test(url.protocol)) {
+    throw new ImpactError("baseUrl: must be an absolute http or https URL");
+  }
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
+    throw new ImpactError("baseUrl: must have no user, password, query or fragment");
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/u, "")}`;
+};
 
-const CLIENT_OPTIONS =
-  "baseUrl, apiKey, timeoutMs, maxRetries, fetch and, of stores, shopName and userId";
-const CALL_OPTIONS = "signal, timeoutMs, maxRetries, onResponse and, of writes, idempotencyKey";
+/** Refuses what is left of the options after the known ones were taken: a program in JavaScript may misspell one. */
+const refuseUnknown = (rest: object, known: string): void => {
+  const [name] = Object.keys(rest);
+  if (name !== undefined) {
+    throw new ImpactError(`${name}: unknown option; the options are ${known}`);
+  }
+};
 
 const parseJson = (text: string): unknown => {
   try {
@@ -77,18 +86,44 @@ const parseJson = (text: string): unknown => {
   }
 };
 
-const isRedirect = ({ status, type }: Response): boolean =>
-  type === "opaqueredirect" || (status >= 300 && status < 400);
+/** Writes query parameters: undefined and null are left out, and what is not a text is JSON. */
+const queryString = (query: object = {}): string => {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null) {
+      parameters.set(name, typeof value === "string" ? value : JSON.stringify(value));
+    }
+  }
+  return parameters.size === 0 ? "" : `?${parameters.toString()}`;
+};
 
-const errorOf = (response: Response, text: string, facts: CallFacts): ImpactApiError => {
-  const { status, headers } = response;
-  const body = parseJson(text);
-  // Another body is not the service's, but that of a proxy before it.
+const initOf = (
+  { method, body, headers }: TransportRequest,
+  common: Readonly<Record<string, string>>,
+): RequestInit => ({
+  method,
+  // A redirect would send the key to another address.
+  redirect: "manual",
+  headers: {
+    ...common,
+    ...headers,
+    Accept: "application/json",
+    ...(body && { "Content-Type": "application/json" }),
+  },
+  ...(body && { body: JSON.stringify(body) }),
+});
+
+/** Returns the error of a response that cannot be used. Its body may be that of a proxy before the service. */
+const errorOf = (response: Response, body: unknown, facts: CallFacts): ImpactApiError => {
+  const { status, headers, ok, type } = response;
   const { error, code }: { readonly error?: unknown; readonly code?: unknown } =
     typeof body === "object" && body !== null ? body : {};
-  const fallback = isRedirect(response)
-    ? "the response is a redirect: check baseUrl"
-    : `the response has the status ${status} and no message`;
+  const isRedirect = type === "opaqueredirect" || (status >= 300 && status < 400);
+  const fallback = ok
+    ? "the response is not JSON: check baseUrl"
+    : isRedirect
+      ? "the response is a redirect: check baseUrl"
+      : `the response has the status ${status} and no message`;
   return new ImpactApiError(typeof error === "string" ? error : fallback, {
     ...facts,
     requestId: headers.get("X-Request-Id") ?? facts.requestId,
@@ -99,110 +134,83 @@ const errorOf = (response: Response, text: string, facts: CallFacts): ImpactApiE
   });
 };
 
-const initOf = (
-  { method, body, idempotencyKey = null, isKeyInBody = false, isPublic = false }: TransportRequest,
-  authentication: Authentication,
-  requestId: string,
-): RequestInit => {
-  if (isPublic) {
-    return { method };
+/**
+ * Checks the value of a header here, because the error of `fetch` would repeat it.
+ * @throws ImpactError
+ */
+export const checkHeaderValue = (name: string, value: string): string => {
+  if (!/^[\u0021-\u007E]+$/u.test(value)) {
+    throw new ImpactError(`${name}: must be visible ASCII characters without spaces`);
   }
-  if (authentication === null) {
-    throw new ImpactError("apiKey: this call needs a key");
-  }
-  return {
-    method,
-    // A redirect would send the key to another address.
-    redirect: "manual",
-    headers: {
-      ...authentication,
-      Accept: "application/json",
-      "X-Request-Id": requestId,
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-      ...(idempotencyKey === null || isKeyInBody
-        ? {}
-        : { "Idempotency-Key": keyHeader(idempotencyKey) }),
-    },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  };
+  return value;
 };
 
-const readReply = ({ response, text }: Success, facts: CallFacts): Reply => {
-  const { status, headers } = response;
-  const data = parseJson(text);
-  if (data === undefined) {
-    const none = { code: null, body: null, retryAfterMs: null };
-    throw new ImpactApiError("the response is not JSON: check baseUrl", {
-      ...facts,
-      ...none,
-      status,
-    });
-  }
-  return { data, headers };
-};
-
-/** @param errorFields the fields of the interface's errors */
+/** @param authentication the headers that authenticate a request */
 export const createTransport = (
   {
     baseUrl: givenUrl,
     timeoutMs: ownTimeoutMs = 30_000,
     maxRetries: ownRetries = 3,
-    fetch: ownFetch,
+    fetch: ownFetch = (...request) => globalThis.fetch(...request),
     ...unknownOptions
   }: TransportOptions,
-  authentication: Authentication,
-  errorFields: ErrorFields,
+  authentication: Readonly<Record<string, string>>,
 ): Send => {
   const baseUrl = parseBaseUrl(givenUrl);
-  refuseUnknown(unknownOptions, CLIENT_OPTIONS);
-  const fetchNow: typeof fetch = (input, init) => (ownFetch ?? globalThis.fetch)(input, init);
+  refuseUnknown(
+    unknownOptions,
+    "baseUrl, apiKey, timeoutMs, maxRetries, fetch and, of stores, shopName and userId",
+  );
 
   return async (
     request,
     { signal, timeoutMs = ownTimeoutMs, maxRetries = ownRetries, onResponse, ...unknown },
   ) => {
-    refuseUnknown(unknown, CALL_OPTIONS);
+    refuseUnknown(
+      unknown,
+      "signal, timeoutMs, maxRetries, onResponse and, of writes, idempotencyKey",
+    );
+    const { method, path, query, idempotencyKey = null } = request;
     const requestId = crypto.randomUUID();
-    const idempotencyKey = request.idempotencyKey ?? null;
-    const isRepeatable = request.method === "GET" || idempotencyKey !== null;
-    const url = `${baseUrl}${request.path}${queryString(request.query)}`;
-    const init = initOf(request, authentication, requestId);
+    const isRepeatable = method === "GET" || idempotencyKey !== null;
+    const init = initOf(request, { ...authentication, "X-Request-Id": requestId });
 
-    const attempt = async (facts: CallFacts): Promise<Success | Failure> => {
+    const attempt = async (facts: CallFacts): Promise<Reply | Failure> => {
       const expiry = AbortSignal.timeout(timeoutMs);
+      let response: Response;
+      let data: unknown;
       try {
-        const response = await fetchNow(url, {
+        response = await ownFetch(`${baseUrl}${path}${queryString(query)}`, {
           ...init,
           signal: signal === undefined ? expiry : AbortSignal.any([signal, expiry]),
         });
-        const text = await response.text();
-        if (response.ok) {
-          return { response, text };
-        }
-        const error = errorOf(response, text, facts);
-        return { error, mayRepeat: isRetryable(error, isRepeatable, errorFields) };
+        data = parseJson(await response.text());
       } catch (cause) {
         signal?.throwIfAborted();
-        return {
-          error: expiry.aborted
-            ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
-            : new ImpactConnectionError("the connection failed", facts, { cause }),
-          mayRepeat: isRepeatable,
-        };
+        const error = expiry.aborted
+          ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
+          : new ImpactConnectionError("the connection failed", facts, { cause });
+        return { error, mayRepeat: isRepeatable, retryAfterMs: 0 };
       }
+      const { ok, status } = response;
+      if (ok) {
+        onResponse?.({ status, headers: response.headers });
+      }
+      if (ok && data !== undefined) {
+        return { data, headers: response.headers };
+      }
+      const error = errorOf(response, data, facts);
+      const mayRepeat = isRetryable(error.status, isRepeatable);
+      return { error, mayRepeat, retryAfterMs: error.retryAfterMs ?? 0 };
     };
 
     for (let attempts = 1; ; attempts += 1) {
       signal?.throwIfAborted();
-      const facts = { requestId, idempotencyKey, attempts };
-      const outcome = await attempt(facts);
-      if ("response" in outcome) {
-        const { status, headers } = outcome.response;
-        onResponse?.({ status, headers });
-        return readReply(outcome, facts);
+      const outcome = await attempt({ requestId, idempotencyKey, attempts });
+      if ("data" in outcome) {
+        return outcome;
       }
-      const { error, mayRepeat } = outcome;
-      const retryAfterMs = (error instanceof ImpactApiError ? error.retryAfterMs : null) ?? 0;
+      const { error, mayRepeat, retryAfterMs } = outcome;
       // Written so that NaN retries nothing.
       const mayRetry = mayRepeat && attempts <= maxRetries;
       if (!mayRetry || retryAfterMs > LONGEST_RETRY_AFTER_MS) {

@@ -12,26 +12,7 @@ export type CallFacts = {
   readonly attempts: number;
 };
 
-class CallError extends ImpactError implements CallFacts {
-  readonly requestId: string;
-  readonly idempotencyKey: string | null;
-  readonly attempts: number;
-
-  constructor(
-    message: string,
-    { requestId, idempotencyKey, attempts }: CallFacts,
-    options?: ErrorOptions,
-  ) {
-    super(message, options);
-    this.requestId = requestId;
-    this.idempotencyKey = idempotencyKey;
-    this.attempts = attempts;
-  }
-}
-
-/** An error response of the service. */
-export class ImpactApiError extends CallError {
-  override name = "ImpactApiError";
+type ResponseFacts = CallFacts & {
   /** The HTTP status. */
   readonly status: number;
   /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
@@ -40,21 +21,30 @@ export class ImpactApiError extends CallError {
   readonly body: unknown;
   /** What `Retry-After` asks for, in milliseconds; null if there was none. */
   readonly retryAfterMs: number | null;
+};
 
-  constructor(
-    message: string,
-    facts: CallFacts & Pick<ImpactApiError, "status" | "code" | "body" | "retryAfterMs">,
-  ) {
-    super(message, facts);
-    this.status = facts.status;
-    this.code = facts.code;
-    this.body = facts.body;
-    this.retryAfterMs = facts.retryAfterMs;
+class CallError<Facts extends CallFacts> extends ImpactError implements CallFacts {
+  declare readonly requestId: string;
+  declare readonly idempotencyKey: string | null;
+  declare readonly attempts: number;
+
+  constructor(message: string, facts: Facts, options?: ErrorOptions) {
+    super(message, options);
+    Object.assign(this, facts);
   }
 }
 
+/** An error response of the service. */
+export class ImpactApiError extends CallError<ResponseFacts> implements ResponseFacts {
+  override name = "ImpactApiError";
+  declare readonly status: number;
+  declare readonly code: string | null;
+  declare readonly body: unknown;
+  declare readonly retryAfterMs: number | null;
+}
+
 /** No complete response arrived. A write may have been recorded. */
-export class ImpactConnectionError extends CallError {
+export class ImpactConnectionError extends CallError<CallFacts> {
   override name = "ImpactConnectionError";
 }
 

@@ -62,8 +62,6 @@ export type OperationTable = Readonly<
       readonly key: "request" | "items" | null;
       /** What its method accepts after the names in the path. */
       readonly takes: readonly ("body" | "query")[];
-      /** Whether it needs no API key. */
-      readonly isPublic: boolean;
     }
   >
 >;

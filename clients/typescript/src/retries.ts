@@ -1,36 +1,21 @@
-import type { ImpactApiError } from "./errors.ts";
-
 /** A service that asks for a longer wait is not asked again by the call. */
 export const LONGEST_RETRY_AFTER_MS = 60_000;
 
 const FIRST_BACKOFF_MS = 500;
 const LONGEST_BACKOFF_MS = 8_000;
 
-/** Statuses that say that the request had no effect. */
-const NOTHING_DONE: ReadonlySet<number> = new Set([408, 429, 503]);
+/** Statuses that say that the request had no effect. A 503 may also be a proxy's, after the service has acted. */
+const NOTHING_DONE: ReadonlySet<number> = new Set([408, 429]);
 
 /** Statuses after which a request may or may not have had its effect. */
-const UNKNOWN: ReadonlySet<number> = new Set([500, 502, 504]);
-
-/** The fields that the service's own errors have, which those of a proxy lack. */
-export type ErrorFields = readonly ("error" | "code")[];
-
-const hasFields = (body: unknown, fields: ErrorFields): boolean =>
-  fields.every((field) => typeof (body as Record<string, unknown> | null)?.[field] === "string");
+const UNKNOWN: ReadonlySet<number> = new Set([500, 502, 503, 504]);
 
 /**
- * Returns whether a request may be sent again. Proxies also respond with a 503 after the service has acted, so only its own
- * says that nothing was done.
+ * Returns whether a request may be sent again after a response.
  * @param isRepeatable whether the request has the same effect if it is sent twice
  */
-export const isRetryable = (
-  { status, body }: ImpactApiError,
-  isRepeatable: boolean,
-  fields: ErrorFields,
-): boolean =>
-  isRepeatable
-    ? NOTHING_DONE.has(status) || UNKNOWN.has(status)
-    : NOTHING_DONE.has(status) && (status !== 503 || hasFields(body, fields));
+export const isRetryable = (status: number, isRepeatable: boolean): boolean =>
+  NOTHING_DONE.has(status) || (isRepeatable && UNKNOWN.has(status));
 
 /**
  * Returns how long to wait after an attempt: twice as long each time, and at random, so that clients that failed together do not
@@ -57,19 +42,16 @@ export const readRetryAfterMs = (headers: Headers, nowMs = Date.now()): number |
  * Waits.
  * @throws the signal's reason, if the caller aborts the call
  */
-export const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, ms);
-    const stop = (): void => {
+export const wait = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
+  signal?.throwIfAborted();
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
       clearTimeout(timer);
-      // oxlint-disable-next-line typescript/prefer-promise-reject-errors -- as fetch does, with the caller's own reason.
-      reject(signal?.reason);
+      signal?.removeEventListener("abort", end);
+      resolve();
     };
-    if (signal?.aborted === true) {
-      stop();
-    }
-    signal?.addEventListener("abort", stop, { once: true });
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
   });
+  signal?.throwIfAborted();
+};

@@ -69,14 +69,6 @@ const importSecret = (secret: string) => {
   ]);
 };
 
-const signedBytes = (id: string, timestamp: string, body: Uint8Array): Uint8Array<ArrayBuffer> => {
-  const head = new TextEncoder().encode(`${id}.${timestamp}.`);
-  const signed = new Uint8Array(head.length + body.length);
-  signed.set(head);
-  signed.set(body, head.length);
-  return signed;
-};
-
 const checkTimestamp = (text: string, nowMs: number, toleranceSeconds: number): void => {
   if (!/^\d{1,12}$/u.test(text)) {
     throw new WebhookVerificationError("webhook-timestamp: must be seconds since 1970");
@@ -114,8 +106,10 @@ export const verifyWebhook = async ({
     .filter((signature) => signature !== null);
   const keys = await Promise.all([secret].flat().map(importSecret));
   checkTimestamp(timestamp, nowMs, toleranceSeconds);
-  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  const signed = signedBytes(id, timestamp, bytes);
+  const signed = await new Blob([
+    `${id}.${timestamp}.`,
+    typeof body === "string" ? body : new Uint8Array(body),
+  ]).arrayBuffer();
   const matches = await Promise.all(
     keys.flatMap((key) =>
       signatures.map((signature) => crypto.subtle.verify("HMAC", key, signature, signed)),
@@ -124,5 +118,6 @@ export const verifyWebhook = async ({
   if (!matches.includes(true)) {
     throw new WebhookVerificationError("no signature matches the secret");
   }
-  return { ...(JSON.parse(new TextDecoder().decode(bytes)) as Message), id };
+  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
+  return { ...(JSON.parse(text) as Message), id };
 };

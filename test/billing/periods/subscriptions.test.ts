@@ -312,7 +312,7 @@ test("while registrations are suspended, a repeated request gets its original re
 });
 
 test("org create and org update read the subscription, and an outage of Stripe is only a warning", async (t) => {
-  const { impactWithKey, watched, double, customerId, stream, deps } = await setUp(t);
+  const { impactWithKey, watched, double, subscriptionId, stream, deps } = await setUp(t);
   const { accountId: id } = stream;
   t.is(await watched(), null);
   const updated = await impactWithKey("org", "update", id, "--subscription-policy", "suspend");
@@ -330,8 +330,8 @@ test("org create and org update read the subscription, and an outage of Stripe i
   const { id: newId } = z.looseObject({ id: z.string() }).parse(readJson(created));
   t.like((await listWatchedSubscriptions(deps.db, newId))[0], { status: "active" });
 
-  const path = `/v1/customers/${customerId}`;
-  double.control.addFault({ kind: "server_error", method: "GET", path });
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  double.control.addFault({ kind: "server_error", method: "GET", path, times: 100 });
   const during = await impactWithKey("org", "update", id, "--subscription-policy", "keep");
   t.is(during.exitCode, 0);
   t.regex(during.stderr, /^Warning: Stripe could not check the customer and the subscription/mu);

@@ -101,124 +101,6 @@ export interface components {
              */
             readonly status: 200;
         };
-        readonly Certificate: {
-            /** Format: date-time */
-            readonly issued_at: string;
-            readonly name: string;
-            readonly number: string;
-            readonly partner: string | null;
-            readonly photo_url: string | null;
-            readonly planted: number;
-            readonly planted_and_verified: number;
-            readonly planted_at: string | null;
-            readonly project: {
-                readonly country: string;
-                readonly name: string;
-            } | null;
-            readonly refunded: number;
-            readonly registered: number;
-            /** Format: date-time */
-            readonly registered_at: string;
-            readonly simulated: boolean;
-            /** @enum {string} */
-            readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
-            readonly test: boolean;
-            /** @enum {string} */
-            readonly type: "trees" | "bottles";
-            /** Format: uri */
-            readonly url: string;
-            readonly verification: {
-                /**
-                 * @description A third party is an organization that did not plant the trees.
-                 * @enum {string}
-                 */
-                readonly by: "planting_partner" | "third_party" | "simulation";
-                readonly document_url: string;
-                readonly verifier: string;
-            } | null;
-            readonly verified_at: string | null;
-        } | {
-            readonly amount_cents: number;
-            readonly charity: {
-                readonly ein: string | null;
-                /** @description Whether the charity was looked up when the donation was recorded. If not, an earlier system recorded the donation and named the charity. */
-                readonly looked_up: boolean;
-                readonly name: string;
-            };
-            /** @constant */
-            readonly currency: "USD";
-            /** Format: date-time */
-            readonly issued_at: string;
-            readonly name: string;
-            readonly number: string;
-            /** Format: date-time */
-            readonly registered_at: string;
-            /** @enum {string} */
-            readonly state: "registered" | "refunded";
-            readonly test: boolean;
-            /** @constant */
-            readonly type: "donation";
-            /** Format: uri */
-            readonly url: string;
-        } | {
-            /** Format: date-time */
-            readonly issued_at: string;
-            readonly items: readonly ({
-                readonly partner: string | null;
-                readonly photo_url: string | null;
-                readonly planted: number;
-                readonly planted_and_verified: number;
-                readonly planted_at: string | null;
-                readonly project: {
-                    readonly country: string;
-                    readonly name: string;
-                } | null;
-                readonly refunded: number;
-                readonly registered: number;
-                /** Format: date-time */
-                readonly registered_at: string;
-                readonly simulated: boolean;
-                /** @enum {string} */
-                readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
-                /** @enum {string} */
-                readonly type: "trees" | "bottles";
-                readonly verification: {
-                    /**
-                     * @description A third party is an organization that did not plant the trees.
-                     * @enum {string}
-                     */
-                    readonly by: "planting_partner" | "third_party" | "simulation";
-                    readonly document_url: string;
-                    readonly verifier: string;
-                } | null;
-                readonly verified_at: string | null;
-            } | {
-                readonly amount_cents: number;
-                readonly charity: {
-                    readonly ein: string | null;
-                    /** @description Whether the charity was looked up when the donation was recorded. If not, an earlier system recorded the donation and named the charity. */
-                    readonly looked_up: boolean;
-                    readonly name: string;
-                };
-                /** @constant */
-                readonly currency: "USD";
-                /** Format: date-time */
-                readonly registered_at: string;
-                /** @enum {string} */
-                readonly state: "registered" | "refunded";
-                /** @constant */
-                readonly type: "donation";
-            })[];
-            readonly name: string;
-            readonly number: string;
-            /** @enum {string} */
-            readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
-            readonly test: boolean;
-            /** @constant */
-            readonly type: "order";
-            /** Format: uri */
-            readonly url: string;
-        };
         readonly CertificateUrl: {
             /**
              * Format: uri
@@ -287,42 +169,6 @@ export interface components {
             readonly status: "enabled" | "disabled";
             readonly types: readonly string[];
             readonly url: string;
-        };
-        readonly Dashboard: {
-            readonly bottles: {
-                readonly month: number;
-                readonly total: number;
-            } | null;
-            readonly colors: {
-                readonly dark: string;
-                readonly light: string;
-            };
-            readonly donations: {
-                readonly amount_cents: number;
-                readonly count: number;
-            } | null;
-            readonly logo_url: string | null;
-            readonly name: string;
-            readonly trees: {
-                readonly month: number;
-                readonly planted: number;
-                readonly planted_and_verified: number;
-                readonly simulated: boolean;
-                readonly total: number;
-            };
-            /** Format: date-time */
-            readonly updated_at: string;
-            /** Format: uri */
-            readonly url: string;
-            readonly verifications: readonly {
-                /** @enum {string} */
-                readonly by: "planting_partner" | "third_party" | "simulation";
-                readonly document_url: string;
-                /** Format: date-time */
-                readonly latest_at: string;
-                readonly trees: number;
-                readonly verifier: string;
-            }[];
         };
         readonly DashboardUrl: {
             /**
@@ -2736,41 +2582,41 @@ export interface operations {
 }
 
 export const OPERATIONS = {
-  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":"request","takes":["body"],"isPublic":false},
-  deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  donate: {"method":"POST","path":"/charities/donate","key":"request","takes":["body"],"isPublic":false},
-  donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items","takes":["body","query"],"isPublic":false},
-  health: {"method":"GET","path":"/healthz","key":null,"takes":[],"isPublic":true},
-  listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null,"takes":["query"],"isPublic":false},
-  listDonations: {"method":"GET","path":"/charities/donations","key":null,"takes":["query"],"isPublic":false},
-  listEvents: {"method":"GET","path":"/events","key":null,"takes":["query"],"isPublic":false},
-  listTrees: {"method":"GET","path":"/plant/trees","key":null,"takes":["query"],"isPublic":false},
-  listUsage: {"method":"GET","path":"/usage","key":null,"takes":["query"],"isPublic":false},
-  listWebhookDeliveries: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries","key":null,"takes":["query"],"isPublic":false},
-  listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null,"takes":[],"isPublic":false},
-  pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null,"takes":[],"isPublic":false},
-  readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null,"takes":["query"],"isPublic":false},
-  readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null,"takes":[],"isPublic":false},
-  readEvidenceSummary: {"method":"GET","path":"/evidence","key":null,"takes":[],"isPublic":false},
-  readStatement: {"method":"GET","path":"/statement","key":null,"takes":["query"],"isPublic":false},
-  readStatistics: {"method":"GET","path":"/stats","key":null,"takes":["query"],"isPublic":false},
-  readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null,"takes":["query"],"isPublic":false},
-  readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null,"takes":["query"],"isPublic":false},
-  readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null,"takes":[],"isPublic":false},
-  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[],"isPublic":true},
-  recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null,"takes":["body"],"isPublic":false},
-  refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request","takes":["body"],"isPublic":false},
-  refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items","takes":["body","query"],"isPublic":false},
-  refundDonation: {"method":"POST","path":"/refund/donations","key":"request","takes":["body"],"isPublic":false},
-  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items","takes":["body","query"],"isPublic":false},
-  refundTrees: {"method":"POST","path":"/refund/trees","key":"request","takes":["body"],"isPublic":false},
-  refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items","takes":["body","query"],"isPublic":false},
-  registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request","takes":["body"],"isPublic":false},
-  registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items","takes":["body","query"],"isPublic":false},
-  registerTrees: {"method":"POST","path":"/plant/trees","key":"request","takes":["body"],"isPublic":false},
-  registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items","takes":["body","query"],"isPublic":false},
-  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null,"takes":["body"],"isPublic":false},
-  searchCharities: {"method":"GET","path":"/charities/search","key":null,"takes":["query"],"isPublic":false},
-  subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null,"takes":[],"isPublic":false},
-  updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null,"takes":["body"],"isPublic":false},
+  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":"request","takes":["body"]},
+  deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null,"takes":[]},
+  donate: {"method":"POST","path":"/charities/donate","key":"request","takes":["body"]},
+  donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items","takes":["body","query"]},
+  health: {"method":"GET","path":"/healthz","key":null,"takes":[]},
+  listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null,"takes":["query"]},
+  listDonations: {"method":"GET","path":"/charities/donations","key":null,"takes":["query"]},
+  listEvents: {"method":"GET","path":"/events","key":null,"takes":["query"]},
+  listTrees: {"method":"GET","path":"/plant/trees","key":null,"takes":["query"]},
+  listUsage: {"method":"GET","path":"/usage","key":null,"takes":["query"]},
+  listWebhookDeliveries: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries","key":null,"takes":["query"]},
+  listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null,"takes":[]},
+  pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null,"takes":[]},
+  readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null,"takes":["query"]},
+  readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null,"takes":[]},
+  readEvidenceSummary: {"method":"GET","path":"/evidence","key":null,"takes":[]},
+  readStatement: {"method":"GET","path":"/statement","key":null,"takes":["query"]},
+  readStatistics: {"method":"GET","path":"/stats","key":null,"takes":["query"]},
+  readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null,"takes":["query"]},
+  readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null,"takes":["query"]},
+  readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null,"takes":[]},
+  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[]},
+  recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null,"takes":["body"]},
+  refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request","takes":["body"]},
+  refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items","takes":["body","query"]},
+  refundDonation: {"method":"POST","path":"/refund/donations","key":"request","takes":["body"]},
+  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items","takes":["body","query"]},
+  refundTrees: {"method":"POST","path":"/refund/trees","key":"request","takes":["body"]},
+  refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items","takes":["body","query"]},
+  registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request","takes":["body"]},
+  registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items","takes":["body","query"]},
+  registerTrees: {"method":"POST","path":"/plant/trees","key":"request","takes":["body"]},
+  registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items","takes":["body","query"]},
+  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null,"takes":["body"]},
+  searchCharities: {"method":"GET","path":"/charities/search","key":null,"takes":["query"]},
+  subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null,"takes":[]},
+  updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null,"takes":["body"]},
 } as const;
